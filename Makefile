@@ -18,10 +18,10 @@ MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard 
 # The Pythons of `make matrix`, what it runs: all that touches the language, its threads and its
 # standard library; and the distributions that these tests import.
 PYTHONS := 3.11 3.12 3.13 3.14
-MATRIX := $(addprefix core/tests/,registry runtime settings shared store test_putfuture.py) \
-	plugins/flush plugins/format
-MATRIX_MEMBERS := core $(addprefix plugins/,daemon direct flush format hash_index interfaces mmap \
-	processes queues retention rocketmq testing tools)
+MATRIX := $(addprefix core/tests/,format processes registry runtime settings store test_putfuture.py) \
+	plugins/flush
+MATRIX_MEMBERS := core $(addprefix plugins/,flush hash_index queues retention rocketmq testing \
+	tools writers)
 CARGO := $(shell command -v cargo)
 ARGS ?=
 SINCE ?= HEAD

@@ -27,7 +27,7 @@ from hypothesis import settings
 from tests.support import sampling
 
 if TYPE_CHECKING:
-    from lakelog_format.accelerate import RecordAccelerator
+    from lakelog.accelerate import Accelerator
 
 _VARIABLE: Final = "LAKELOG_ACCELERATOR"
 pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
@@ -101,11 +101,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @cache
-def _installed() -> RecordAccelerator | None:
+def _installed() -> Accelerator | None:
     if os.environ.get(_VARIABLE) == "none":
         return None
     try:
-        made: RecordAccelerator = import_module("lakelog_native.accelerator").Native()
+        made: Accelerator = import_module("lakelog_native.accelerator").Native()
     except ModuleNotFoundError:
         return None
     return made
@@ -114,7 +114,7 @@ def _installed() -> RecordAccelerator | None:
 @pytest.fixture(autouse=True)
 def _accelerator(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test begins with it; a store that a test opens may change what the process uses."""
-    from lakelog_format import accelerate
+    from lakelog import accelerate
 
     with pytest.MonkeyPatch.context() as patch:
         if getattr(request, "param", "native") == "plain":

@@ -16,14 +16,20 @@ import typer.main
 from mkdocs.structure.files import File
 
 import lakelog
-import lakelog_format.errors
-import lakelog_interfaces.errors
+import lakelog.errors
 from lakelog.registry import Registry
 from lakelog.settings.catalog import CORE
 from lakelog_cli.app import make_app
-from lakelog_cli.printed import fields_of, first_line, inner_kinds, required_of, type_text
-from lakelog_cli.reference import Command, commands
-from lakelog_cli.schema import ivars_of, schema
+from lakelog_cli.commands.man import Command, commands
+from lakelog_cli.schema import (
+    fields_of,
+    first_line,
+    inner_kinds,
+    ivars_of,
+    required_of,
+    schema,
+    type_text,
+)
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "core" / "docs"
@@ -186,10 +192,10 @@ def _command(command: Command) -> Iterator[str]:
 
 def errors() -> str:
     """The tree of errors, and each with its docstring."""
-    text = lakelog_interfaces.errors.__doc__ or ""
+    text = lakelog.errors.__doc__ or ""
     tree = text.partition("::\n")[2].partition("\nA message")[0]
     hidden = "\n    options:\n      show_root_heading: false\n"
-    modules = (lakelog_format.errors, lakelog_interfaces.errors)
+    modules = (lakelog.errors, lakelog.errors)
     listed = "\n".join(f"::: {each.__name__}{hidden}" for each in modules)
     return f"```text{tree}```\n\n{listed}"
 

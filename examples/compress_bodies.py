@@ -16,12 +16,12 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog.codec import RocketmqAppendCallback
-from lakelog.format.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind
+from lakelog.builtin import RocketmqAppendCallback
+from lakelog.format.encoder import EncodedBatch
+from lakelog.format.layout import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
+from lakelog.hooks import Context, Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.message import Message, StoredMessage
-from lakelog_format.codec.encoded import EncodedBatch
 
 ZLIB = COMPRESSED | 3 << COMPRESSION_SHIFT  # RocketMQ's number for zlib is 3
 PACKING = COMPRESSED | COMPRESSION_MASK

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import attrs
 
 import lakelog
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Flushable, Kind, Outcome
+from lakelog.hooks import Context, Factory, Flushable, Kind, Outcome
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog_testing.crash import CrashPlan, simulate
 
 PAUSE_SECONDS = 0.002

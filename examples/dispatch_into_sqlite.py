@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Lock
 
 import lakelog
-from lakelog.codec import RecordBatch
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import Context, Factory, Kind, NoSettings
+from lakelog.hooks.hookspecs import hookimpl
 
 FOLDER = "sqlite"
 TABLES = """

@@ -16,12 +16,12 @@ import attrs
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import lakelog
-from lakelog.codec import RocketmqAppendCallback
+from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import DecodeFailed
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind
+from lakelog.format.encoder import EncodedBatch
+from lakelog.hooks import Context, Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.message import Message, PropertiesLike, StoredMessage
-from lakelog_format.codec.encoded import EncodedBatch
 
 NONCE_BYTES = 12
 KEY_NAME = "BODY_KEY"  # the property that names a message's key

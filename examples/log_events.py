@@ -9,8 +9,8 @@ from pathlib import Path
 
 import lakelog
 import lakelog_retention.plugin
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import DiskState
+from lakelog.hooks import DiskState
+from lakelog.hooks.hookspecs import hookimpl
 
 LOG = logging.getLogger("events")
 

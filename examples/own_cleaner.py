@@ -15,8 +15,7 @@ from pathlib import Path
 import attrs
 
 import lakelog
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import (
+from lakelog.hooks import (
     CleaningContext,
     Context,
     Deletion,
@@ -28,6 +27,7 @@ from lakelog.interfaces import (
     Kind,
     SegmentInfo,
 )
+from lakelog.hooks.hookspecs import hookimpl
 
 DAY_MS = 86_400_000
 

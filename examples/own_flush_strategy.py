@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import attrs
 
 import lakelog
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Flushable, Kind, Outcome
+from lakelog.hooks import Context, Factory, Flushable, Kind, Outcome
+from lakelog.hooks.hookspecs import hookimpl
 
 
 @attrs.frozen

@@ -19,8 +19,8 @@ from urllib.request import Request, urlopen
 import attrs
 
 import lakelog
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind
+from lakelog.hooks import Context, Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.runtime.threads import started
 
 

@@ -18,8 +18,8 @@ import lakelog
 from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.format.layout import segment_name
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, Outcome, ReplicatedLog
+from lakelog.hooks import Context, Factory, Kind, Outcome, ReplicatedLog
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.runtime.threads import started
 
 PIECE_BYTES = 1 << 20

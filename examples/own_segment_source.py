@@ -17,8 +17,8 @@ import attrs
 import lakelog
 from lakelog.errors import StoreError
 from lakelog.format.layout import segment_name
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind
+from lakelog.hooks import Context, Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
 
 
 @attrs.frozen

@@ -15,8 +15,8 @@ import attrs
 
 import lakelog
 from lakelog.files.filesystem import File
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, WriterTraits
+from lakelog.hooks import Context, Factory, Kind, WriterTraits
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.message import Body
 
 

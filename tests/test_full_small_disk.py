@@ -22,11 +22,11 @@ import pytest
 
 from core.tests.store.test_reput import Recorder
 from lakelog import Message, PutRefused, Store
-from lakelog.codec import RecordBatch
 from lakelog.errors import LakelogError
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
-from lakelog.status import PutStatus
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import DiskState, Factory, Kind, NoSettings
+from lakelog.hooks.hookspecs import hookimpl
+from lakelog.results import PutStatus
 from lakelog_retention import plugin
 from lakelog_testing import FakeClock
 from plugins.retention.tests.clocked_stores import HOUR_MS, EventRecorder, open_clocked, starts

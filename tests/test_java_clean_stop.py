@@ -13,8 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import Message, RecoveryReport
-from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
-from lakelog.recovery.clean_stop import UNCHANGED
+from lakelog.recovery.clean_stop import CLEAN_STOP_FILE, UNCHANGED
 from tests.support.rows import by_kind, difference
 from tests.support.twostores import alike, ours
 

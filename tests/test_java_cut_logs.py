@@ -16,8 +16,8 @@ import pytest
 
 import lakelog
 from lakelog import Message
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_interfaces.checkpoint import read_checkpoint
 from tests.support.rows import Row, by_kind, difference
 from tests.support.twostores import alike, ours
 

@@ -18,7 +18,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from tests.support.killing import killed
 from tests.support.rows import Row, by_kind, difference
 from tests.support.twostores import JAVA, SETTINGS, compare, derived, ours, recovered

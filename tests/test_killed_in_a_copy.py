@@ -21,18 +21,11 @@ import pytest
 import lakelog
 from core.tests.recovery.support import StoppingFiles
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.page_view import whole_end
-from lakelog.files.pages.shared_page import (
-    APPENDED,
-    INTENT_END,
-    INTENT_START,
-    PROOF,
-    page_path,
-)
-from lakelog.log.reading.pieces import Blank
+from lakelog.format.record_batch import Blank, RecordBatch
+from lakelog.processes.page_view import whole_end
+from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, PROOF, page_path
 from lakelog.recovery.filler import FILLER_TOPIC
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from tests.faults.checking import takes_direct
 from tests.support import forked
 from tests.support.dying import LOST, MADE, Death, message, settings

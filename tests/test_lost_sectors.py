@@ -13,8 +13,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import CorruptRecord
-from lakelog_format.codec.frame import checked_frame
-from lakelog_format.codec.run import decode_run
+from lakelog.format.record import checked_frame
+from lakelog.format.record_batch import decode_run
 from tests.support.fixtures import StoreFixture, StoreFixtures
 
 PAGE_BYTES: Final = 4096

@@ -19,7 +19,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
+from lakelog.recovery.clean_stop import CLEAN_STOP_FILE
 
 MIB: Final = 1 << 20
 SMALL: Final = 16 * MIB

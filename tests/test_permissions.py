@@ -23,7 +23,7 @@ from lakelog.errors import SettingsError
 from lakelog.files.access import access_of
 from lakelog.files.filesystem import RealFileSystem, overwrite_file
 from lakelog.format.layout import LOCK_FILE
-from lakelog_retention.pins import Pin, write_pin
+from lakelog.maintenance.pins import Pin, write_pin
 from tests.support import required
 
 SETTINGS: Final[dict[str, Any]] = {
@@ -39,12 +39,12 @@ IMPORTS: Final = f"""
 SETTINGS = {SETTINGS}
 import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
 import lakelog.store.open, lakelog_queues.store, subprocess
-import lakelog.registry.builtin.plugin, lakelog_format.codec.encoded, lakelog_format.codec.run
+import lakelog.builtin, lakelog.format.encoder, lakelog.format.record_batch
 import lakelog_queues.finding.finder, lakelog_queues.dispatching.consumequeues
-import lakelog.store.roles.ownerparts, lakelog_processes.joining
+import lakelog.store.owner_parts, lakelog.store.joining
 lakelog.registry.Registry.load(None, {{}})  # the plugins, and what finds them
 import lakelog_hash_index, lakelog_flush
-import lakelog.registry.builtin.filewriter
+import lakelog.builtin
 """
 """What another user may have no leave to read, such as the folder of this interpreter."""
 

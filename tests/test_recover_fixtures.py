@@ -19,8 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 import lakelog
+from lakelog.format.layout import PREPARED, ROLLBACK, TRANSACTION_MASK
 from lakelog.format.properties import KEYS, UNIQUE_KEY
-from lakelog.format.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
 from lakelog_cli.app import make_app
 from lakelog_cli.exitcodes import FOUND
 from lakelog_doctor.check import check

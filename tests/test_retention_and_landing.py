@@ -26,8 +26,8 @@ from typer.testing import CliRunner, Result
 import lakelog
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.maintenance.pins import Pin, read_pins
 from lakelog_cli.app import make_app
-from lakelog_retention.pins import Pin, read_pins
 from tests.support.working import working
 
 pytest.importorskip("lakelog_retention")

@@ -16,7 +16,7 @@ import lakelog
 from lakelog_lake import engine_provider
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_tracing import TracedStore, runs
+from lakelog_telemetry import TracedStore, tracing
 from plugins.lake.tests.landing.tables import land_all, make
 
 
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Path:
 def test_a_pass_has_links_to_the_puts(
     spans: InMemorySpanExporter, store: Path, tmp_path: Path
 ) -> None:
-    assert runs.landed in engine_provider.observers()
+    assert tracing.landed in engine_provider.observers()
     sink = make("parquet", tmp_path / "table")
     land_all(LandingSource(store, "S"), sink)
     finished = spans.get_finished_spans()

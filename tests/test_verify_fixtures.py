@@ -17,10 +17,10 @@ from typer.testing import CliRunner, Result
 import lakelog
 from lakelog import Message
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.log.reading.pieces import Damage
+from lakelog.format.record_batch import Damage
+from lakelog.hooks.dispatching import Problem
 from lakelog_cli.app import make_app
 from lakelog_doctor.check import check
-from lakelog_interfaces.strategies.verifying import Problem
 from tests.support.fixtures import DAMAGED, EXACT
 
 if TYPE_CHECKING:

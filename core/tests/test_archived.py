@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 import lakelog
 from core.tests.store.support import FileBounds
 from lakelog import Message
-from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.segment_files import SegmentFile
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.sources import FileExtent, FileSource
+from lakelog.format.record_batch import Damage, RecordBatch
+from lakelog.log.log_reader import LogReader
+from lakelog.log.sources import FileExtent, FileSource
 from lakelog.message import StoredMessage
 
 SIZE = 64 << 10

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from lakelog.codec import RocketmqAppendCallback
+from lakelog import builtin
+from lakelog.builtin import FEW_BYTES, FileWriter, InlineFlush, NoFlush, RocketmqAppendCallback
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import Factory, SegmentWriter
+from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.limits import Limits
+from lakelog.hooks import Factory, SegmentWriter
 from lakelog.message import Body
 from lakelog.registry import Registry
-from lakelog.registry.builtin import plugin
-from lakelog.registry.builtin.filewriter import FEW_BYTES, FileWriter
-from lakelog.registry.builtin.flush import InlineFlush, NoFlush
-from lakelog_format.codec.encoder import Encoder, RoundRobin
-from lakelog_format.codec.limits import Limits
 from lakelog_testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,
@@ -50,7 +48,7 @@ class TestInlineFlush(DurableFlushStrategyContract):
                 inline.submit(log.append(), wait=False)
             return threads[-1]
 
-        monkeypatch.setattr("lakelog.registry.builtin.flush.Thread", make)
+        monkeypatch.setattr("lakelog.builtin.Thread", make)
         log = FakeLog()
         with running(self.make(), log) as inline:
             inline.submit(log.append(), wait=False)
@@ -108,7 +106,7 @@ class TestAppendCallback(AppendCallbackContract):
 
 
 class TestPlugin(PluginContract):
-    plugin = plugin
+    plugin = builtin
 
     @pytest.fixture
     def registry(self) -> Registry:

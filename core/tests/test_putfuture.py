@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lakelog import PutResult, PutStatus
-from lakelog.log import async_puts as module
-from lakelog.log.async_puts import AsyncPutQueue
+from lakelog.log import appender as module
+from lakelog.log.appender import AsyncPutQueue
 from lakelog.log.put_future import PutFuture, settle, settle_appended
 
 PATIENCE_SECONDS = 10.0

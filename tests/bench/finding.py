@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 
 import lakelog
 from lakelog import Message, Store
-from lakelog.codec import decode_run
-from lakelog.dispatch.run import DispatchCursor, resume
+from lakelog.dispatch import DispatchCursor, resume
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import Context
+from lakelog.format.record_batch import decode_run
+from lakelog.hooks import Context
 from lakelog.registry import Registry
 from lakelog.store.strategies import make_dispatchers
 from tests.bench import running

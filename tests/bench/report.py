@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakelog_cli.report import charts
-from lakelog_cli.report.document import document, facts, paragraphs, safe, section
+from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
 from tests.bench.model import LAKELOG, Suite
 from tests.bench.rounds import Score
 

@@ -17,7 +17,7 @@ from lakelog.errors import StoreLocked
 from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_replication.remoting import BrokerRefused
 from plugins.broker.tests.raw_client import send
-from plugins.daemon.tests.support import Serving, serving
+from plugins.tools.tests.daemon.support import Serving, serving
 from tests.replication.tables import Table
 from tests.support.waiting import until
 

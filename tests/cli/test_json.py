@@ -18,11 +18,11 @@ import typer
 from jsonschema import Draft202012Validator
 
 import lakelog
-from lakelog_cli.printed import Printed, kind_schema, schema_of
-from lakelog_cli.reference import Command, commands
+from lakelog_cli.commands.man import Command, commands
+from lakelog_cli.schema import Printed, kind_schema, schema_of
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
-from lakelog_testing.copies import copy_store
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.samples import copy_store
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests import test_commands as adopting
 from plugins.replication.tests.masters import eventually, serving
 from plugins.replication.tests.replica import copies

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from lakelog.codec import decode, decode_run
-from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.layout import BLANK, MAGIC_BLANK, is_queued
+from lakelog.format.limits import Limits
 from lakelog.format.queue_offsets import QueueOffsets
-from lakelog.format.sysflag import is_queued
+from lakelog.format.record import decode, decode_frame, read_frame
+from lakelog.format.record_batch import decode_run
 from lakelog.message import Message, StoredMessage
-from lakelog.status import AppendStatus
-from lakelog_format.codec.decode import decode_frame
-from lakelog_format.codec.encoder import Encoder, RoundRobin
-from lakelog_format.codec.frame import read_frame
-from lakelog_format.codec.limits import Limits
+from lakelog.results import AppendStatus
 from tests.support.fixtures import EXACT, StoreFixture, StoreFixtures
 
 if TYPE_CHECKING:

@@ -10,32 +10,31 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
+from lakelog.builtin import FileSegmentWriter, InlineFlush
+from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.pages.shared_page import (
+from lakelog.hooks import Outcome
+from lakelog.log.log_files import LogFiles
+from lakelog.log.segments import Segments
+from lakelog.processes.group_sync import FLUSHED, MARKED, GroupSync
+from lakelog.processes.ownership import remove_abort
+from lakelog.processes.queue_table import QueueTable, table_path
+from lakelog.processes.shared_page import (
     APPENDED,
     FLUSHED_TIMESTAMP,
     LAST_TIMESTAMP,
     PAGE_BYTES,
     page_path,
 )
-from lakelog.files.shared.group_sync import FLUSHED, MARKED, GroupSync
-from lakelog.files.shared.ownership import remove_abort
-from lakelog.files.shared.queue_table import QueueTable, table_path
-from lakelog.interfaces import Outcome
-from lakelog.log.log_files import LogFiles
-from lakelog.log.segments import Segments
-from lakelog.registry.builtin.filewriter import FileSegmentWriter
-from lakelog.registry.builtin.flush import InlineFlush
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog.store.owner import OwnedStore
-from lakelog_direct.chunk import Chunk
-from lakelog_direct.staged import StagedSegmentWriter
-from lakelog_flush.wait_queue import WaitQueue
-from lakelog_hash_index.sealer import Sealer
-from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog_flush.groupcommit import WaitQueue
+from lakelog_hash_index.filewriter import Sealer
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_testing.crash import SimFileSystem
+from lakelog_writers.direct import Chunk
+from lakelog_writers.staged import StagedSegmentWriter
 
 MOST_IMAGES: Final = 10_000
 """It stops at the first that breaks a promise; what threads do differs from run to run."""
@@ -124,11 +123,12 @@ def queue_ahead_of_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
-    from lakelog_format.codec import frame, run
 
-    patch.setattr(run, "current", nothing)
-    patch.setattr(frame, "verify_checksums", nothing)
-    patch.setattr(frame, "is_sealed", yes)
+    from lakelog.format import record, record_batch
+
+    patch.setattr(record_batch, "current", nothing)
+    patch.setattr(record, "verify_checksums", nothing)
+    patch.setattr(record, "is_sealed", yes)
 
 
 def sealed_segment_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -204,12 +204,12 @@ def recovery_syncs_nothing_that_it_read(patch: pytest.MonkeyPatch) -> None:
 
 def body_only_crc(patch: pytest.MonkeyPatch) -> None:
     """RocketMQ's rule."""
-    from lakelog_format.codec import frame, run
+    from lakelog.format import record, record_batch
 
-    patch.setattr(run, "current", nothing)
-    patch.setattr(frame, "is_sealed", yes)
-    patch.setattr(frame, "seal_holds", yes)
-    patch.setattr(frame, "lost_text", nothing)
+    patch.setattr(record_batch, "current", nothing)
+    patch.setattr(record, "is_sealed", yes)
+    patch.setattr(record, "seal_holds", yes)
+    patch.setattr(record, "lost_text", nothing)
 
 
 def quarantine_is_not_durable(patch: pytest.MonkeyPatch) -> None:

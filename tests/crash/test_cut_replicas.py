@@ -12,10 +12,10 @@ import attrs
 import pytest
 
 import lakelog
+from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
+from lakelog.files.identity import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import ABORT_FILE
-from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import Image, images
 from lakelog_testing.crash.unsynced import UnsyncedFileSystem

@@ -10,12 +10,12 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError
+from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.log.log_files import LogFiles
-from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import images
 from lakelog_testing.crash.unsynced import UnsyncedFileSystem
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.replica.copies import make_log, until
 from tests.support import sampling
 

@@ -15,10 +15,10 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.files.pages.shared_page import page_path
-from lakelog.files.shared.queue_table import is_table, table_path
 from lakelog.format.layout import OWN_DIR
-from lakelog_testing.copies import copy_store
+from lakelog.processes.queue_table import is_table, table_path
+from lakelog.processes.shared_page import page_path
+from lakelog_testing.samples import copy_store
 
 PUTS: Final = 5
 Change: TypeAlias = Callable[[Path], object]

@@ -16,7 +16,7 @@ import yaml
 
 from lakelog.registry import Registry
 from lakelog_cli.app import make_app
-from lakelog_cli.reference import Command, commands
+from lakelog_cli.commands.man import Command, commands
 
 DEPLOY: Final = Path(__file__).parents[2] / "contrib" / "deploy"
 UNITS: Final = sorted(each.name for each in DEPLOY.glob("*.service"))

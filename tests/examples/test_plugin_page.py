@@ -10,13 +10,13 @@ import attrs
 import numpy as np
 import pytest
 
-import lakelog.interfaces
+import lakelog.hooks
 import lakelog_testing
-from lakelog.codec import RecordBatch
-from lakelog.interfaces import PROTOCOLS, Context
-from lakelog.registry.missing import kind_text
-from lakelog_cli.newplugin.kinds import TEMPLATES, PluginTemplate
-from lakelog_testing.records import messages, record_batch
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import PROTOCOLS, Context
+from lakelog.registry.loading import kind_text
+from lakelog_cli.newplugin.package import TEMPLATES, PluginTemplate
+from lakelog_testing.samples import messages, record_batch
 
 PAGE: Final = (Path(__file__).parents[2] / "core/docs/guides/plugins.md").read_text()
 COLUMN: Final = re.compile(r"^\| `(\w+)` \| ([\w ]+) \|", re.MULTILINE)
@@ -39,7 +39,7 @@ def test_a_section_names_protocol_kit_and_example_of_its_kind(template: PluginTe
     assert f"`{protocol.__name__}`" in text
     assert f"`{protocol.__name__}Contract`" in text
     module = protocol.__module__.replace(".", "/")
-    assert f"](../../../plugins/interfaces/src/{module}.py)" in text
+    assert f"](../../src/{module}.py)" in text
     if template.replaces:  # its template extends the one implementation
         assert f"`{template.replaces}`" in text
     else:

@@ -18,11 +18,11 @@ from examples.own_follower import Webhook, WebhookSettings
 from examples.own_replicator import FolderCopy
 from examples.own_segment_source import ZippedSegments
 from examples.own_writer import TimedWriter
-from lakelog.codec import decode_run
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import segment_name
 from lakelog.format.queue_offsets import QueueOffsets
-from lakelog.interfaces import (
+from lakelog.format.record_batch import decode_run
+from lakelog.hooks import (
     AppendCallback,
     Cleaner,
     DiskWatcher,
@@ -32,7 +32,7 @@ from lakelog.interfaces import (
     Writer,
 )
 from lakelog.message import Message
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_testing import (
     AppendCallbackContract,
     CleanerContract,

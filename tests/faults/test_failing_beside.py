@@ -17,7 +17,7 @@ import pytest
 import lakelog
 from lakelog.errors import PutRefused, StoreFailed
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.shared_page import FLUSHED, SharedPage
+from lakelog.processes.shared_page import FLUSHED, SharedPage
 from tests.faults.conftest import Workers
 from tests.faults.workload import BESIDE, GO, OPEN
 from tests.replication.repeating import Repeating

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from tests.faults.checking import check_recovered, keys_of
 from tests.faults.conftest import Outcome, Workers
 from tests.faults.matrix import FAULTS, every_nth

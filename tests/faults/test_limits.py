@@ -12,7 +12,7 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutStatus, Store
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from tests.faults.checking import check_recovered, opened
 from tests.faults.conftest import Workers
 from tests.faults.disks import Disk, made

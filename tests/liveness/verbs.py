@@ -21,7 +21,7 @@ from typing import Any, Final
 import lakelog
 from lakelog import Message, Store
 from lakelog.errors import LakelogError
-from lakelog.log import async_puts as coalesce
+from lakelog.log import appender as coalesce
 
 LONGEST_SECONDS: Final = 100
 MOST_CALLBACKS: Final = 1000

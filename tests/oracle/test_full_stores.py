@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import lakelog
 from lakelog import Message
+from lakelog.format.layout import COMMIT, PREPARED, ROLLBACK
 from lakelog.format.properties import INNER_MULTI_DISPATCH, KEYS
-from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from tests.support.rows import by_kind, difference
 from tests.support.twostores import alike, derived, ours
 

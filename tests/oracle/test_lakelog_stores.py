@@ -14,9 +14,8 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.format.layout import BLANK_MIN_BYTES
+from lakelog.format.layout import BLANK_MIN_BYTES, COMMIT, PREPARED, ROLLBACK
 from lakelog.format.properties import decode_properties
-from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from tests.support.fixtures import EXACT
 from tests.support.rows import by_kind
 

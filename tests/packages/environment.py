@@ -13,12 +13,7 @@ import sys
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib.metadata import (
-    Distribution,
-    PackageNotFoundError,
-    distribution,
-    distributions,
-)
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import Final
 

@@ -110,7 +110,7 @@ PACKED = """
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog.format.compression import decompress
-from lakelog.format.sysflag import COMPRESSED
+from lakelog.format.layout import COMPRESSED
 for way in (0x100, 0x200):
     try:
         print(decompress(bytes.fromhex(BODIES[way]), COMPRESSED | way))

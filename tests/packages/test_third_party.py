@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_cli.newplugin.kinds import TEMPLATES
+from lakelog_cli.newplugin.package import TEMPLATES
 from tests.packages.environment import Environment, run
 from tests.support import maven
 from tests.support.once import once
@@ -21,7 +21,7 @@ from tests.support.required import missing
 NEW = """
 import sys, pathlib
 from lakelog.registry import Registry
-from lakelog_cli.newplugin.kinds import TEMPLATES
+from lakelog_cli.newplugin.package import TEMPLATES
 from lakelog_cli.newplugin.package import PluginNames, write_package
 registry = Registry.load(None, {})
 for kind, _, name in (each.partition("=") for each in sys.argv[1:]):

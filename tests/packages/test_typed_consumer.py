@@ -29,20 +29,20 @@ Check = Callable[[Environment, Path], Found]
 BEGIN: Final = """\
 import lakelog
 import lakelog.aio
-import lakelog.codec
-import lakelog.interfaces
+from lakelog.format.record_batch import RecordBatch
+import lakelog.hooks
 import lakelog_testing
 
 def mistakes(
-    store: lakelog.Store, loop: lakelog.aio.AsyncStore, batch: lakelog.codec.RecordBatch
+    store: lakelog.Store, loop: lakelog.aio.AsyncStore, batch: RecordBatch
 ) -> None:
 """
 MISTAKES: Final = (
     'lakelog.opn("store")',
     'lakelog.open("store", mode="append")',
-    "lakelog.interfaces.Kind.FLUSHER",
-    "lakelog.interfaces.Cleanr",
-    "lakelog.codec.Batch",
+    "lakelog.hooks.Kind.FLUSHER",
+    "lakelog.hooks.Cleanr",
+    "lakelog.format.record_batch.Batch",
     "lakelog_testing.WriterKit",
     "store.putt",
     'store.put("text")',

@@ -20,16 +20,7 @@ from lakelog import Store
 from tests.processes.asking import ASKED, PRODUCER
 from tests.processes.program import UNEXPECTED
 from tests.processes.reading import SAW
-from tests.processes.words import (
-    JOURNALS,
-    QUEUES,
-    STORE,
-    TOPIC,
-    fault_of,
-    key_of,
-    lines_of,
-    parsed,
-)
+from tests.processes.words import JOURNALS, QUEUES, STORE, TOPIC, fault_of, key_of, lines_of, parsed
 
 _MANY: Final = 5
 _SETTLED: Final = ("acked", "late")

@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.page_view import PageView
-from lakelog.files.shared.ownership import is_served
+from lakelog.processes.ownership import is_served
+from lakelog.processes.page_view import PageView
 from tests.processes.words import JOURNALS, STORE
 from tests.support import forked
 

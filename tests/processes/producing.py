@@ -28,17 +28,9 @@ import attrs
 
 from lakelog import PutRefused, PutResult, PutStatus, Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.ownership import is_owned
+from lakelog.processes.ownership import is_owned
 from tests.processes.program import opened, run, said
-from tests.processes.words import (
-    STORE,
-    TOPIC,
-    Journal,
-    body_of,
-    key_of,
-    message_of,
-    queue_of,
-)
+from tests.processes.words import STORE, TOPIC, Journal, body_of, key_of, message_of, queue_of
 
 Put: TypeAlias = Callable[[Store, Sequence[str]], Sequence[PutResult]]
 

@@ -21,7 +21,7 @@ import pytest
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.ownership import is_owned
+from lakelog.processes.ownership import is_owned
 from tests.processes.group import Group, prepared, running
 from tests.processes.judging import check
 from tests.processes.words import STORE

@@ -9,17 +9,14 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from core.tests.shared.dying import die
-from lakelog.dispatch import run as dispatching
-from lakelog.dispatch import runner as reput
-from lakelog.files.pages import publishing
-from lakelog.files.shared import membership
-from lakelog.store import owner
+from core.tests.processes.dying import die
+from lakelog import dispatch as dispatching
+from lakelog import dispatch as reput
+from lakelog.processes import membership, positions
+from lakelog.store import joining, owner, owner_parts
 from lakelog.store.open import open_to_serve
-from lakelog.store.roles import ownerparts
 from lakelog_hash_index import appending, filewriter
 from lakelog_hash_index import owner as index
-from lakelog_processes import joining, serving, sharing
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.files import simplequeue
 from tests.processes.remote import remote
@@ -29,7 +26,7 @@ from tests.support.sampling import every
 from tests.support.waiting import until
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
-TAKING: Final = (sharing, joining, serving, membership, ownerparts, owner, publishing)
+TAKING: Final = (joining, membership, owner_parts, owner, positions)
 """What a process goes through that is to have the services."""
 COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, appending, filewriter)
 """What completes queues and index then."""

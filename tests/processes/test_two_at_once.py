@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog.files.pages.shared_page import PAGE_BYTES, page_path
 from lakelog.format.layout import LOCK_FILE
+from lakelog.processes.shared_page import PAGE_BYTES, page_path
 from tests.processes.group import prepared
 from tests.processes.member import Member, owner_of
 from tests.processes.remote import Remote, RemoteError, remote

@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 import lakelog
-from lakelog_cli.copylags import copy_lags
-from lakelog_testing.copies import copy_store
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_cli.statelines import copy_lags
+from lakelog_testing.samples import copy_store
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.multisource.programs import end_of, program, reaches
 from plugins.replication.tests.replica.copies import (
     SEGMENT,

@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_replication.status import read_status
-from plugins.daemon.tests.support import serving
 from plugins.replication.tests.replica.copies import SEGMENT, bodies, log_of, queued, replica, until
+from plugins.tools.tests.daemon.support import serving
 from tests.replication.masterbroker import free_ports
 from tests.replication.repeating import Repeating
 

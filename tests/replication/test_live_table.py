@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog_testing.copies import copy_store
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.samples import copy_store
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, until
 from tests.replication.tables import Table, end_of, offsets, replicating
 from tests.support.commands import invoke

@@ -20,7 +20,7 @@ import lakelog_flush.plugin
 import lakelog_hash_index.plugin
 import lakelog_replication.plugin
 from lakelog import Message, Store
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_replication.address import Address
 from lakelog_replication.status import read_status
 from plugins.replication.tests.replica.copies import log_of

@@ -8,7 +8,7 @@ import pytest
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_retention.pins import read_pins
+from lakelog.maintenance.pins import read_pins
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,

@@ -11,10 +11,10 @@ from typing import Any, Final
 from typer.testing import CliRunner
 
 import lakelog
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import make_app
-from lakelog_interfaces.checkpoint import read_checkpoint
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from tests.support.rows import Row, by_kind, difference, parse
 
 Settings = dict[str, Any]

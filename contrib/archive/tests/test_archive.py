@@ -13,12 +13,15 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog.format.layout import segment_name
-from lakelog.interfaces import SegmentSource
-from lakelog_archive.archive import Archive
-from lakelog_archive.archive_folder import ArchiveFolder
-from lakelog_archive.errors import ArchiveError, NotTheSame
-from lakelog_archive.lazy import place_at
-from lakelog_archive.manifest import from_bytes
+from lakelog.hooks import SegmentSource
+from lakelog_archive.archive import (
+    Archive,
+    ArchiveError,
+    ArchiveFolder,
+    NotTheSame,
+    from_bytes,
+    place_at,
+)
 from lakelog_testing import SegmentSourceContract
 
 SIZE = 64 << 10

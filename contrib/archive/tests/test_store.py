@@ -11,12 +11,12 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import SettingsError
-from lakelog.log.reading.pieces import Damage
+from lakelog.format.record_batch import Damage
 from lakelog_archive.plugin import ArchivePlugin
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_testing import SurplusCleaner
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 
 SEGMENT = 64 << 10
 COUNT = 300

@@ -19,20 +19,19 @@ if sys.platform != "linux":
         "on Linux, in a container, or in WSL 2"
     )
 
-from lakelog_format.message import Message, StoredMessage
-from lakelog_format.status import PutStatus
-from lakelog_interfaces.errors import LakelogError, PutRefused
+from lakelog.errors import LakelogError, PutRefused
+from lakelog.message import Message, StoredMessage
+from lakelog.results import PutStatus
 
 if TYPE_CHECKING:
+    from lakelog.message import MessageColumns
     from lakelog.recovery.report import RecoveryReport
+    from lakelog.results import BatchResult, PutResult
     from lakelog.settings.toml import embedded
-    from lakelog.store.log_store import LogStore
+    from lakelog.store.log_store import LogStore, Producer
     from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
-    from lakelog.store.producer import Producer
     from lakelog_doctor.recover import cut_replica, promote, recover
     from lakelog_doctor.repair import RepairReport, repair
-    from lakelog_format.message import MessageColumns
-    from lakelog_format.results import BatchResult, PutResult
     from lakelog_queues.consumers.consumer import Consumer
     from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog_queues.groups.consumer import GroupConsumer
@@ -69,13 +68,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "lakelog_format.message": "MessageColumns",
+    "lakelog.message": "MessageColumns",
     "lakelog.recovery.report": "RecoveryReport",
-    "lakelog_format.results": "BatchResult PutResult",
+    "lakelog.results": "BatchResult PutResult",
     "lakelog.settings.toml": "embedded",
-    "lakelog.store.log_store": "LogStore",
+    "lakelog.store.log_store": "LogStore Producer",
     "lakelog.store.open": "open_store",
-    "lakelog.store.producer": "Producer",
     "lakelog_doctor.recover": "cut_replica promote recover",
     "lakelog_doctor.repair": "RepairReport repair",
     "lakelog_queues.consumers.consumer": "Consumer",

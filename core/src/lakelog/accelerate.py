@@ -1,3 +1,263 @@
-"""The public name of :mod:`lakelog_interfaces.accelerate`."""
+"""The interface to compiled code for work that a store does for every message.
 
-from lakelog_interfaces.accelerate import *  # noqa: F403  # a list here could miss a name
+The Python code is the specification, and works without compiled code. A compiled call returns the
+same result, or ``None`` without side effects. The caller then uses the Python path. So errors are
+defined once, and no file or result depends on the accelerator.
+
+The interface to compiled code that encodes and decodes records.
+
+The Python code is the specification, and works without compiled code. A compiled call returns the
+same result, or ``None`` without side effects. The caller then uses the Python path. So errors are
+defined once, and no result depends on the accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from lakelog.lazy import np
+
+if TYPE_CHECKING:
+    from mmap import mmap
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from lakelog.message import Message, StoredMessage
+    from lakelog.results import PutResult
+
+    Longs: TypeAlias = NDArray[np.int64] | memoryview
+
+PlainRecords: TypeAlias = "tuple[int, int, int, int, list[tuple[str, int, int, int, int, int]]]"
+"""A summary of consecutive records: their end offset and number; the store times of the first and
+the last one, in ms since 1970; and a row per queue. A row has topic, queue id, number of records,
+queue offset of the first record, its start, and the end of the last record; both are offsets of the
+log in bytes.
+"""
+
+_current: Accelerator | None = None
+
+
+def current() -> Accelerator | None:
+    """The accelerator of this process."""
+    return _current
+
+
+def use(accelerator: Accelerator | None) -> None:
+    """Set the result of :func:`current`."""
+    global _current  # noqa: PLW0603  # one per process: pure functions have no store to hold it
+    _current = accelerator
+
+
+SEAM: Final = 11
+"""Interface version, raised with each change; an accelerator for another version is not used."""
+
+
+class SectionLock(Protocol):
+    """The lock of the append section. Not fair and not reentrant."""
+
+    def take(self) -> int:
+        """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next."""
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Acquire the lock; on timeout return ``False`` without holding it."""
+
+    def release(self) -> None:
+        """Release the lock, if held, and wake one waiter."""
+
+
+@runtime_checkable
+class Accelerator(Protocol):
+    """The interface of compiled code; one object serves a whole process.
+
+    It can be pickled, for processes that each read part of a log.
+
+    :ivar seam: the :data:`SEAM` that it was built for
+    """
+
+    seam: int
+
+    def encoding(self, encoder: Any) -> Callable[[Sequence[Message]], Any] | None:
+        """A function that encodes messages like ``encoder``; ``None`` if unsupported.
+
+        :param encoder: an ``Encoder``
+        :returns: a function that returns an ``EncodedBatch``
+        """
+
+    def read_run(
+        self, view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
+    ) -> memoryview | None:
+        """The columns of the records that :func:`lakelog.format.record_batch.decode_run` finds.
+
+        Columns follow one another, in the machine's byte order, with one number per record.
+
+        ``int64``: start in ``view``, queue offset, physical offset, born time, store time, prepared
+        transaction offset, position of the store time, position and length of body, topic and
+        properties.
+
+        ``int32``: size, magic, body checksum, queue id, flag, system flags, reconsume times.
+        """
+
+    def message(
+        self, view: memoryview, at: int, offset: int | None, *, verify: bool
+    ) -> StoredMessage | None:
+        """As :func:`lakelog.format.record`; ``None`` if the record is not whole.
+
+        :param at: start of the record in ``view``, in bytes
+        :param offset: physical offset that the record must state; ``None`` accepts any
+        """
+
+    def messages(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        offsets: NDArray[np.int64] | None,
+        *,
+        verify: bool,
+    ) -> list[StoredMessage] | None:
+        """The messages of records with given starts in ``view``, sizes and offsets.
+
+        ``None`` if any record is not whole, or is not the expected one.
+        """
+
+    def append_lock(
+        self, descriptor: int, byte: int, memory: memoryview, layout: ModuleType
+    ) -> SectionLock:
+        """The lock of the append section; see :mod:`lakelog.processes.locks`.
+
+        :param descriptor: of the open file ``lock``
+        :param byte: position in that file of the byte that a process without compiled code locks
+        :param memory: the shared page; ``layout`` is the module with the positions of its words
+        """
+
+    def waiters(self, timeout_s: float, joined: Callable[[int], object]) -> Any:
+        """A queue of threads whose puts wait for a sync: ``Waiters`` of lakelog-flush.
+
+        :param timeout_s: the longest wait
+        :param joined: called by a thread with the end of its put, before it sleeps
+        """
+
+    def settle(
+        self, futures: Iterable[Any], finished: str, awaited: list[Any], called: list[Any]
+    ) -> Iterable[Any]:
+        """Settle futures as :func:`lakelog.log.put_future.settle`; return those left to Python.
+
+        :param finished: the new state of the settled futures
+        :param awaited: receives the futures of event loops that wait for them
+        :param called: receives the settled futures that have callbacks
+        """
+
+    def putting(self, encoder: Any, log: Any) -> Putting | None:
+        """An object that appends single messages to ``log``; ``None`` if unsupported.
+
+        :param log: a ``CommitLog``, whose public attributes are used
+        """
+
+    def lookups(self, parts: Any) -> Any:
+        """An object that looks up messages for ``parts``; ``None`` if unsupported.
+
+        :param parts: a ``LookupParts`` of lakelog-queues
+        :returns: a ``Lookups`` of lakelog-queues
+        """
+
+    def plain_records(
+        self, descriptor: int, start: int, length: int, *, sealed: bool
+    ) -> PlainRecords | None:
+        """The sound records at the start of a segment's file, up to the first that is not plain.
+
+        A record is not plain if it is an inner batch, feeds light queues, or has a queue offset
+        that does not follow that of its queue's last record. ``None`` if the first is not plain.
+
+        :param descriptor: of the segment's file
+        :param start: offset of the segment in the log; ``length`` is its length; both in bytes
+        :param sealed: see :meth:`read_run`
+        """
+
+    def sound_records(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        *,
+        verify: bool,
+        pack_bodies: bool,
+    ) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None:
+        """The result of ``lakelog_queues.finding.gather.sound_records``.
+
+        :param pack_bodies: whether bodies are copied too; during the check they are in the
+            processor's cache
+        :returns: one byte per record, 1 if it is whole; the columns of the whole records, in the
+            format of :meth:`read_run`; and ``packed_bodies`` of their ``RecordBatch``
+        """
+
+    def queue_units(
+        self, view: memoryview, starts: Longs
+    ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
+        """The result of :func:`lakelog_queues.dispatching.grouping.queue_groups`.
+
+        :returns: ``int64`` index of each record, grouped by queue; its unit in file format; and for
+            each queue its topic, queue id, number of records, and first queue offset
+        """
+
+    def keys(self, view: memoryview, starts: Longs) -> tuple[bytes, bytes] | None:
+        """The keys of records, as a RocketMQ index holds them.
+
+        :returns: ``int64``, index of the record of each key; ``int32``, hash of each key
+        """
+
+    def index_entries(
+        self,
+        file: mmap,
+        slots: int,
+        room: int,
+        first: int,
+        begin_ms: int,
+        view: memoryview,
+        base_offset: int,
+        starts: Longs,
+    ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None:
+        """Build the entries of the records' keys for a hash-index file; changes nothing.
+
+        :param file: the map of the file; ``slots`` is its number of slots
+        :param room: largest number of entries; the first one gets number ``first``
+        :param begin_ms: the begin time in the file's header, in ms since 1970
+        :param base_offset: physical offset of the first byte of ``view``
+        :returns: the entries; the argument of :meth:`set_slots`; how many of these slots are empty;
+            the indices of the first and the last record with keys; the number of keys of the latter
+        """
+
+    def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
+        """Point the file's slots to the entries, which must be written already."""
+
+    def follow_entries(
+        self, entries: NDArray[np.uint8], first: int, last_offset: int, heads: NDArray[np.int32]
+    ) -> tuple[int, int] | None:
+        """Follow the entries of a hash-index file; ``None``, without effect, if one is not sound.
+
+        :param entries: as in the file; ``first`` is the number of the first one
+        :param last_offset: the physical offset in the preceding entry
+        :param heads: by slot, the number of its newest entry; updated with these entries
+        :returns: how many slots had no entry before; the physical offset in the last one
+        """
+
+
+class Putting(Protocol):
+    """Appends messages without waiting for the flush strategy.
+
+    A call for one message returns its result, or ``None`` without effect. It returns a queue id if
+    it chose the queue and appended nothing.
+    """
+
+    def put(self, message: Message) -> PutResult | int | None:
+        """Append ``message``."""
+
+    def bound(
+        self, topic: str, tags: str | None, queue_id: int | None
+    ) -> Callable[[Any, Any], PutResult | int | None] | None:
+        """A function that appends a message from its body and keys; ``None`` if unsupported."""
+
+    def append(self, batch: Any) -> int:
+        """Append an ``EncodedBatch``: the result or error of ``CommitLog.append``."""

@@ -25,13 +25,11 @@ from core.tests.store.support import (
     segments,
 )
 from lakelog import Message, RecoveryReport
-from lakelog.files.file_identity import identity_at
-from lakelog.files.filesystem import RealFile, RealFileSystem
-from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
-from lakelog.log.reading.bounds import TRUSTED_S
-from lakelog.recovery.clean_stop import UNCHANGED
-from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
-from lakelog_testing.copies import copy_store
+from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.files.filesystem import RealFile, RealFileSystem, identity_at
+from lakelog.log.sources import TRUSTED_S
+from lakelog.recovery.clean_stop import CLEAN_STOP_FILE, UNCHANGED
+from lakelog_testing.samples import copy_store
 
 OLD: Final = b"left behind by somebody"
 

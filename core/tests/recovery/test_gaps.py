@@ -31,10 +31,13 @@ from core.tests.recovery.support import (
 )
 from core.tests.store.support import SEGMENT, fill, open_small, refused, segments
 from lakelog import Message, PutResult
-from lakelog.codec import decode, decode_run
 from lakelog.errors import BadSegment
+from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.sysflag import ROLLBACK
+from lakelog.format.checksum import is_sealed
+from lakelog.format.layout import ROLLBACK
+from lakelog.format.record import decode
+from lakelog.format.record_batch import decode_run
 from lakelog.recovery.filler import (
     FILLER_TOPIC,
     MOST_FILLER_BYTES,
@@ -42,9 +45,7 @@ from lakelog.recovery.filler import (
     LogGap,
     least_filler_bytes,
 )
-from lakelog_format.codec.record_crc import is_sealed
-from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
 from tests.support.sampling import every
 

@@ -38,10 +38,10 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutResult, Store
 from lakelog.errors import LakelogError, StoreFailed
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_CRC_BYTES
-from lakelog_format.codec.frame import Frame, read_frame
-from lakelog_interfaces.checkpoint import read_checkpoint
+from lakelog.format.record import Frame, read_frame
 
 pytestmark = pytest.mark.both_ways
 

@@ -23,9 +23,9 @@ from core.tests.recovery.support import (
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, refused, segments
 from lakelog import Message, PutResult, Store
 from lakelog.errors import BadSegment, StoreError
+from lakelog.files.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.reading.pieces import Damage
-from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog.format.record_batch import Damage
 
 LOSSES = pytest.mark.parametrize(
     "lose",

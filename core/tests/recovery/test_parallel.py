@@ -13,9 +13,9 @@ from core.tests.store.support import SEGMENT, overwrite
 from lakelog import accelerate
 from lakelog.errors import BadSegment
 from lakelog.format.layout import RECORD_CRC_BYTES, segment_name
-from lakelog.recovery import parallel
-from lakelog.recovery.parallel import read_segment
-from lakelog_format.queue_survey import QueueOffsetSurvey
+from lakelog.format.queue_survey import QueueOffsetSurvey
+from lakelog.recovery import proof
+from lakelog.recovery.proof import read_segment
 
 STARTS = range(0, 4 * SEGMENT, SEGMENT)
 
@@ -24,7 +24,7 @@ STARTS = range(0, 4 * SEGMENT, SEGMENT)
 def several_processors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     before = accelerate.current()
-    accelerate.use(Leaving())
+    accelerate.use(Leaving())  # type: ignore[arg-type]  # it has a part of the methods
     yield
     accelerate.use(before)
 
@@ -63,7 +63,7 @@ def test_the_recovery_is_the_same_with_them(
         read.append(start)
         return read_segment(path, start, size_bytes, sealed=sealed)
 
-    monkeypatch.setattr(parallel, "read_segment", counted)
+    monkeypatch.setattr(proof, "read_segment", counted)
     if disorder == "refused":
         with pytest.raises(BadSegment):
             recover_small(tmp_path, on_damage="refuse")
@@ -72,7 +72,7 @@ def test_the_recovery_is_the_same_with_them(
     accelerate.use(None)
     alone = recover_small(tmp_path, dry_run=True)
     assert not read
-    accelerate.use(Leaving())
+    accelerate.use(Leaving())  # type: ignore[arg-type]  # it has a part of the methods
     together = recover_small(tmp_path)
     assert {0, SEGMENT} <= set(read) <= set(STARTS)  # what follows damage may be cancelled
     assert together.end_offset == alone.end_offset

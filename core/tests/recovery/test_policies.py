@@ -34,8 +34,8 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutResult, Store
 from lakelog.errors import BadSegment, NotAStore, StoreError, StoreLocked
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 
 
 @pytest.mark.both_ways

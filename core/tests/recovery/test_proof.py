@@ -29,13 +29,13 @@ from core.tests.recovery.support import (
 )
 from core.tests.store.support import SEGMENT, bodies, fill, open_small, overwrite, read_small
 from lakelog import Message, PutResult
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.apply import apply_plan
 from lakelog.recovery.examine import examine
-from lakelog.settings.model import StoreSettings
-from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 
 pytestmark = pytest.mark.both_ways
 

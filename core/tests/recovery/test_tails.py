@@ -39,15 +39,15 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutResult
 from lakelog.errors import StoreError
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.replica import ReplicaState, write_replica
+from lakelog.files.identity import ReplicaState, write_replica
 from lakelog.format.layout import ABORT_FILE
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.apply import BackgroundSync
-from lakelog.settings.model import StoreSettings
-from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog_testing import FaultyFile
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 
 pytestmark = pytest.mark.both_ways
 

@@ -13,11 +13,11 @@ import attrs
 import pytest
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Flushable, Kind, NoSettings, Outcome
+from lakelog.hooks import Context, Factory, Flushable, Kind, NoSettings, Outcome
+from lakelog.hooks.hookspecs import hookimpl
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import Registry
-from lakelog.settings.model import StoreSettings
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 
 CONTEXT = Context(Path("/nowhere"), StoreSettings(), RealFileSystem())
 

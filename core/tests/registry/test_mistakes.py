@@ -27,8 +27,8 @@ from core.tests.registry.samples import (
     plugin,
 )
 from lakelog.errors import BadHook, BadStrategy, PluginError
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import DiskState, FlushStrategy, Kind, NoSettings, Writer, WriterTraits
+from lakelog.hooks import DiskState, FlushStrategy, Kind, NoSettings, Writer, WriterTraits
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.registry import Events, check_object
 from lakelog.registry.loading import known_hooks
 

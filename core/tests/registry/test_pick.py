@@ -11,19 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.registry.samples import (
-    CONTEXT,
-    Offering,
-    Pace,
-    factory,
-    hooks_of,
-    load,
-    search,
-)
+from core.tests.registry.samples import CONTEXT, Offering, Pace, factory, hooks_of, load, search
 from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
-from lakelog.interfaces import Kind, NoSettings
-from lakelog.registry import Registry, discovery
-from lakelog.registry.discovery import installed_sources
+from lakelog.hooks import Kind, NoSettings
+from lakelog.registry import Registry, loading
+from lakelog.registry.loading import installed_sources
 
 FLUSH = Kind.FLUSH_STRATEGY
 
@@ -58,14 +50,12 @@ def test_an_error_in_make_names_the_plugin_and_keeps_the_cause() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "package"),
     [
-        (Kind.WRITER, "mmap", "lakelog-mmap"), (Kind.WRITER, "staged", "lakelog-direct"),
-        (Kind.WRITER, "direct", "lakelog-direct"), (FLUSH, "group-commit", "lakelog-flush"),
+        (Kind.WRITER, "mmap", "lakelog-writers"), (Kind.WRITER, "staged", "lakelog-writers"),
+        (Kind.WRITER, "direct", "lakelog-writers"), (FLUSH, "group-commit", "lakelog-flush"),
         (Kind.SETTINGS_FORMAT, "broker-conf", "lakelog-rocketmq"),
         (FLUSH, "timed", "lakelog-flush"), (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
         (Kind.CLEANER, "retention", "lakelog-retention"),
         (Kind.DISK_WATCHER, "psutil", "lakelog-retention"),
-        (Kind.STORE_MAINTENANCE, "maintenance", "lakelog-retention"),
-        (Kind.STORE_SHARING, "sharing", "lakelog-processes"),
         (Kind.DISPATCHER, "consume-queue", "lakelog-queues"),
         (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],
@@ -74,7 +64,7 @@ def test_a_missing_strategy_of_ours_names_its_package(
     kind: Kind, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search(monkeypatch)
-    monkeypatch.setattr(discovery, "_OF_EVERY_STORE", ())
+    monkeypatch.setattr(loading, "_OF_EVERY_STORE", ())
     with pytest.raises(MissingPlugin, match=rf"{name!r} is installed: pip install {package}$"):
         load().factory(kind, name)
 
@@ -84,11 +74,13 @@ def test_plugins_that_were_given_replace_installed_ones(
     point: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search(monkeypatch, tmp_path)
-    folder = tmp_path / "lakelog_mmap-1.0.dist-info"
+    folder = tmp_path / "lakelog_writers-1.0.dist-info"
     folder.mkdir()
-    (folder / "METADATA").write_text("Name: lakelog-mmap\nVersion: 1.0\n")
+    (folder / "METADATA").write_text("Name: lakelog-writers\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(f"[lakelog]\n{point} = nowhere\n")
-    words = rf"the writer {name!r} is installed \(lakelog-mmap 1.0\), but plugins=.* add it there"
+    words = (
+        rf"the writer {name!r} is installed \(lakelog-writers 1.0\), but plugins=.* add it there"
+    )
     with pytest.raises(MissingPlugin, match=words):
         load().factory(Kind.WRITER, name)
     with pytest.raises(MissingPlugin, match=r"'other' is installed; installed are file"):
@@ -147,7 +139,7 @@ def test_a_plugin_that_is_switched_off_offers_nothing() -> None:
 
 
 PLUGIN = """
-from lakelog.hookspecs import hookimpl
+from lakelog.hooks.hookspecs import hookimpl
 
 @hookimpl
 def lakelog_store_closed(path): ...
@@ -216,7 +208,7 @@ def test_a_plugin_that_is_switched_off_is_not_even_imported(site: Path) -> None:
     plugged = Registry.load(None, environ).plugged
     assert (list(plugged.off), list(plugged.sources)) == (["bad"], ["builtin"])
     given = Registry.load([], {}).plugged  # skips the scan
-    assert list(given.sources) == ["builtin", "processes", "queues", "retention"]
+    assert list(given.sources) == ["builtin", "queues"]
 
 
 def test_two_packages_with_an_entry_point_of_one_name(site: Path) -> None:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.runtime.cached import cached_property
+from lakelog.lazy import cached_property
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.locks import Mutex, YieldLock
 from lakelog.runtime.threads import submitted

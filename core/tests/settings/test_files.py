@@ -16,7 +16,7 @@ import pytest
 from core.tests.registry.samples import plugin
 from core.tests.settings.samples import Resolve
 from lakelog.errors import BadStrategy, MissingPlugin, SettingsError, UnknownSetting
-from lakelog.interfaces import Context, Factory, Kind, NoSettings, TranslatedValue, Translation
+from lakelog.hooks import Context, Factory, Kind, NoSettings, TranslatedValue, Translation
 from lakelog.registry import Registry
 from lakelog.settings.toml import embedded, from_toml
 

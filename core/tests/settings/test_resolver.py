@@ -25,9 +25,9 @@ from core.tests.settings.samples import (
     TimedSettings,
 )
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog.settings.inferred import file_size
-from lakelog.settings.model import StoreSettings
-from lakelog_rocketmq.java_properties import parse_properties
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.settings.resolver import file_size
+from lakelog_rocketmq.broker_conf import parse_properties
 
 Write = Callable[[str, str], Path]
 

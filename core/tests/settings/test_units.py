@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from lakelog.errors import SettingsError
 from lakelog.settings.catalog import Given
-from lakelog.settings.conversion import build
-from lakelog.settings.units import (
+from lakelog.settings.conversion import (
     DURATION_MS,
     SIZE_BYTES,
     UNIT_MS,
     Parser,
+    build,
     parse_duration,
     parse_duration_ms,
     parse_percent,

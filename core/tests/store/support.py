@@ -15,9 +15,9 @@ import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.pages.shared_page import HEARTBEAT, PAGE_FILE
 from lakelog.format.layout import LOCK_FILE, RECORD_MIN_BYTES
-from lakelog.log.reading.sources import FileSource
+from lakelog.log.sources import FileSource
+from lakelog.processes.shared_page import HEARTBEAT, PAGE_FILE
 from lakelog_testing import FaultyFile
 
 NEVER: Mapping[str, Any] = {"attach": {"take_over": False}}

@@ -36,9 +36,9 @@ from lakelog.errors import (
     StoreLocked,
 )
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.membership import alone
-from lakelog.files.state.identity import read_identity
-from lakelog.log.reading.pieces import Damage
+from lakelog.files.identity import read_identity
+from lakelog.format.record_batch import Damage
+from lakelog.processes.membership import alone
 
 NOBODY = 65534
 
@@ -172,8 +172,8 @@ def as_nobody(program: str) -> str:
 
 PRELOAD = """
 import numpy, lakelog, lakelog.errors, lakelog_queues.store, lakelog.store.open
-import lakelog.registry.builtin.plugin, lakelog_format.codec.encoded, lakelog_format.codec.run
-import lakelog_processes.joining
+import lakelog.builtin, lakelog.format.encoder, lakelog.format.record_batch
+import lakelog.store.joining
 lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
 """
 

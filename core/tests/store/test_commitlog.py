@@ -24,11 +24,10 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import OffsetOutOfRange
-from lakelog.format.layout import BLANK, MAGIC_BLANK
-from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
-from lakelog.log.reading.pieces import Blank
+from lakelog.format.layout import BLANK, COMMIT, MAGIC_BLANK, PREPARED, ROLLBACK
+from lakelog.format.record_batch import Blank
+from lakelog_testing.contracts.writer import open_in
 from lakelog_testing.crash.opener import owned_by
-from lakelog_testing.descriptors import open_in
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_ways

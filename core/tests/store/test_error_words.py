@@ -27,7 +27,7 @@ from lakelog.errors import LakelogError, StoreError, StoreFailed
 from lakelog.files.filesystem import RealFile, RealFileSystem, unreadable
 from lakelog.log.segments import Segments
 from lakelog.log.store_directory import readable
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from tests.support.waiting import until
 
 FILES = RealFileSystem()

@@ -28,11 +28,11 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.errors import StoreError, StoreFailed
-from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
+from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.format.layout import segment_name
-from lakelog_interfaces.checkpoint import StoreCheckpoint
+from lakelog.recovery.clean_stop import CLEAN_STOP_FILE
+from lakelog_testing.contracts.writer import open_in
 from lakelog_testing.crash.opener import owned_by
-from lakelog_testing.descriptors import open_in
 from tests.support.sampling import every
 from tests.support.waiting import until
 

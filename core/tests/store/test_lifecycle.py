@@ -22,7 +22,7 @@ from core.tests.store.faults import SeenFiles
 from core.tests.store.support import a_store, bodies, fill, open_small, read_small, tree
 from lakelog import Message, PutRefused, PutStatus, Store
 from lakelog.errors import NotAStore, PluginError, StoreClosed, StoreReadOnly
-from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog.hooks import Context, Factory, Kind, NoSettings
 from lakelog_testing import StoreMachine
 
 M = Message("t", b"")

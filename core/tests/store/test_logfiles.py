@@ -24,12 +24,12 @@ from core.tests.store.support import (
 )
 from core.tests.store.test_interrupted import STRIDES, interrupted
 from lakelog import Message, Store
+from lakelog.builtin import InlineFlush, NoFlush
 from lakelog.errors import StoreFailed
-from lakelog.files.pages.shared_page import APPENDED, INTENT_END, INTENT_START, MARKED
-from lakelog.files.shared.queue_table import FIRST_SLOTS
-from lakelog.interfaces import CommitRules, FlushStrategy
-from lakelog.log.commit_timer import PAGE_BYTES, Committing, is_due
-from lakelog.registry.builtin.flush import InlineFlush, NoFlush
+from lakelog.hooks import CommitRules, FlushStrategy
+from lakelog.processes.queue_table import FIRST_SLOTS
+from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, MARKED
+from lakelog.store.strategies import PAGE_BYTES, Committing, is_due
 from lakelog_testing import FakeLog
 from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import every

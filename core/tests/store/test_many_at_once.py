@@ -20,20 +20,13 @@ import pytest
 import lakelog
 import lakelog.aio
 from core.tests.registry.samples import plugin
-from core.tests.store.support import (
-    SEGMENT,
-    bodies,
-    fill,
-    open_small,
-    read_small,
-    segments,
-)
+from core.tests.store.support import SEGMENT, bodies, fill, open_small, read_small, segments
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
+from lakelog.builtin import InlineFlush
 from lakelog.errors import IllegalMessage, StoreError
-from lakelog.interfaces import Outcome
+from lakelog.hooks import Outcome
 from lakelog.message import MessageColumns
 from lakelog.registry import Registry
-from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_testing import count_hook_calls
 
 pytestmark = pytest.mark.both_ways

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.tests.format.handmade import record, run
 from core.tests.registry.samples import plugin
 from core.tests.store.support import SEGMENT, fill, open_small, overwrite
 from lakelog import Message, PutRefused, PutStatus
-from lakelog.dispatch import runner as reput
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
+from lakelog import dispatch as reput
+from lakelog.dispatch import DispatchCursor, NamedDispatcher
 from lakelog.errors import DispatchStopped, StoreFailed, StrategyFailed
-from lakelog.interfaces import Factory, Kind, NoSettings
+from lakelog.hooks import Factory, Kind, NoSettings
 from lakelog_testing.crash.opener import owned_by
-from plugins.format.tests.codec.handmade import record, run
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from lakelog.codec import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
 
 pytestmark = pytest.mark.both_ways
 

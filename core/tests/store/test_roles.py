@@ -7,23 +7,23 @@ import logging
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import lakelog
+from core.tests.maintenance.support import MaintenancePlugin
 from core.tests.store.support import NEVER, SEGMENT, a_store, bodies, open_small, read_small
 from core.tests.store.workers import SERVE, a_worker, an_owner
-from lakelog import Message, PutRefused, aio
+from lakelog import Message, PutRefused
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.queue_table import FIRST_SLOTS, table_path
 from lakelog.format.layout import segment_name
-from lakelog.interfaces import DiskState
-from lakelog_testing.descriptors import open_in
-from plugins.retention.tests.maintenance.support import MaintenancePlugin
+from lakelog.hooks import DiskState
+from lakelog.processes.queue_table import FIRST_SLOTS, table_path
+from lakelog_testing.contracts.writer import open_in
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
@@ -56,19 +56,6 @@ def test_who_has_the_store_alone_lets_nobody_in(tmp_path: Path, mode: str) -> No
         first.kill()
         with open_small(tmp_path, mode=mode) as store:
             assert bodies(store.scan()) == [b"a 0"]
-
-
-@pytest.mark.parametrize("mode", ["auto", "owner", "attach"])
-def test_former_modes_are_write_and_say_so(tmp_path: Path, mode: Any) -> None:
-    for role in ("owner", "attach"):
-        with open_small(tmp_path) if role == "attach" else nullcontext():
-            with pytest.warns(DeprecationWarning, match=f"mode='{mode}' .*'write'") as warned:
-                store = lakelog.open(tmp_path, mode=mode, plugins=[], segment_size_bytes=SEGMENT)
-            with store:
-                assert store.role == role
-            with pytest.warns(DeprecationWarning, match=f"mode='{mode}' is deprecated") as in_loops:
-                aio.open(tmp_path, mode=mode, plugins=[])
-            assert {each.filename for each in (*warned, *in_loops)} == {__file__}
 
 
 @pytest.mark.both_ways

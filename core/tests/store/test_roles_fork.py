@@ -22,9 +22,9 @@ from core.tests.store.workers import a_worker, an_owner
 from lakelog import Consumer, Message, Store
 from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import LOCK_FILE
-from lakelog_testing.descriptors import open_files, open_in
+from lakelog.processes.ownership import is_owned
+from lakelog_testing.contracts.writer import open_files, open_in
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")

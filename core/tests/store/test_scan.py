@@ -29,9 +29,9 @@ from lakelog import Message, PutResult
 from lakelog.errors import BadSegment, OffsetOutOfRange, ReadFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import AT_MAGIC
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.sources import Extent, FileExtent, FileSource, NoGapSource
+from lakelog.format.record_batch import Damage
+from lakelog.log.log_reader import LogReader
+from lakelog.log.sources import Extent, FileExtent, FileSource, NoGapSource
 
 pytestmark = pytest.mark.both_ways
 

@@ -11,13 +11,12 @@ import pytest
 
 from core.tests.store.faults import SeenFiles
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
-from lakelog.interfaces import WriterTraits
+from lakelog.hooks import WriterTraits
 from lakelog.log import segments as module
-from lakelog.log.open_segment import SealedSegment
-from lakelog.log.segments import MOST_MAPS, Segments
+from lakelog.log.segments import MOST_MAPS, SealedSegment, Segments
 from lakelog.message import Body
+from lakelog.processes.positions import Positions
 
 pytestmark = pytest.mark.both_ways
 

@@ -17,24 +17,23 @@ from threading import Event, Thread
 
 import pytest
 
-from core.tests.shared.dying import at_every, die
+from core.tests.processes.dying import at_every, die
 from core.tests.store.faults import NthFails
 from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
 from core.tests.store.workers import an_owner
 from lakelog import Message
+from lakelog.builtin import InlineFlush
 from lakelog.errors import SettingsError, StoreError, StoreFailed, StoreLocked
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages import publishing
-from lakelog.files.pages import shared_page as pages
-from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
-from lakelog.files.pages.page_view import PageView, process_start
-from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.shared_page import OwnerState, SharedPage, page_path
-from lakelog.files.shared.membership import alone
-from lakelog.files.shared.ownership import is_published
-from lakelog.interfaces import Outcome
-from lakelog.registry.builtin.flush import InlineFlush
-from lakelog_interfaces.checkpoint import read_checkpoint
+from lakelog.hooks import Outcome
+from lakelog.processes import positions
+from lakelog.processes import shared_page as pages
+from lakelog.processes.membership import alone
+from lakelog.processes.ownership import is_published
+from lakelog.processes.page_view import PageReader, PageView, ReaderDurableEnd, process_start
+from lakelog.processes.positions import Positions
+from lakelog.processes.shared_page import OwnerState, SharedPage, page_path
 from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import every
 from tests.support.waiting import until
@@ -260,7 +259,7 @@ def test_what_the_checkpoint_vouches_for_after_a_crash(tmp_path: Path) -> None:
 def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "CHECKPOINT_MS", 0)
+    monkeypatch.setattr(positions, "CHECKPOINT_MS", 0)
     with open_small(tmp_path, dispatchers=[]) as store:
         results = fill(store, 5)
         log = owned_by(store).log

@@ -19,9 +19,10 @@ from core.tests.store.workers import an_owner
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.pages import futex
-from lakelog.files.pages import wake_page as wake
-from lakelog.files.pages.wake_page import (
+from lakelog.format.layout import OWN_DIR
+from lakelog.processes import locks, membership
+from lakelog.processes import wake_page as wake
+from lakelog.processes.wake_page import (
     FLAG,
     MAGIC,
     SEQUENCE,
@@ -30,13 +31,11 @@ from lakelog.files.pages.wake_page import (
     WakePage,
     wake_path,
 )
-from lakelog.files.shared import watch
-from lakelog.format.layout import OWN_DIR
-from lakelog.log.reading import flush_wait as flushwait
+from lakelog.store import reader_parts as flushwait
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
-HAS_FUTEX = platform.machine() in futex._NUMBERS
+HAS_FUTEX = platform.machine() in locks._NUMBERS
 LONG_S = 30.0
 woken = pytest.mark.skipif(not HAS_FUTEX, reason="no number of the system call is known here")
 
@@ -114,7 +113,7 @@ def can_follow(store: Store, reader: Store, at: int) -> None:
 def test_a_page_that_is_gone_or_damaged_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "TURN_S", 0.05)
+    monkeypatch.setattr(membership, "TURN_S", 0.05)
     with open_small(tmp_path) as store, read_small(tmp_path) as reader:
         fill(store, 1)
         can_follow(store, reader, 1)
@@ -156,7 +155,7 @@ def test_who_may_not_write_polls(tmp_path: Path) -> None:
 
 
 def test_without_the_system_call_all_poll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(futex, "_NUMBERS", {})
+    monkeypatch.setattr(locks, "_NUMBERS", {})
     with open_small(tmp_path) as store, read_small(tmp_path) as reader:
         fill(store, 1)
         can_follow(store, reader, 1)

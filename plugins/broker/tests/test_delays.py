@@ -12,7 +12,7 @@ import pytest
 import lakelog
 from lakelog import PutRefused, StoredMessage
 from lakelog.errors import ReadFailed, StoreFailed
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.scheduled.delays import BATCH, Delays
 from lakelog_broker.scheduled.delivering import RETRY_MS

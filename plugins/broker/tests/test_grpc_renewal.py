@@ -10,12 +10,10 @@ import pytest
 
 from lakelog import Message, Store
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc import consuming
-from lakelog_broker.grpc.access import GrpcAccess
-from lakelog_broker.grpc.clients import GrpcClients
-from lakelog_broker.grpc.consuming import RENEWED_MS, Consuming
+from lakelog_broker.grpc import messaging
+from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients
+from lakelog_broker.grpc.messaging import RENEWED_MS, Consuming, Routing
 from lakelog_broker.grpc.protos import CODES, proto
-from lakelog_broker.grpc.routing import Routing
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import members
@@ -75,7 +73,7 @@ class _Served:
 
 @pytest.fixture
 def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(consuming, "RENEW_INTERVAL_S", 0)
+    monkeypatch.setattr(messaging, "RENEW_INTERVAL_S", 0)
 
     def run(work: Callable[[_Served], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -141,7 +139,7 @@ def test_a_message_of_a_silent_client_comes_again(
 
 
 def test_renewal_has_an_end(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "_RENEW_LIMIT_S", -1)
+    monkeypatch.setattr(messaging, "_RENEW_LIMIT_S", -1)
 
     async def work(served: _Served) -> None:
         await served.receive()

@@ -20,7 +20,7 @@ from lakelog_broker.popping import queues
 from lakelog_broker.popping.checkpoints import REVIVE_GROUP, REVIVE_TOPIC, revive_checkpoints
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
-from lakelog_broker.scheduled.timer_progress import TimerProgress, save_progress
+from lakelog_broker.scheduled.timers import TimerProgress, save_progress
 from plugins.broker.tests.support import SetClock, broker_over
 
 GROUP, TOPIC = "G", "T"

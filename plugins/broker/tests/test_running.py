@@ -10,7 +10,7 @@ import pytest
 
 import lakelog
 from lakelog import PutResult, StoredMessage
-from lakelog.dispatch.arrivals import Arrivals
+from lakelog.dispatch import Arrivals
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits

@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.scheduled.delivering import RETRY_MS

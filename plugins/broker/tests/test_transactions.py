@@ -9,9 +9,9 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
-from lakelog_broker.remoting.records import record_with_own_topic
+from lakelog_broker.remoting.connection import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
 from lakelog_broker.state.members import Member
 from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save

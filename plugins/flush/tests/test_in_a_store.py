@@ -23,7 +23,7 @@ from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.log.put_future import PutFuture
 from lakelog.message import Body
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_flush import plugin
 from lakelog_testing import FaultyFile
 from lakelog_testing.crash.opener import owned_by

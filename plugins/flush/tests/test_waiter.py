@@ -14,13 +14,10 @@ from threading import Thread
 import pytest
 
 from lakelog.log.put_future import PutFuture
-from lakelog.status import PutStatus
-from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
-from lakelog_flush.groupcommit import GroupCommit
+from lakelog.results import PutStatus
+from lakelog_flush.groupcommit import MOST_SECONDS, MOST_SKIPPED, Gathering, GroupCommit, TimeoutLog
 from lakelog_flush.settings import GroupCommitSettings
-from lakelog_flush.timeouts import TimeoutLog
-from lakelog_flush.waiter import Waiter, WakeChain
-from lakelog_flush.wakeup import Wakeup
+from lakelog_flush.waiter import Waiter, WakeChain, Wakeup
 from lakelog_testing import FakeLog
 from tests.support.waiting import until
 
@@ -122,7 +119,7 @@ def test_one_line_per_second_and_the_rest_at_the_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("lakelog_flush.timeouts.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("lakelog_flush.groupcommit.time.monotonic", lambda: clock[0])
     late = TimeoutLog(0.25)
     with caplog.at_level(logging.WARNING, "lakelog"):
         late.add(0)

@@ -8,17 +8,16 @@ from typing import Any
 
 import attrs
 
-from lakelog.codec import RecordBatch, decode_run
+from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.checksum import CRC31_MASK, crc32
 from lakelog.format.layout import HEAD_V4, MAGIC_V1, segment_name
-from lakelog.interfaces import Context
-from lakelog.settings.model import StoreSettings
+from lakelog.format.record_batch import RecordBatch, decode_run
+from lakelog.hooks import Context
+from lakelog.hooks.kinds import StoreSettings
 from lakelog_hash_index.owner import OwnerIndex
-from lakelog_hash_index.plugin import make
+from lakelog_hash_index.plugin import HashIndexSettings, make
 from lakelog_hash_index.reader import ReaderIndex
-from lakelog_hash_index.settings import HashIndexSettings
-from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
 
 SEGMENT_BYTES = 64 << 10
 NOW_MS = 1_700_000_000_000

@@ -13,14 +13,13 @@ import pytest
 
 from core.tests.store.faults import NthFails, SeenFiles
 from lakelog.errors import CorruptIndex
+from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.message import Body
 from lakelog_hash_index import verify
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.names import next_name
-from lakelog_hash_index.settings import HashIndexSettings
-from lakelog_hash_index.shape import ENTRY, HEADER, SLOT
-from lakelog_interfaces.checkpoint import CheckpointKeeper
+from lakelog_hash_index.plugin import HashIndexSettings
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, next_name
 from plugins.hash_index.tests.support import (
     FOREVER,
     NOW_MS,

@@ -14,11 +14,11 @@ import pytest
 import lakelog
 from core.tests.store.support import overwrite
 from lakelog import Message
+from lakelog.files.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.store.roles.choosing import Mode
+from lakelog.store.open import Mode
 from lakelog_doctor.check import check
 from lakelog_hash_index import plugin, verify
-from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
 from plugins.hash_index.tests.support import index_paths
 
 pytestmark = pytest.mark.both_ways

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lakelog.codec import RecordBatch
+from lakelog.format.record_batch import RecordBatch
 from lakelog_hash_index import verify
-from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_hash_index.plugin import HashIndexSettings
 from lakelog_testing import StoreMachine
 from plugins.hash_index.tests.support import (
     FOREVER,

@@ -14,15 +14,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import INDEX_DIR
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_testing.crash.opener import owned_by
-from plugins.hash_index.tests.support import (
-    RECS,
-    SMALL,
-    built,
-    find,
-    index_paths,
-    owner,
-    resumed,
-)
+from plugins.hash_index.tests.support import RECS, SMALL, built, find, index_paths, owner, resumed
 
 pytestmark = pytest.mark.both_ways
 

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.interfaces import Dispatcher
+from lakelog.hooks import Dispatcher
 from lakelog_hash_index import plugin
-from lakelog_hash_index.settings import HashIndexSettings, from_index
+from lakelog_hash_index.plugin import HashIndexSettings, from_index
 from lakelog_testing import DispatcherContract, PluginContract
-from plugins.hash_index.tests.support import (
-    find,
-    owner,
-)
+from plugins.hash_index.tests.support import find, owner
 
 pytestmark = pytest.mark.both_ways
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import lakelog
 from lakelog import Message, StoredMessage
-from lakelog.format.layout import segment_name
-from lakelog.format.sysflag import COMPRESSED
+from lakelog.format.layout import COMPRESSED, segment_name
 
 SEGMENT = 16 << 10
 _SMALL = {

@@ -1,4 +1,4 @@
-//! Encodes several messages in one pass: as `lakelog_format.codec.encoder.Encoder`.
+//! Encodes several messages in one pass: as `lakelog.format.encoder.Encoder`.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ struct Entry {
     queue_offset: i64,
 }
 
-/// As `lakelog_format.codec.encoded.EncodedBatch`.
+/// As `lakelog.format.encoder.EncodedBatch`.
 #[pyclass(module = "lakelog_native")]
 pub struct Batch {
     shared: Arc<Shared>,

@@ -1,5 +1,5 @@
 //! Finds the parts of one record without trusting its bytes, and checks it: as
-//! `lakelog_format/codec/frame.py`.
+//! `lakelog/format/record.py`.
 //!
 //! Other processes may write to the bytes. Each value is read once, and that value is
 //! used; every access is bounds-checked.
@@ -72,7 +72,7 @@ impl Head {
     }
 }
 
-/// The store time in ms by the head of a record, as `lakelog_format/codec/frame.py`; `None` if the
+/// The store time in ms by the head of a record, as `lakelog/format/record.py`; `None` if the
 /// head does not state a record of `size` bytes at `offset`.
 pub fn stated_time(head: &Head, offset: i64, size: i32) -> Option<i64> {
     let is_meant = head.size() == size
@@ -157,7 +157,7 @@ impl Frame {
             && !self.lost_text(record, offset)
     }
 
-    /// As `lakelog_format/codec/frame.py`.
+    /// As `lakelog/format/record.py`.
     #[inline(always)]
     fn lost_text(&self, record: &[u8], offset: i64) -> bool {
         let topic = &record[self.topic_at..self.topic_end()];

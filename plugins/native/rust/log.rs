@@ -1,7 +1,7 @@
 //! The log for look-ups: the offsets between which it can be read, and its bytes. An owner reads
 //! its segments in memory. Other processes read files, whose bytes are not trusted, by `pread`: a
-//! map of one that is cut short ends the process. As `lakelog/log/reading/sources.py` and
-//! `lakelog/log/reading/bounds.py`.
+//! map of one that is cut short ends the process. As `lakelog/log/sources.py` and
+//! `lakelog/log/sources.py`.
 
 use std::fs::{File, OpenOptions};
 use std::num::NonZero;
@@ -23,7 +23,7 @@ use crate::run::{answer, given, octets};
 const GUARDED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 const STANDARD_ERROR: i32 = 2;
 
-/// Longest time for which an open file is used again, as `lakelog.log.reading.bounds.TRUSTED_S`.
+/// Longest time for which an open file is used again, as `lakelog.log.sources.TRUSTED_S`.
 const TRUSTED: Duration = Duration::from_millis(1);
 
 /// The first byte in the log, and the end of reads.
@@ -241,7 +241,7 @@ impl Piece {
 }
 
 /// The bounds between which an owner reads its log, by the page; as
-/// `lakelog.log.reading.bounds.OwnedBounds`.
+/// `lakelog.log.sources.OwnedBounds`.
 struct Page {
     words: Words,
     minimum: usize,

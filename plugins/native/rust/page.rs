@@ -1,5 +1,5 @@
-//! The shared page, and the lock of the append section: as `lakelog.files.pages.shared_page`,
-//! `lakelog.files.shared.append_section` and `lakelog.files.shared.append_lock` have them.
+//! The shared page, and the lock of the append section: as `lakelog.processes.shared_page`,
+//! `lakelog.processes.append_section` and `lakelog.processes.locks` have them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ impl Words {
 }
 
 /// The lock of the append section by a word that is swapped: see
-/// `lakelog.files.shared.append_lock`, which also describes the part of plain Python. A killed holder
+/// `lakelog.processes.locks`, which also describes the part of plain Python. A killed holder
 /// is found by the byte that it kept locked.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct AppendLock {

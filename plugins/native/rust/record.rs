@@ -1,5 +1,5 @@
 //! One record as RocketMQ lays it out; all integers big-endian. See
-//! `lakelog_format/fields/layout.py`.
+//! `lakelog/format/layout.py`.
 
 pub const BLANK_BYTES: usize = 8;
 const AT_QUEUE_ID: usize = 12;

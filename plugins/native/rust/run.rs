@@ -1,5 +1,5 @@
 //! Parses many records at once, consecutive or at given places, to checked columns, without the
-//! interpreter lock. As `lakelog_format/codec/run.py`.
+//! interpreter lock. As `lakelog/format/record_batch.py`.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;

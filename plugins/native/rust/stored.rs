@@ -1,5 +1,5 @@
 //! Records to messages: objects of lakelog's own class, made without its `__init__`. As
-//! `lakelog_format/codec/decode.py`.
+//! `lakelog/format/record.py`.
 
 use std::ffi::CStr;
 use std::sync::Mutex;
@@ -62,7 +62,7 @@ extern "C" {
     ) -> *const libc::c_char;
 }
 
-/// `address:port`, as `decode_host` of `lakelog_format/fields/hosts.py`, by the same function of
+/// `address:port`, as `decode_host` of `lakelog/format/message_id.py`, by the same function of
 /// the C library.
 fn host(raw: &[u8]) -> Option<String> {
     let (address, port) = raw.split_at(raw.len().checked_sub(4)?);

@@ -1,5 +1,5 @@
 //! Reads the plain records at the start of a segment from its file, in one pass and without the
-//! interpreter lock: as `lakelog/recovery/parallel.py` and `lakelog_format/queue_survey.py`.
+//! interpreter lock: as `lakelog/recovery/proof.py` and `lakelog/format/queue_survey.py`.
 //!
 //! It ends before the first record that is not whole, or that Python must check: a record with an
 //! earlier store time than its predecessor, an inner batch, a record that feeds light queues, or

@@ -32,7 +32,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Convert a `lakelog.log.open_segment.Window`.
+    /// Convert a `lakelog.log.segments.Window`.
     pub fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
         let long = |at| found.get_item(at)?.extract::<i64>();
         let memory = found.get_item(4)?;

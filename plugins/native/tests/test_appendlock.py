@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.shared.test_groupsync import fork
-from core.tests.shared.test_section import kill_at_random
-from core.tests.shared.tinylog import MakeLock, TinyLog
+from core.tests.processes.test_groupsync import fork
+from core.tests.processes.test_section import kill_at_random
+from core.tests.processes.tinylog import MakeLock, TinyLog
+from lakelog.accelerate import SectionLock
 from lakelog.files.filesystem import File
-from lakelog.files.pages import shared_page as sharedpage
-from lakelog.files.pages.shared_page import APPEND_HOLDER, APPEND_PLAIN, SEVERAL, SharedPage
-from lakelog.files.shared.append_lock import AppendLock
-from lakelog_interfaces.accelerate import SectionLock
+from lakelog.processes import shared_page as sharedpage
+from lakelog.processes.locks import AppendLock
+from lakelog.processes.shared_page import APPEND_HOLDER, APPEND_PLAIN, SEVERAL, SharedPage
 from lakelog_native import _native
 
 

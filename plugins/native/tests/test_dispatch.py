@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.codec import RecordBatch, decode_run
+from core.tests.format.examples import MESSAGES
+from core.tests.format.support import log_of
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
+from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.message import Message
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.keys import find_keys
-from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_hash_index.plugin import HashIndexSettings
 from lakelog_native.accelerator import Native
 from lakelog_queues.dispatching.grouping import Grouping, queue_groups
-from lakelog_queues.settings import ConsumeQueueSettings
-from plugins.format.tests.codec.examples import MESSAGES
-from plugins.format.tests.codec.support import log_of
+from lakelog_queues.plugin import ConsumeQueueSettings
 from plugins.hash_index.tests.support import NOW_MS, Rec, owner, snapshot
 from plugins.hash_index.tests.support import batch_of as index_batch_of
 from plugins.native.tests.support import both

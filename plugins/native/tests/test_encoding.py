@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.codec import RocketmqAppendCallback
+from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage
+from lakelog.format.body_column import body_column
 from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Message, MessageColumns
-from lakelog.settings.model import StoreSettings
-from lakelog.status import AppendStatus, PutStatus
-from lakelog_format.codec.body_column import body_column
+from lakelog.results import AppendStatus, PutStatus
 from lakelog_native import plugin
 from lakelog_native.accelerator import Native
 from lakelog_testing import AcceleratorContract

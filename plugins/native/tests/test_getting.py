@@ -19,20 +19,19 @@ from hypothesis import strategies as st
 
 import lakelog
 from core.tests.store.support import open_small
-from lakelog.codec import decode
 from lakelog.errors import CorruptRecord
-from lakelog.files.pages import shared_page as sharedpage
-from lakelog.files.pages.positions import Positions
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog.log.reading.bounds import OwnedBounds
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.sources import ViewSource
+from lakelog.format.record import decode
+from lakelog.format.record_batch import Damage
+from lakelog.log.log_reader import LogReader
+from lakelog.log.sources import OwnedBounds, ViewSource
 from lakelog.message import Message, StoredMessage
-from lakelog_queues.finding.compiled import LookupParts, MappedSegments, lookups, readable
+from lakelog.processes import shared_page as sharedpage
+from lakelog.processes.positions import Positions
+from lakelog_queues.finding.finder import LookupParts, MappedSegments, lookups, readable
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetStatus
-from lakelog_queues.units.javahash import java_hash
+from lakelog_queues.units.tags import java_hash
 from plugins.native.tests.support import NATIVE, with_native
 
 COUNT = 300

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_hash_index import examine as examining
 from lakelog_hash_index import filewriter
-from lakelog_hash_index.examine import examine
+from lakelog_hash_index import indexfile as examining
 from lakelog_hash_index.filewriter import IndexFileWriter
-from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_hash_index.indexfile import IndexFile, examine
+from lakelog_hash_index.plugin import HashIndexSettings
 from lakelog_hash_index.shape import IndexShape
 from plugins.hash_index.tests.support import Rec, built, index_paths
 from plugins.native.tests.support import NATIVE, both

@@ -17,14 +17,14 @@ import pytest
 import lakelog
 from core.tests.store.support import NEVER, open_small
 from core.tests.store.workers import SERVE, a_worker
+from lakelog.builtin import NoFlush
 from lakelog.errors import StoreFailed, StrategyFailed
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.shared_page import INTENT_END, INTENT_START, LAST_TIMESTAMP, SharedPage
-from lakelog.files.pages.wake_page import FLAG, WakePage
-from lakelog.files.shared import queue_table
-from lakelog.interfaces import Outcome
+from lakelog.hooks import Outcome
 from lakelog.message import Message, MessageColumns
-from lakelog.registry.builtin.flush import NoFlush
+from lakelog.processes import queue_table
+from lakelog.processes.shared_page import INTENT_END, INTENT_START, LAST_TIMESTAMP, SharedPage
+from lakelog.processes.wake_page import FLAG, WakePage
 from lakelog_native import plugin
 from lakelog_testing.crash.opener import owned_by
 

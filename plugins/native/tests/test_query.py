@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import lakelog
 from lakelog import Message, Store, accelerate
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.pages.shared_page import LAST_TIMESTAMP, SharedPage
+from lakelog.processes.shared_page import LAST_TIMESTAMP, SharedPage
 from lakelog_hash_index.shape import IndexShape
 from lakelog_queues.finding.query import DEFAULT_MESSAGES
 from lakelog_testing.crash.opener import owned_by

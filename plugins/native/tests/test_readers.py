@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lakelog
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
-from lakelog_queues.finding.compiled import LookupParts, readable
+from lakelog_queues.finding.finder import LookupParts, readable
 from lakelog_queues.finding.get import QueueGetter
 from plugins.native.tests.support import NATIVE, ROLES, in_role
 from plugins.native.tests.test_getting import (

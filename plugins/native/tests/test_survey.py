@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.format.examples import BASES, MESSAGES, damaged_logs, hostile_lengths
+from core.tests.format.support import log_of, record_of
 from lakelog.format.layout import AT_QUEUE_OFFSET, BLANK, MAGIC_BLANK
+from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.message import Message
-from lakelog.recovery.parallel import read_segment
-from lakelog_format.queue_survey import QueueOffsetSurvey
-from plugins.format.tests.codec.examples import BASES, MESSAGES, damaged_logs, hostile_lengths
-from plugins.format.tests.codec.support import log_of, record_of
+from lakelog.recovery.proof import read_segment
 from plugins.native.tests.support import NATIVE, both
 
 STORE_TIME_AT = 56  # behind a host of IPv4

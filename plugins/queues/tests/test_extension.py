@@ -8,8 +8,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import PluginError
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Factory, Kind, NoSettings, StoreExtension
+from lakelog.hooks import Factory, Kind, NoSettings, StoreExtension
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.store.log_store import _OF_QUEUES
 from lakelog_queues import plugin
 from lakelog_queues.extension import QueueExtension

@@ -9,8 +9,8 @@ from threading import Event, Thread
 from typing import Any
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import Context
-from lakelog.settings.model import StoreSettings
+from lakelog.hooks import Context
+from lakelog.hooks.kinds import StoreSettings
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave

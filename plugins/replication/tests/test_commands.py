@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from lakelog.errors import StoreError
 from lakelog_replication.remoting import BrokerRefused, broker_config, most_bytes, runtime_info
-from lakelog_replication.replica.groups import consumer_offsets
+from lakelog_replication.replica.configs import consumer_offsets
 from lakelog_replication.status import STATUS_FILE, read_status
 from lakelog_testing import FakeReplicatedLog
 from plugins.replication.tests.brokers import Asked, answering, response, runtime

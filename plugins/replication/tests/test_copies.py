@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from lakelog.errors import StoreFailed
-from lakelog.interfaces import Outcome
-from lakelog.status import PutStatus
+from lakelog.hooks import Outcome
+from lakelog.results import PutStatus
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
 from lakelog_testing.threads import settle

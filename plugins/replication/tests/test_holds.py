@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_replication.master.holds import SlaveHolds
-from lakelog_retention.pins import Pin, read_pins, remove_pin, write_pin
+from lakelog.maintenance.pins import Pin, read_pins, remove_pin, write_pin
+from lakelog_replication.master.server import SlaveHolds
 
 SEGMENT = 1000
 

@@ -19,7 +19,7 @@ import pytest
 from lakelog_replication.master.link import SlaveLink
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
-from lakelog_testing.descriptors import open_files
+from lakelog_testing.contracts.writer import open_files
 from plugins.replication.tests.masters import eventually, serving, slave
 
 GROWN_BYTES: Final = 200

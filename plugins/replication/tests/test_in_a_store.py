@@ -15,19 +15,13 @@ import pytest
 
 from lakelog import Message, Store
 from lakelog.errors import PutRefused, SettingsError, StoreError
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_replication.master import server
 from lakelog_replication.master.server import HaServer
 from lakelog_replication.status import read_status
 from lakelog_testing import ScriptedSlave
 from plugins.replication.tests.masters import PATIENCE_SECONDS, Replica, eventually
-from plugins.replication.tests.masterstores import (
-    BEATLESS,
-    SEGMENT,
-    SLOW_MS,
-    message,
-    open_master,
-)
+from plugins.replication.tests.masterstores import BEATLESS, SEGMENT, SLOW_MS, message, open_master
 from tests.support import forked
 
 

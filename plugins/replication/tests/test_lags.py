@@ -10,12 +10,11 @@ from typing import Any
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.copylags import CopyLags
-from lakelog_cli.copylines import lag_rows
+from lakelog.maintenance.pins import Pin, write_pin
+from lakelog_cli.statelines import CopyLags, lag_rows
 from lakelog_replication.status import ReplicaStatus
-from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing import ScriptedSlave
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import brokering, runtime
 from plugins.replication.tests.masterstores import message, open_master
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until

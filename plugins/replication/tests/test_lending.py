@@ -11,8 +11,8 @@ from types import FrameType
 
 import pytest
 
-from lakelog.interfaces import Pending
-from lakelog.status import PutStatus
+from lakelog.hooks import Pending
+from lakelog.results import PutStatus
 from lakelog_replication.master.link import SlaveLink
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog

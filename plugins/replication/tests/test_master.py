@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
 from lakelog_testing.threads import settle

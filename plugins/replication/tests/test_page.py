@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "core" / "docs" / "guides" / "replication.md"

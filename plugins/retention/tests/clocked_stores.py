@@ -10,14 +10,13 @@ import attrs
 
 import lakelog
 from lakelog import Store
-from lakelog.codec import RocketmqAppendCallback
+from lakelog.builtin import RocketmqAppendCallback, make_rocketmq
+from lakelog.format.encoder import EncodedBatch
 from lakelog.format.queue_offsets import QueueOffsets
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
+from lakelog.hooks import Context, DiskState, Factory, Kind, NoSettings
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.message import Message
-from lakelog.registry.builtin.plugin import make_rocketmq
-from lakelog.status import AppendStatus
-from lakelog_format.codec.encoded import EncodedBatch
+from lakelog.results import AppendStatus
 from lakelog_retention import plugin
 from lakelog_testing import FakeClock
 

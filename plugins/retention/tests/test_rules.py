@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.interfaces import CleaningContext, DiskState, SegmentInfo
-from lakelog_retention.cleaner import Retention
-from lakelog_retention.forever import KeepForever
+from lakelog.hooks import CleaningContext, DiskState, SegmentInfo
+from lakelog_retention.cleaner import KeepForever, Retention
 from lakelog_retention.settings import RetentionSettings
 
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ import lakelog
 import lakelog_rocketmq.plugin
 from lakelog.errors import SettingsError
 from lakelog_retention import plugin
-from lakelog_retention.hours import local_time, parse_hours
+from lakelog_retention.settings import local_time, parse_hours
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from lakelog import Message, Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_retention.pins import Pin, write_pin
+from lakelog.maintenance.pins import Pin, write_pin
 from lakelog_testing import FakeClock
 from plugins.retention.tests.clocked_stores import (
     HOUR_MS,

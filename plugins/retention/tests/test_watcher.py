@@ -10,10 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from lakelog.interfaces import DiskState
-from lakelog_retention.measure import Measure, measure
+from lakelog.hooks import DiskState
 from lakelog_retention.settings import WatcherSettings
-from lakelog_retention.watcher import PsutilWatcher
+from lakelog_retention.watcher import Measure, PsutilWatcher, measure
 
 LOG, QUEUES = Path("/a/commitlog"), Path("/b/consumequeue")
 OK, CLEAN, FORCIBLY, STOP = DiskState

@@ -14,16 +14,13 @@ from hypothesis import strategies as st
 
 from core.tests.settings.samples import SECTIONS
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog.interfaces import SettingsFormat
+from lakelog.hooks import SettingsFormat
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
-from lakelog.settings.model import StoreSettings
 from lakelog.settings.resolver import resolve
 from lakelog_rocketmq import plugin
-from lakelog_rocketmq.broker_conf import BrokerConf
-from lakelog_rocketmq.combined_keys import DISK, disk_line
-from lakelog_rocketmq.java_properties import parse_properties
-from lakelog_rocketmq.keys import TABLE
+from lakelog_rocketmq.broker_conf import DISK, TABLE, BrokerConf, disk_line, parse_properties
 from lakelog_testing import PluginContract, SettingsFormatContract
 
 

@@ -104,7 +104,7 @@ def executors(spark: SparkSession) -> list[str]:
 def where(_: int) -> dict[str, Any]:
     """In a task: where lakelog is from, and which plugins are found there."""
     import lakelog
-    from lakelog.registry.discovery import installed_sources
+    from lakelog.registry.loading import installed_sources
 
     return {
         "file": lakelog.__file__,

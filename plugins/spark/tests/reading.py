@@ -8,8 +8,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from lakelog_lake.reading.limits import Limit, to_option
-from lakelog_lake.reading.options import ReadOptions
+from lakelog_lake.reading.options import Limit, ReadOptions, to_option
 from lakelog_spark.source.data_source import LakelogReader
 
 Rows = list[dict[str, Any]]

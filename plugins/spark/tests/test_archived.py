@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 def moved(path: Path, place: str) -> tuple[str, Rows]:
     """Move a store to an archive, but its last segment; the URL, and the rows that are there."""
-    from lakelog_archive.archive import Archive
-    from lakelog_archive.lazy import place_at
+    from lakelog_archive.archive import Archive, place_at
 
     uuid = json.loads((path / "lakelog" / "store.json").read_text())["uuid"]
     archive, end = Archive(place_at(url := f"{place}/{uuid}")), 0

@@ -12,7 +12,7 @@ import lakelog
 from lakelog import Message
 from lakelog.files.filesystem import RealFile
 from lakelog_lake.log.wanted import NumberSpan
-from lakelog_lake.reading.limits import Limit
+from lakelog_lake.reading.options import Limit
 from plugins.lake.tests.stores import open_small
 from plugins.spark.tests.reading import Rows, offsets, read, reader
 

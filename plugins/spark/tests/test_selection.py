@@ -17,10 +17,9 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.codec import RecordBatch
 from lakelog.errors import CorruptRecord, SettingsError
-from lakelog.format.layout import segment_name
-from lakelog.format.sysflag import COMPRESSED
+from lakelog.format.layout import COMPRESSED, segment_name
+from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.errors import CorruptLog, DurableEndUnknown, OffsetUnavailable, OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import READABLE
@@ -28,7 +27,7 @@ from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading.options import FLUSHED, ReadOptions
 from lakelog_lake.reading.plan import plan
-from lakelog_lake.tasks.reader import Reader
+from lakelog_lake.tasks.task import Reader
 from plugins.lake.tests.stores import (
     SEGMENT,
     expected_rows,

@@ -18,8 +18,15 @@ import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark.sessions import java, local
-from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, packages
-from lakelog_spark.sessions.versions import check_jar, check_spark
+from lakelog_spark.sessions.package import (
+    DELTA,
+    DELTA_JAR,
+    ICEBERG,
+    ICEBERG_JAR,
+    check_jar,
+    check_spark,
+    packages,
+)
 from plugins.lake.tests.landing.test_cli import LAKELOG
 from plugins.lake.tests.landing.test_cli import run as run_command
 from plugins.lake.tests.stores import filled

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog_lake.queries import by_duckdb
-from lakelog_spark.queries import answers
+from lakelog_spark.engine import answers
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
 

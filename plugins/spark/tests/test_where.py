@@ -10,8 +10,7 @@ from pyspark.errors import AnalysisException
 
 import lakelog_spark
 from lakelog_lake.log.wanted import NumberSpan
-from lakelog_lake.reading.limits import Limit
-from lakelog_lake.reading.options import ReadOptions, ddl_of
+from lakelog_lake.reading.options import Limit, ReadOptions, ddl_of
 from lakelog_spark.where import limits_of
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 

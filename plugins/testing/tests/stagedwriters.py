@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lakelog.files.filesystem import File
-from lakelog.interfaces import SegmentWriter, WriterTraits
+from lakelog.hooks import SegmentWriter, WriterTraits
 from lakelog.message import Body
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from core.tests.registry.samples import CONTEXT
 from examples.compress_bodies import Compressing, CompressSettings
+from lakelog.format.encoder import EncodedBatch, Encoder, RoundRobin
+from lakelog.format.limits import Limits
 from lakelog.message import Message, StoredMessage
-from lakelog.status import AppendStatus
-from lakelog_format.codec.encoded import EncodedBatch
-from lakelog_format.codec.encoder import Encoder, RoundRobin
-from lakelog_format.codec.limits import Limits
+from lakelog.results import AppendStatus
 from lakelog_testing import AppendCallbackContract
 
 pytestmark = pytest.mark.both_ways

@@ -12,8 +12,8 @@ from queue import Empty
 import pytest
 
 from lakelog.errors import LakelogError, StoreFailed
-from lakelog.interfaces import Flushable, FlushStrategy, Outcome
-from lakelog.status import PutStatus
+from lakelog.hooks import Flushable, FlushStrategy, Outcome
+from lakelog.results import PutStatus
 from lakelog_testing import (
     DurableFlushStrategyContract,
     FakeLog,

@@ -14,11 +14,11 @@ from threading import Thread
 import pytest
 
 from core.tests.registry.samples import load, plugin
-from lakelog.interfaces import Kind
+from lakelog.hooks import Kind
 from lakelog_testing import copy_store, count_hook_calls
-from lakelog_testing.samebytes import assert_same
-from lakelog_testing.signals import hold
-from plugins.daemon.tests.support import is_there
+from lakelog_testing.faultyfile import assert_same
+from lakelog_testing.threads import hold
+from plugins.tools.tests.daemon.support import is_there
 
 
 def test_hook_calls_are_counted_by_name_while_the_block_runs() -> None:

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import pytest
 
-from lakelog.codec import RecordBatch
 from lakelog.errors import SettingsError
-from lakelog.interfaces import (
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import (
     CleaningContext,
     Deletion,
     DeletionRate,
@@ -31,8 +31,8 @@ from lakelog_testing import (
     FollowerContract,
     SettingsFormatContract,
 )
-from lakelog_testing.contracts.cleaner import NOW_MS
-from lakelog_testing.records import messages, record_batch
+from lakelog_testing.contracts.housekeeping import NOW_MS
+from lakelog_testing.samples import messages, record_batch
 
 
 class Bodies:

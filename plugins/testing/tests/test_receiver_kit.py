@@ -8,12 +8,12 @@ from threading import Event, Thread
 
 import pytest
 
-from lakelog.codec import decode_run
 from lakelog.errors import LakelogError, PutRefused, ReplicaStopped, StoreError, StoreFailed
 from lakelog.format.layout import segment_name
-from lakelog.interfaces import ReplicaLog, ReplicatedLog
+from lakelog.format.record_batch import decode_run
+from lakelog.hooks import ReplicaLog, ReplicatedLog
+from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
-from lakelog.status import PutStatus
 from lakelog_testing import ReceiverContract
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.interfaces import SegmentWriter, Writer, WriterTraits
+from lakelog.hooks import SegmentWriter, Writer, WriterTraits
 from lakelog.message import Body
 from lakelog_testing import FaultyFile, WriterContract
 from lakelog_testing.contracts.writer import SIZE

@@ -24,7 +24,6 @@ from typing import Final
 
 import lakelog
 from lakelog import Message, MessageColumns
-from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
 from lakelog.format.layout import (
     AT_PHYSICAL_OFFSET,
     AT_QUEUE_OFFSET,
@@ -32,6 +31,7 @@ from lakelog.format.layout import (
     MAGIC_BLANK,
     segment_name,
 )
+from lakelog.recovery.clean_stop import CLEAN_STOP_FILE
 from tests.bench.content import QUEUES, TAGS, TOPIC, body, key
 from tests.bench.durable.work import BODY_BYTES
 from tests.bench.model import (

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import lakelog
-from lakelog.codec import RecordBatch
+from lakelog.format.record_batch import RecordBatch
 from lakelog_queues.arrow import to_arrow
 
 _STEP_BYTES: Final = 8 << 20

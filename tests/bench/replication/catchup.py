@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 import lakelog
-from lakelog.codec import RecordBatch
+from lakelog.format.record_batch import RecordBatch
 from tests.bench.lake import messages
 from tests.bench.model import CannotRunError, Sample
 from tests.bench.replication import sides

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 import lakelog
 import lakelog.aio
 import lakelog_hash_index.plugin
-from lakelog.codec import RecordBatch, decode_run
 from lakelog.errors import IllegalMessage, MissingPlugin, OffsetOutOfRange, SettingsError
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import (
+from lakelog.format.record_batch import Blank, Damage, RecordBatch, decode_run
+from lakelog.hooks import (
     CleaningReport,
     Context,
     DiskReport,
@@ -32,7 +31,7 @@ from lakelog.interfaces import (
     Kind,
     Outcome,
 )
-from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.message import Body
 
 

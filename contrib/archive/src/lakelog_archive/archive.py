@@ -4,20 +4,208 @@
 store; ``manifest/NAME`` is its manifest entry. A segment is copied, read back and compared, the
 entry is written, and only then may the segment be deleted. A crash at any step leaves the segment
 in the log.
+
+A folder accessed through fsspec: durable writes, range reads, names.
+
+The manifest entry of an archived segment; it exists only after the copy was verified.
+
+One file with one line of JSON each, since object stores cannot append. Members: ``v`` 1, ``start``
+(offset of its first byte in the log), ``size`` in bytes, ``sha256`` of all bytes, in hex.
+
+Errors of archiving a segment, or of reading it back.
+
+The archive of a store that is being opened; a new store gets its UUID later.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
+from lakelog.errors import SettingsError, StoreError
+from lakelog.files.identity import read_identity
 from lakelog.format.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
-from lakelog_archive.archive_folder import ArchiveFolder, sha256_of
-from lakelog_archive.errors import ArchiveError, NotTheSame
-from lakelog_archive.manifest import ManifestEntry, from_bytes, to_bytes
+from lakelog.hooks import Context
+from lakelog_archive.plugin import ArchiveSettings
+
+_CHUNK_BYTES: Final = 8 << 20
+
+
+@attrs.frozen
+class ArchiveFolder:
+    """A folder; names are relative to it.
+
+    :ivar fs: the fsspec file system
+    :ivar folder: the path within ``fs``
+    """
+
+    fs: Any
+    folder: str
+    _durable: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
+
+    @classmethod
+    def of(cls, url: str) -> ArchiveFolder:
+        """The folder at ``url``; raises fsspec's errors for an unsupported one."""
+        import fsspec  # type: ignore[import-untyped]  # it has no types
+
+        fs, folder = fsspec.core.url_to_fs(url)
+        return cls(fs, folder.rstrip("/"))
+
+    @property
+    def name(self) -> str:
+        """The URL for messages."""
+        return str(self.fs.unstrip_protocol(self.folder))
+
+    def path(self, name: str) -> str:
+        """The path of a file within ``fs``."""
+        return f"{self.folder}/{name}"
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a subfolder, sorted; empty if it does not exist."""
+        self.fs.invalidate_cache(self.path(folder))
+        try:
+            found = self.fs.ls(self.path(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def content(self, name: str) -> bytes | None:
+        """The content of a small file; ``None`` if it does not exist."""
+        try:
+            return bytes(self.fs.cat_file(self.path(name)))
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        """Read a range of a file."""
+        return bytes(self.fs.cat_file(self.path(name), start=position, end=position + length))
+
+    def copy_in(self, source: Path, name: str) -> None:
+        """Copy the local file ``source`` to ``name``; durable on return."""
+        self._make_folder(name)
+        with source.open("rb") as data, self.fs.open(self.path(name), "wb") as file:
+            while chunk := data.read(_CHUNK_BYTES):
+                file.write(chunk)
+        self._sync(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small file, durable on return; on a local disk atomically."""
+        self._make_folder(name)
+        if not self._is_local:
+            self.fs.pipe_file(self.path(name), content)
+            return
+        temporary = name + ".tmp"
+        with self.fs.open(self.path(temporary), "wb") as file:
+            file.write(content)
+        self._sync(temporary)
+        os.replace(self.path(temporary), self.path(name))
+        _sync_path(os.path.dirname(self.path(name)))
+
+    def sha256(self, name: str) -> tuple[int, str]:
+        """Length in bytes and SHA-256 in hex of a file of the folder; raises its read errors."""
+        with self.fs.open(self.path(name), "rb") as file:
+            return _digest(file)
+
+    @property
+    def _is_local(self) -> bool:
+        protocol = self.fs.protocol
+        return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+    def _make_folder(self, name: str) -> None:
+        """Create the folder of a file, durably on a local disk.
+
+        Existing folders are synced too: a killed process may have created them without a sync.
+        """
+        folder = self.path(name).rpartition("/")[0]
+        if folder in self._durable:
+            return
+        new = [each for each in Path(folder).parents if not each.exists()]
+        if not self.fs.isdir(folder):
+            self.fs.makedirs(folder, exist_ok=True)
+        if self._is_local:
+            ours = (Path(self.folder), Path(self.folder).parent)
+            for each in dict.fromkeys((*ours, *(made.parent for made in new))):
+                _sync_path(str(each))
+        self._durable.add(folder)
+
+    def _sync(self, name: str) -> None:
+        """Sync on a local disk; other systems have made a file durable when it is closed."""
+        if self._is_local:
+            path = self.path(name)
+            _sync_path(path)
+            _sync_path(os.path.dirname(path))
+
+
+def sha256_of(path: Path) -> tuple[int, str]:
+    """Length in bytes and SHA-256 in hex of a local file."""
+    with path.open("rb") as file:
+        return _digest(file)
+
+
+def _digest(file: Any) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    while chunk := file.read(_CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def _sync_path(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+_VERSION: Final = 1
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+
+
+@attrs.frozen
+class ManifestEntry:
+    """The entry of one segment.
+
+    :ivar start: offset of its first byte in the log
+    :ivar size: length in bytes
+    :ivar sha256: checksum of all its bytes, in hex
+    """
+
+    start: int
+    size: int
+    sha256: str
+
+
+def to_bytes(line: ManifestEntry) -> bytes:
+    """Write one line of JSON."""
+    return json.dumps({"v": _VERSION, **attrs.asdict(line)}).encode() + b"\n"
+
+
+def from_bytes(content: bytes) -> ManifestEntry | None:
+    """Parse an entry; ``None`` for anything else, such as an incomplete one."""
+    try:
+        match json.loads(content):
+            case {"v": 1, "start": int(start), "size": int(size), "sha256": str(sha256)}:
+                return ManifestEntry(start, size, sha256) if _SHA256.fullmatch(sha256) else None
+    except ValueError:
+        pass
+    return None
+
+
+class ArchiveError(StoreError):
+    """The content of an archive is not as expected."""
+
+
+class NotTheSame(ArchiveError):
+    """Another segment was archived in the same place."""
+
 
 MANIFEST_DIR: Final = "manifest"
 
@@ -45,7 +233,7 @@ class _Block:
 
 @attrs.define(eq=False)
 class Archive:
-    """A :class:`lakelog.interfaces.SegmentSource` that also stores segments.
+    """A :class:`lakelog.hooks.SegmentSource` that also stores segments.
 
     :ivar place: the folder of the store
     :ivar read_bytes: smallest number of bytes to fetch at once
@@ -58,8 +246,8 @@ class Archive:
     def keep(self, path: Path, start: int) -> ManifestEntry:
         """Store the sealed segment ``path``; on return the copy is verified and durable.
 
-        Raises :class:`~lakelog_archive.errors.NotTheSame` if another segment is there,
-        :class:`~lakelog_archive.errors.ArchiveError` if the copy differs when it is read back, and
+        Raises :class:`~lakelog_archive.archive.NotTheSame` if another segment is there,
+        :class:`~lakelog_archive.archive.ArchiveError` if the copy differs when it is read back, and
         any error of the folder.
         """
         name, line = segment_name(start), ManifestEntry(start, *sha256_of(path))
@@ -88,7 +276,7 @@ class Archive:
 
         :param position: first byte, from the start of the segment
         :param length: number of bytes
-        Raises :class:`~lakelog_archive.errors.ArchiveError` if it cannot be read.
+        Raises :class:`~lakelog_archive.archive.ArchiveError` if it cannot be read.
         """
         part = self._last.part(start, position, length)
         if part is None:
@@ -148,3 +336,60 @@ def _data(name: str) -> str:
 
 def _manifest(name: str) -> str:
     return f"{MANIFEST_DIR}/{name}"
+
+
+@attrs.define(eq=False)
+class LazyArchive:
+    """A :class:`lakelog.hooks.SegmentSource`."""
+
+    settings: ArchiveSettings
+    context: Context
+    _archive: Archive | None = None
+
+    @property
+    def commitlog(self) -> Path:
+        """The folder of the store's segments."""
+        return self.context.core.commitlog(self.context.path)
+
+    def keep(self, path: Path, start: int) -> None:
+        """Store a segment; see :meth:`lakelog_archive.archive.Archive.keep`.
+
+        Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
+        """
+        archive = self._found()
+        if archive is None:
+            raise ArchiveError("it has no UUID to archive it under", path=self.context.path)
+        archive.keep(path, start)
+
+    def starts(self) -> Sequence[int]:
+        """Start offsets of the archived segments, in order."""
+        archive = self._found()
+        return [] if archive is None else archive.starts()
+
+    def read(self, start: int, position: int, length: int) -> bytes:
+        """Read a range of an archived segment; see :meth:`lakelog_archive.archive.Archive.read`.
+
+        Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
+        """
+        archive = self._found()
+        if archive is None:
+            raise ArchiveError("nothing of it was archived", path=self.context.path)
+        return archive.read(start, position, length)
+
+    def _found(self) -> Archive | None:
+        """The archive; ``None`` while the store has no UUID, as then nothing was archived."""
+        if self._archive is None:
+            identity = read_identity(self.context.files, self.context.path)
+            if identity is None:
+                return None
+            place = place_at(f"{self.settings.url.rstrip('/')}/{identity.uuid}")
+            self._archive = Archive(place, self.settings.read_bytes)
+        return self._archive
+
+
+def place_at(url: str) -> ArchiveFolder:
+    """The folder at ``url``; raises :class:`~lakelog.errors.SettingsError`."""
+    try:
+        return ArchiveFolder.of(url)
+    except (ImportError, ValueError) as error:
+        raise SettingsError(f"{url!r} cannot be used: {error}", key="fsspec.url") from error

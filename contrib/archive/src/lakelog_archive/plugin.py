@@ -2,6 +2,8 @@
 
 The hook gets only the path of a file, so the plugin remembers the archive of each store that is
 open for writing, as of its last open.
+
+The section ``[fsspec]``.
 """
 
 from __future__ import annotations
@@ -10,13 +12,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import validators
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind
-from lakelog_archive.settings import ArchiveSettings
+from lakelog.hooks import Context, Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from lakelog_archive.lazy import LazyArchive
+    from lakelog_archive.archive import LazyArchive
+
+
+def _is_given(_settings: object, _attribute: object, url: str) -> None:
+    if not url.strip():
+        raise ValueError("url is empty; give a directory, or a URL such as s3://bucket/folder")
+
+
+@attrs.frozen(kw_only=True)
+class ArchiveSettings:
+    """The location of archived segments.
+
+    :ivar url: a directory, or an fsspec URL such as ``s3://bucket/folder``; keys and endpoints are
+        in fsspec's own configuration. Each store has its own folder there
+    :ivar read_bytes: smallest number of bytes to fetch at once
+    """
+
+    url: str = attrs.field(validator=_is_given)
+    read_bytes: int = attrs.field(default=1 << 20, validator=validators.ge(4096))
+
 
 NAME: Final = "fsspec"
 
@@ -52,7 +73,7 @@ class ArchivePlugin:
                 archive.keep(path, start_offset)
 
     def _make(self, settings: ArchiveSettings, context: Context) -> LazyArchive:
-        from lakelog_archive.lazy import LazyArchive, place_at
+        from lakelog_archive.archive import LazyArchive, place_at
 
         place_at(settings.url)  # refuse an unusable URL before any file is touched
         archive = LazyArchive(settings, context)

@@ -18,8 +18,8 @@ from typing import Final
 
 import attrs
 
-from lakelog_format.fields.layout import LOCK_FILE
-from lakelog_interfaces.errors import SettingsError
+from lakelog.errors import SettingsError
+from lakelog.format.layout import LOCK_FILE
 
 _GUARDED: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _STANDARD_ERROR: Final = 2

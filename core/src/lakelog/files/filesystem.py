@@ -1,7 +1,24 @@
-"""Files of the operating system, as :mod:`lakelog_interfaces.files` requires, and tasks on them.
+"""Files of the operating system, as :mod:`lakelog.files.filesystem` requires, and tasks on them.
 
 Tests and the crash simulator replace :class:`RealFileSystem`. Failures are ``OSError``; those of
 the operating system name the file and the operation.
+
+The interface to the operating system's files; all access of a store to a disk goes through it.
+
+Tests and the crash simulator replace it. Failures are ``OSError``; those of the operating system
+name the file and the operation.
+
+The identity of a file's state: inode, length and times of change, to detect writes.
+
+The kernel's file times have a resolution of a few milliseconds, so two writes within one tick
+leave the same time. A file is therefore stamped: its modification time is set back by one
+nanosecond. Any later write leaves a different time, even in the same tick.
+
+Skips the zeros of a file, by the holes that the file system reports, and by reading.
+
+A file system reports holes and unwritten blocks only until they are read. Then they are in the page
+cache, and count as data (``lseek(2)``, ``SEEK_DATA``; ext4). After a crash this is the case for
+most of the last segment, which its owner had mapped.
 """
 
 from __future__ import annotations
@@ -9,24 +26,218 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from lakelog_interfaces.errors import ReadFailed
+from lakelog.errors import ReadFailed
 from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
-from lakelog_interfaces.files import FileIdentity
-from lakelog.files.file_identity import stamp
-from lakelog.files.sparse import next_not_zero
-from lakelog_format.message import Body
-from lakelog_interfaces.files import (
-    File as File,
-    FileSystem as FileSystem,
-    read_file as read_file,
-)
+from lakelog.message import Body
+
+_ASKED_BYTES: Final = 128 << 10
+_ZEROS: Final = bytes(_ASKED_BYTES)
+
+
+def next_not_zero(fd: int, position: int) -> int | None:
+    """A position before which all bytes from ``position`` on are zero; ``None`` if all are.
+
+    It is the start of a window that has a non-zero byte, or that cannot be read.
+    """
+    window = bytearray(_ASKED_BYTES)
+    at = _sought(fd, position)
+    while at is not None:
+        try:
+            length = os.preadv(fd, [window], at)
+        except OSError:
+            return at  # the caller's read raises the error
+        if length == 0:
+            return None
+        if window != _ZEROS if length == _ASKED_BYTES else any(window[:length]):
+            return at
+        at = _sought(fd, at + length)
+    return None
+
+
+def _sought(fd: int, position: int) -> int | None:
+    """``lseek`` to data; if the file system does not support it, all bytes count as data."""
+    try:
+        return os.lseek(fd, position, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        return position if position < os.fstat(fd).st_size else None
+
+
+NextData: TypeAlias = "Callable[[int], int | None]"
+"""Position of the next bytes that may be non-zero, from a position on; ``None`` without any."""
+Read: TypeAlias = "Callable[[int, int], Body]"
+"""Reads bytes, given a position and the largest length."""
+WINDOW_BYTES: Final = 4 << 20
+"""The number of bytes read at once."""
+
+
+def chunks(next_data: NextData, read: Read, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the possibly non-zero bytes between two positions, in chunks of some MiB."""
+    at = next_data(begin) if begin < stop else None
+    while at is not None and at < stop:
+        data = bytes(read(at, min(WINDOW_BYTES, stop - at)))
+        if not data:
+            return
+        yield at, data
+        at = next_data(at + len(data))
+
+
+def last_nonzero(next_data: NextData, read: Read, begin: int, stop: int) -> int | None:
+    """The position of the last non-zero byte between two positions; ``None`` without one."""
+    last = None
+    for position, data in chunks(next_data, read, begin, stop):
+        if data != bytes(len(data)):  # faster than stripping, and nearly all bytes are zero
+            last = position + len(data.rstrip(b"\x00")) - 1
+    return last
+
+
+@attrs.frozen
+class FileIdentity:
+    """One state of one file.
+
+    :ivar inode: its number on its file system
+    :ivar length: in bytes
+    :ivar mtime_ns: last change of the content, in ns since 1970; can be set by programs
+    :ivar ctime_ns: last change of content, names or attributes; set by the kernel only
+    """
+
+    inode: int
+    length: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileIdentity:
+        """From a ``stat`` result."""
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@runtime_checkable
+class File(Protocol):
+    """An open file; positions and lengths are in bytes."""
+
+    @property
+    def path(self) -> Path:
+        """The path under which it was opened."""
+
+    def fileno(self) -> int:
+        """The descriptor, for operations that this interface lacks."""
+
+    def size(self) -> int:
+        """Its length, in bytes."""
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Read at most ``length`` bytes; fewer only at the end of the file."""
+
+    def write_at(self, position: int, data: Body) -> None:
+        """Write all of ``data``."""
+
+    def allocate(self, length: int, position: int = 0) -> None:
+        """Allocate disk blocks for ``length`` bytes from ``position``; existing content stays.
+
+        A shorter file is extended.
+        """
+
+    def truncate(self, length: int) -> None:
+        """Set the length."""
+
+    def sync(self) -> None:
+        """Make content and length durable (``fdatasync``), without holding the interpreter lock."""
+
+    def stamp(self) -> FileIdentity | None:
+        """Set a modification time that no write produces; return the identity, to detect writes.
+
+        ``None`` if the file system does not keep such a time.
+        """
+
+    def next_data(self, position: int) -> int | None:
+        """Position of the next bytes that may be non-zero; ``None`` if there are none."""
+
+    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+        """Map ``length`` bytes from ``position``, a multiple of the page size, as shared memory.
+
+        The bytes of a writable map must be allocated: a write into a hole raises SIGBUS on a full
+        disk.
+        """
+
+    def close(self) -> None:
+        """Close the descriptor; maps stay valid."""
+
+
+@runtime_checkable
+class FileSystem(Protocol):
+    """Operations on files by name."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """Open an existing regular file; with ``create``, create it if missing.
+
+        Anything else, symbolic links included, raises ``OSError``.
+        """
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        """Names and lengths of the entries that are not directories, sorted; empty if absent.
+
+        Files that are not regular are listed too, so that :meth:`open` reports them.
+        """
+
+    def make_dir(self, path: Path, *, durable: bool = True) -> None:
+        """Create a directory and its parents, unless they exist.
+
+        If not ``durable``, the caller syncs the parent folders.
+        """
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace ``target`` by ``source`` atomically."""
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        """Exchange two names atomically; ``False`` if the system does not support it."""
+
+    def unlink(self, path: Path) -> None:
+        """Delete a file name."""
+
+    def remove_dir(self, path: Path) -> None:
+        """Delete an empty directory."""
+
+    def sync_dir(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+
+
+def read_file(files: FileSystem, path: Path) -> bytes | None:
+    """The content of a small file; ``None`` if it is missing."""
+    try:
+        with closing(files.open(path)) as file:
+            return file.read_at(0, file.size())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def identity_at(path: Path) -> FileIdentity | None:
+    """The identity of the file at ``path``; ``None`` if it cannot be read."""
+    try:
+        return FileIdentity.of(os.stat(path))
+    except OSError:
+        return None
+
+
+def stamp(fd: int) -> FileIdentity | None:
+    """Set an open file's modification time back by 1 ns; return its identity.
+
+    ``None`` if the file system does not keep nanoseconds. Raises ``OSError``.
+    """
+    before = os.fstat(fd)
+    mtime_ns = before.st_mtime_ns - 1
+    os.utime(fd, ns=(before.st_atime_ns, mtime_ns))
+    after = FileIdentity.of(os.fstat(fd))
+    return after if after.mtime_ns == mtime_ns else None
+
 
 # Of Linux's renameat2(2).
 _AT_FDCWD: Final = -100

@@ -23,10 +23,10 @@ from typing import Final
 
 import attrs
 
+from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import File, FileSystem
+from lakelog.format.layout import segment_name
 from lakelog.runtime.threads import submitted
-from lakelog_format.fields.layout import segment_name
-from lakelog_interfaces.errors import ThreadNotStarted
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk, a quota, or the process's file size limit (``RLIMIT_FSIZE``)."""

@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from lakelog_format.fields.layout import SEGMENT_NAME_DIGITS, is_segment_name
-from lakelog_interfaces.errors import BadSegment
+from lakelog.errors import BadSegment
+from lakelog.format.layout import SEGMENT_NAME_DIGITS, is_segment_name
 
 _PAGE_BYTES: Final = 4096
 

@@ -1,1 +1,1 @@
-"""The public names of :mod:`lakelog_format.fields`."""
+"""RocketMQ's records as bytes and as columns; no files, and no store."""

@@ -1,3 +1,104 @@
-"""The public name of :mod:`lakelog_format.fields.message_id`."""
+"""RocketMQ's offset message id: the store host and the physical offset, in upper-case hex.
 
-from lakelog_format.fields.message_id import *  # noqa: F403  # a list here could miss a name
+32 digits with an IPv4 host, 56 with an IPv6 one: address, port i32, offset i64, big-endian.
+Source: ``MessageDecoder.createMessageId``.
+
+Hosts in records: address bytes and a 32-bit port, written as ``address:port``.
+
+An IPv6 address is written in brackets: ``[2001:db8::1]:10911``.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import lru_cache
+from struct import Struct
+
+import attrs
+
+from lakelog.arguments import WrongValue
+from lakelog.format.layout import HOST_V4_BYTES, HOST_V6_BYTES
+
+_PORT = Struct(">i")
+_V4_ADDRESS_BYTES = 4
+
+
+@lru_cache(maxsize=4096)
+def encode_host(host: str) -> bytes:
+    """The bytes of ``host``: 8 for IPv4, 20 for IPv6.
+
+    Raises ``ValueError`` for anything but a numeric address and a port from 0 to 65535.
+
+    >>> encode_host("127.0.0.1:10911").hex()
+    '7f00000100002a9f'
+    """
+    address, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 0xFFFF:
+        raise ValueError(f"{host!r} is not address:port; give it like 127.0.0.1:10911 or [::1]:80")
+    return _address_bytes(host, address) + _PORT.pack(int(port))
+
+
+def _address_bytes(host: str, address: str) -> bytes:
+    v6 = address.startswith("[") and address.endswith("]")
+    try:
+        return socket.inet_pton(
+            socket.AF_INET6 if v6 else socket.AF_INET, address[1:-1] if v6 else address
+        )
+    except OSError:
+        raise ValueError(
+            f"{host!r} has no numeric address; give it like 127.0.0.1:10911 or [::1]:80"
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def decode_host(data: bytes) -> str:
+    """The host encoded in 8 or 20 bytes of a record."""
+    address, (port,) = data[:-4], _PORT.unpack(data[-4:])
+    if len(address) == _V4_ADDRESS_BYTES:
+        return f"{socket.inet_ntop(socket.AF_INET, address)}:{port}"
+    return f"[{socket.inet_ntop(socket.AF_INET6, address)}]:{port}"
+
+
+def host_bytes(is_v6: bool) -> int:
+    """Length of a host in a record, in bytes."""
+    return HOST_V6_BYTES if is_v6 else HOST_V4_BYTES
+
+
+_OFFSET = Struct(">q")
+_ID_LENGTHS = (32, 56)
+
+
+@attrs.frozen
+class MessageId:
+    """The parts of an offset message id: ``address:port``, and an offset of the log in bytes."""
+
+    store_host: str
+    physical_offset: int
+
+
+def format_message_id(store_host: str, physical_offset: int) -> str:
+    """The message id of the record at ``physical_offset``.
+
+    Raises ``ValueError`` if ``store_host`` is not ``address:port``.
+
+    >>> format_message_id("127.0.0.1:10911", 185)
+    '7F00000100002A9F00000000000000B9'
+    """
+    return (encode_host(store_host) + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def parse_message_id(message_id: str) -> MessageId:
+    """The parts of ``message_id``.
+
+    Raises ``ValueError`` if it is not 32 or 56 hexadecimal digits.
+
+    >>> parse_message_id("7F00000100002A9F00000000000000B9").physical_offset
+    185
+    """
+    try:
+        data = bytes.fromhex(message_id) if len(message_id) in _ID_LENGTHS else b""
+    except ValueError:
+        data = b""
+    if not data:
+        raise WrongValue(f"{message_id!r} is not a message id: 32 or 56 hexadecimal digits")
+    return MessageId(decode_host(data[:-8]), _OFFSET.unpack(data[-8:])[0])

@@ -1,27 +1,194 @@
-"""Puts: encode, append, wait for flush and copies, return; without calls through pluggy."""
+"""Puts: encode, append, wait for flush and copies, return; without calls through pluggy.
+
+Waits for sync and copies in place of the callers of asynchronous puts.
+
+Used if the flush strategy has no ``submit_later``, or if puts wait for copies. One thread waits
+once for all messages that were appended during its former wait.
+
+Checks the outcomes that strategies return after an append, and builds the error for a fault.
+
+The messages are in the log already. An ordinary error would mislead: a caller that puts again after
+an error stores them twice.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import lru_cache, partial
+from threading import Condition, Thread, get_ident
 from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.codec.append_callback import RocketmqAppendCallback
-from lakelog.log.async_puts import AsyncPutQueue
+from lakelog.accelerate import Putting
+from lakelog.builtin import RocketmqAppendCallback
+from lakelog.errors import IllegalMessage, PutRefused, StoreFailed, StrategyFailed, ThreadNotStarted
+from lakelog.format.encoder import EncodedBatch
+from lakelog.format.layout import BLANK_MIN_BYTES
+from lakelog.hooks import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.outcomes import ErrorBuilder, checked, flush_errors, replicator_errors, status_of
 from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
-from lakelog_format.codec.encoded import EncodedBatch
-from lakelog_format.fields.layout import BLANK_MIN_BYTES
-from lakelog_format.message import Body, Message
-from lakelog_format.results import PutResult
-from lakelog_format.status import PutStatus
-from lakelog_interfaces.accelerate import Putting
-from lakelog_interfaces.errors import IllegalMessage, PutRefused, StrategyFailed
-from lakelog_interfaces.strategies import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
+from lakelog.message import Body, Message
+from lakelog.results import PutResult, PutStatus
+from lakelog.runtime.signals import raised_by_handler
+from lakelog.runtime.threads import started
+
+Submit: TypeAlias = "Callable[[Sequence[PutFuture]], object]"
+MAX_WAITING: Final = 65_536
+"""The largest number of waiting messages; a further caller blocks."""
+
+
+class AsyncPutQueue:
+    """Collects puts while earlier ones are being submitted; thread-safe.
+
+    :param submit: submits the end of the last put, and settles all; may block
+    """
+
+    def __init__(self, submit: Submit) -> None:
+        self._submit = submit
+        self._waiting: deque[PutFuture] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._thread: Thread | None = None
+
+    def put(self, future: PutFuture) -> None:
+        """Add an appended put for the thread; if none can be started, submit the put here."""
+        with self._changed:
+            while len(self._waiting) >= MAX_WAITING and self._is_elsewhere():
+                self._changed.wait()
+            if self._is_running():
+                self._waiting.append(future)
+                self._changed.notify_all()
+                return
+        self._submit([future])
+
+    def _is_running(self) -> bool:
+        if self._thread is None and not self._closed:
+            thread = Thread(target=self._run, name="lakelog-put-async", daemon=True)
+            with suppress(ThreadNotStarted):
+                self._thread = started(thread)
+        return self._thread is not None and not self._closed
+
+    def _is_elsewhere(self) -> bool:
+        """Whether another thread takes the waiting puts; false in a callback in that thread."""
+        return not self._closed and self._thread is not None and self._thread.ident != get_ident()
+
+    def _run(self) -> None:
+        while burst := self._next_burst():
+            self._submit(burst)
+
+    def _next_burst(self) -> Sequence[PutFuture]:
+        """The collected puts; empty once closed and drained."""
+        with self._changed:
+            while not (self._waiting or self._closed):
+                self._changed.wait()
+            return self._take()
+
+    def _take(self) -> Sequence[PutFuture]:
+        burst = list(self._waiting)
+        self._waiting.clear()
+        self._changed.notify_all()
+        return burst
+
+    def serve(self, _: PutFuture) -> None:
+        """Submit the collected puts here: a callback waits for one, maybe in the thread itself."""
+        with self._changed:
+            burst = self._take()
+        if burst:
+            self._submit(burst)
+
+    def close(self) -> None:
+        """Submit the waiting puts, then stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+
+ErrorBuilder: TypeAlias = "Callable[[str], StrategyFailed]"
+"""Builds the error that names a strategy and the fault."""
+
+_PENDING: Final = ("done", "result", "add_done_callback")
+
+
+class NoOutcomeError(Exception):
+    """Describes an invalid value returned in place of an outcome."""
+
+
+def checked(given: Outcome) -> Outcome:
+    """Return ``given`` if it is an outcome; raise :class:`NoOutcomeError` otherwise."""
+    if type(given) is not PutStatus and not _is_pending(type(given)):
+        raise NoOutcomeError(f"returned {given!r}, which is no PutStatus and no future of one")
+    return given
+
+
+@lru_cache(maxsize=64)
+def _is_pending(kind: type) -> bool:
+    return all(callable(getattr(kind, name, None)) for name in _PENDING)
+
+
+def status_of(given: Outcome) -> PutStatus:
+    """Wait for the status.
+
+    Raises the error of the outcome, and :class:`NoOutcomeError` if it has no valid status.
+    """
+    if type(given) is PutStatus:
+        status = given
+    else:
+        status = checked(given).result()  # type: ignore[union-attr]  # a PutStatus was seen above
+        if type(status) is not PutStatus:
+            raise NoOutcomeError(f"came to {status!r}, which is no PutStatus")
+    if not status.in_log:
+        raise NoOutcomeError(f"answered {status.name}, which is for messages not in the log")
+    return status
+
+
+@attrs.frozen
+class StrategyErrors:
+    """Builds the error for a strategy's fault.
+
+    :ivar build: builds the error from its text
+    :ivar status: for results of messages that lack only the strategy's guarantee
+    :ivar missing: the sentence of the error about that guarantee
+    """
+
+    build: ErrorBuilder
+    status: PutStatus
+    missing: str
+
+    def error(self, error: Exception, end_offset: int) -> Exception:
+        """The error for a put whose records end at offset ``end_offset``.
+
+        An error of a failed log passes unchanged, and so does an exception from a signal handler.
+        """
+        if isinstance(error, StoreFailed) or raised_by_handler(error):
+            return error
+        own = isinstance(error, NoOutcomeError)
+        did = str(error) if own else f"raised {type(error).__name__}: {error}"
+        failed = self.build(
+            f"{did}; the messages are in the log all the same, before offset {end_offset}: do not "
+            f"put them again. {self.missing}"
+        )
+        failed.status = self.status
+        failed.__cause__ = None if own else error
+        return failed
+
+
+def flush_errors(build: ErrorBuilder) -> StrategyErrors:
+    """The errors of the flush strategy."""
+    missing = "Whether they are durable is not known; Store.flush() makes them so"
+    return StrategyErrors(build, PutStatus.FLUSH_DISK_TIMEOUT, missing)
+
+
+def replicator_errors(build: ErrorBuilder) -> StrategyErrors:
+    """The errors of the replicator."""
+    missing = "Whether they are copied is not known"
+    return StrategyErrors(build, PutStatus.FLUSH_SLAVE_TIMEOUT, missing)
+
 
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
 """Called with the status of an append, or with the error of the strategy that failed."""

@@ -13,10 +13,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from lakelog.accelerate import Accelerator, Putting, SectionLock
+from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
-from lakelog.files.pages import shared_page as sharedpage
-from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.shared_page import (
+from lakelog.format.encoder import EncodedBatch, Encoder
+from lakelog.format.layout import BLANK, MAGIC_BLANK
+from lakelog.format.queue_offsets import Queue
+from lakelog.hooks import AppendCallback, CopyProgress
+from lakelog.log.health import Health
+from lakelog.log.log_files import LogFiles, VouchedEnd
+from lakelog.log.segments import Segments
+from lakelog.message import Body
+from lakelog.processes import shared_page as sharedpage
+from lakelog.processes.append_section import AppendSection
+from lakelog.processes.group_sync import CopiedEnd, GroupSync
+from lakelog.processes.locks import AppendLock, ByteLock, is_locked
+from lakelog.processes.ownership import SERVICES
+from lakelog.processes.positions import Positions
+from lakelog.processes.queue_table import QueueTable
+from lakelog.processes.shared_page import (
     APPENDED,
     COPIED_AT,
     DURABLE,
@@ -28,27 +43,8 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
     SharedPage,
 )
-from lakelog.files.pages.wake_page import PageWaiter
-from lakelog.files.shared.append_lock import AppendLock
-from lakelog.files.shared.append_section import AppendSection
-from lakelog.files.shared.byte_lock import ByteLock
-from lakelog.files.shared.copied_end import CopiedEnd
-from lakelog.files.shared.group_sync import GroupSync
-from lakelog.files.shared.ofd_lock import is_locked
-from lakelog.files.shared.ownership import SERVICES
-from lakelog.files.shared.queue_table import QueueTable
-from lakelog.log.health import Health
-from lakelog.log.log_files import LogFiles, VouchedEnd
-from lakelog.log.segments import Segments
-from lakelog_format.codec.encoded import EncodedBatch
-from lakelog_format.codec.encoder import Encoder
-from lakelog_format.fields.layout import BLANK, MAGIC_BLANK
-from lakelog_format.fields.queue_offsets import Queue
-from lakelog_format.message import Body
-from lakelog_format.status import AppendStatus, PutStatus
-from lakelog_interfaces.accelerate import Accelerator, Putting, SectionLock
-from lakelog_interfaces.errors import LakelogError, PutRefused, StoreFailed
-from lakelog_interfaces.strategies import AppendCallback, CopyProgress
+from lakelog.processes.wake_page import PageWaiter
+from lakelog.results import AppendStatus, PutStatus
 
 APPENDING: Final = 8
 """The byte of ``lock`` that the appending process locks."""
@@ -427,7 +423,7 @@ class CommitLog:
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Wait until the log is durable up to ``end_offset``; ``False`` on timeout.
 
-        :param ask: see :meth:`~lakelog.interfaces.Flushable.wait_flushed`
+        :param ask: see :meth:`~lakelog.hooks.Flushable.wait_flushed`
 
         Raises :class:`~lakelog.errors.StoreFailed`.
         """

@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
+from lakelog.errors import PutRefused, StoreFailed, ThreadNotStarted
+from lakelog.results import PutStatus
 from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
-from lakelog_format.status import PutStatus
-from lakelog_interfaces.errors import PutRefused, StoreFailed, ThreadNotStarted
 
 _LOG: Final = logging.getLogger("lakelog")
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.shared_page import (
+from lakelog.format.layout import BLANK
+from lakelog.format.record_batch import Blank, Damage
+from lakelog.log.segments import Segments
+from lakelog.log.sources import ViewSource
+from lakelog.processes.positions import Positions
+from lakelog.processes.queue_table import QueueTable
+from lakelog.processes.shared_page import (
     APPENDED,
     COMMITTED,
     FLUSHED_TIMESTAMP,
     LAST_TIMESTAMP,
     TABLE_GENERATION,
 )
-from lakelog.files.shared.queue_table import QueueTable
-from lakelog.log.reading.sources import ViewSource
-from lakelog.log.segments import Segments
-from lakelog_format.fields.layout import BLANK
-from lakelog_format.pieces import Blank, Damage
 
 if TYPE_CHECKING:
-    from lakelog_format.codec.record_batch import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
 
 _ZEROS = bytes(1 << 20)
 
@@ -46,7 +46,7 @@ class VouchedEnd:
 
 @attrs.define(eq=False)
 class LogFiles:
-    """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.files.shared``.
+    """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.processes``.
 
     :ivar vouched: on a replica, the limit of the durable end
     :ivar synced: on a replica, the end of the bytes that syncs of this process have covered
@@ -81,7 +81,7 @@ class LogFiles:
 
         Raises ``OSError`` if the records are not whole.
         """
-        from lakelog_format.queue_survey import QueueOffsetSurvey
+        from lakelog.format.queue_survey import QueueOffsetSurvey
 
         self.follow_table()
         found = QueueOffsetSurvey(start, start)
@@ -98,7 +98,7 @@ class LogFiles:
             self.table.reopen(generation)
 
     def _records(self, start: int, end: int) -> Iterator[RecordBatch]:
-        from lakelog.log.reading.scan import scan  # repairs are rare
+        from lakelog.log.scan import scan  # repairs are rare
 
         for piece in scan(ViewSource(self.segments), start, end):
             if isinstance(piece, Damage):

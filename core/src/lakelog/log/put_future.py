@@ -13,10 +13,9 @@ from concurrent.futures._base import FINISHED, LOGGER, RUNNING
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from lakelog_format.results import PutResult
-from lakelog_format.status import PutStatus
-from lakelog_interfaces.accelerate import current
-from lakelog_interfaces.errors import StrategyFailed
+from lakelog.accelerate import current
+from lakelog.errors import StrategyFailed
+from lakelog.results import PutResult, PutStatus
 
 if TYPE_CHECKING:
     import asyncio
@@ -93,7 +92,7 @@ class PutFuture(AwaitableFuture[PutResult]):
     """The result of one message.
 
     :ivar appended: the result of a message in the log, before the outcome of the flush is known
-    :ivar end_offset: see :class:`~lakelog.interfaces.AppendedPut`, also for ``deadline``
+    :ivar end_offset: see :class:`~lakelog.hooks.AppendedPut`, also for ``deadline``
     """
 
     appended: PutResult

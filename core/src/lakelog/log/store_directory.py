@@ -13,11 +13,11 @@ from typing import Final
 
 import attrs
 
+from lakelog.errors import NotAStore, ReadFailed, StoreError
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import bad_segments
-from lakelog.files.shared.ownership import is_owned
-from lakelog.settings.model import StoreSettings
-from lakelog_format.fields.layout import (
+from lakelog.format.layout import (
     ABORT_BACKUP_FILE,
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -27,8 +27,8 @@ from lakelog_format.fields.layout import (
     TMP_DIR,
     segment_name,
 )
-from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog_interfaces.errors import NotAStore, ReadFailed, StoreError
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.processes.ownership import is_owned
 
 
 @attrs.frozen

@@ -27,10 +27,13 @@ from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem, RealFileSystem, sync_file
+from lakelog.errors import ThreadNotStarted
+from lakelog.files.checkpoint import write_checkpoint
+from lakelog.files.filesystem import FileSystem, RealFileSystem, chunks, sync_file
 from lakelog.files.segment_files import segment_files
-from lakelog.files.sparse import chunks
-from lakelog.log.reading.damage import keep_damage
+from lakelog.format.layout import OWN_DIR
+from lakelog.format.record_batch import Damage
+from lakelog.log.damage import keep_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.examine import RecoveryPlan
 from lakelog.recovery.filler import by_segment, keep_gaps
@@ -39,10 +42,6 @@ from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Length, Tail
 from lakelog.runtime.threads import submitted
-from lakelog_format.fields.layout import OWN_DIR
-from lakelog_format.pieces import Damage
-from lakelog_interfaces.checkpoint import write_checkpoint
-from lakelog_interfaces.errors import ThreadNotStarted
 
 _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"

@@ -3,28 +3,214 @@
 The note alone is not enough. The segments must be those of the note. The last record must be whole
 and end at the offset of the note. The queues must have all units of their last sync, and none
 behind the end. If anything differs, the log is read as after any other stop.
+
+``lakelog/clean-stop.json``: the state of the store after a clean stop of lakelog.
+
+::
+
+    {"version": 1, "crc": CRC-32 of the JSON text of "stop", "stop":
+      {"minimum": OFFSET, "end_offset": OFFSET, "segment_size_bytes": N,
+       "require_record_crc": BOOL, "checkpoint": [the five numbers],
+       "segment": FILE, "checkpoint_file": FILE, "lock_file": FILE,
+       "next_offsets": {"TOPIC": {"QUEUE ID": NEXT}}}}
+
+with ``FILE`` as ``{"inode": N, "length": BYTES, "mtime_ns": NS, "ctime_ns": NS}``. The log holds
+``minimum`` to ``end_offset``, all of it durable, and the last segment is zero behind that.
+``next_offsets`` are those that ``queues.json`` does not have.
+
+The file is written before ``abort`` is removed. The next owner removes it, durably, before the
+first append. It counts only if nothing was written since: the last segment, the checkpoint and
+``lock`` must be the same files, unchanged. RocketMQ writes ``lock`` at each start before it
+appends.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import attrs
+
+from lakelog.errors import CorruptRecord
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.files.filesystem import FileIdentity, FileSystem, identity_at, read_file
+from lakelog.files.identity import parsed, write_own
+from lakelog.files.queue_ends import DurableQueueEnds, QueueEnd, by_queue, by_topic, read_kept
 from lakelog.files.segment_files import SegmentFile
-from lakelog.files.state.clean_stop import CleanStop, read_clean_stop, write_clean_stop
-from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
-from lakelog.files.state.queue_ends import QueueEnd
+from lakelog.format.layout import (
+    ABORT_FILE,
+    BLANK,
+    CHECKPOINT_FILE,
+    LOCK_FILE,
+    MAGIC_BLANK,
+    OWN_DIR,
+    segment_name,
+)
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_survey import QueueOffsetSurvey
+from lakelog.format.record import checked_frame, decode_frame
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.settings.model import StoreSettings
-from lakelog_format.codec.decode import decode_frame
-from lakelog_format.codec.frame import checked_frame
-from lakelog_format.fields.layout import BLANK, MAGIC_BLANK
-from lakelog_format.fields.queue_offsets import Queue
-from lakelog_format.queue_survey import QueueOffsetSurvey
-from lakelog_interfaces.checkpoint import read_checkpoint
-from lakelog_interfaces.errors import CorruptRecord
+
+CLEAN_STOP_FILE: Final = "clean-stop.json"
+_VERSION: Final = 1
+_LOOK_BYTES: Final = 4096
+
+
+@attrs.frozen
+class CleanStop:
+    """The content of the file; see the module. Offsets are in bytes of the log.
+
+    :ivar segment: identity of the last segment; ``checkpoint_file`` and ``lock_file`` likewise
+    :ivar require_record_crc: whether records without a record checksum counted as damage
+    :ivar next_offsets: by queue, where it differs from ``queues.json``
+    """
+
+    minimum: int
+    end_offset: int
+    segment_size_bytes: int
+    require_record_crc: bool
+    checkpoint: StoreCheckpoint
+    segment: FileIdentity
+    checkpoint_file: FileIdentity
+    lock_file: FileIdentity
+    next_offsets: Mapping[Queue, int]
+
+    @property
+    def last_start(self) -> int:
+        """Start of the last segment."""
+        return self.end_offset - self.end_offset % self.segment_size_bytes
+
+    def holds(self, files: FileSystem, path: Path, commitlog: Path) -> bool:
+        """Whether the store is unchanged since; reads one page of the log, and no other file.
+
+        Raises ``OSError`` if the last segment cannot be read.
+        """
+        last = commitlog / segment_name(self.last_start)
+        return self.is_unchanged(path, commitlog) and _is_zero(
+            files, last, self.end_offset - self.last_start
+        )
+
+    def is_unchanged(self, path: Path, commitlog: Path) -> bool:
+        """Whether the store is closed, and its files are unchanged; opens no file."""
+        last = commitlog / segment_name(self.last_start)
+        return (
+            identity_at(path / ABORT_FILE) is None
+            and identity_at(path / LOCK_FILE) == self.lock_file
+            and identity_at(path / CHECKPOINT_FILE) == self.checkpoint_file
+            and identity_at(last) == self.segment
+            and self.segment.length == self.segment_size_bytes
+        )
+
+
+def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
+    """Whether zeros follow the end of the log."""
+    with closing(files.open(segment)) as file:
+        return not any(file.read_at(position, _LOOK_BYTES))
+
+
+def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop | None:
+    """The clean stop of the store directory ``path``, if lakelog made it and it still holds."""
+    try:
+        found = parsed(read_file(files, path / OWN_DIR / CLEAN_STOP_FILE) or b"")
+        if found["version"] != _VERSION or found["crc"] != _crc(found["stop"]):
+            return None
+        stop = _stop(found["stop"])
+        return stop if stop.holds(files, path, commitlog) else None
+    except (OSError, TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
+class CleanEnd:
+    """The end of a closed store's log, for a reader that needs it repeatedly.
+
+    The note is read once; the identities of the files are checked each time.
+    """
+
+    def __init__(self, files: FileSystem, path: Path, commitlog: Path) -> None:
+        self._files = files
+        self._path = path
+        self._commitlog = commitlog
+        self._note: FileIdentity | None = None
+        self._stop: CleanStop | None = None
+
+    def __call__(self) -> int | None:
+        """Return the end, in bytes from the start of the log; ``None`` if it must be searched."""
+        note = identity_at(self._path / OWN_DIR / CLEAN_STOP_FILE)
+        if note is None:
+            return None
+        if note != self._note:
+            self._stop = read_clean_stop(self._files, self._path, self._commitlog)
+            self._note = note
+        elif self._stop is not None and not self._stop.is_unchanged(self._path, self._commitlog):
+            self._stop = None
+        return None if self._stop is None else self._stop.end_offset
+
+
+def _stop(row: Mapping[str, Any]) -> CleanStop:
+    names = "segment", "checkpoint_file", "lock_file"
+    identities = {name: FileIdentity(**row[name]) for name in names}
+    checkpoint = StoreCheckpoint(*row["checkpoint"])
+    next_offsets = dict(by_queue(row["next_offsets"]))
+    fields = {**row, **identities, "checkpoint": checkpoint, "next_offsets": next_offsets}
+    return CleanStop(**fields)
+
+
+def _crc(row: object) -> int:
+    return zlib.crc32(json.dumps(row).encode())
+
+
+def write_clean_stop(  # one argument per fact in the note
+    files: FileSystem,
+    path: Path,
+    commitlog: Path,
+    *,
+    minimum: int,
+    end_offset: int,
+    segment_size_bytes: int,
+    require_record_crc: bool,
+    next_offsets: Mapping[Queue, int],
+) -> None:
+    """Note durably the state of a store, before ``abort`` is removed; raises ``OSError``.
+
+    All data must be durable, and the files closed. If the file system does not keep exact times, no
+    note is written.
+    """
+    start = end_offset - end_offset % segment_size_bytes
+    file = files.open(commitlog / segment_name(start), write=True)
+    try:
+        segment = file.stamp()
+    finally:
+        file.close()
+    checkpoint, lock = identity_at(path / CHECKPOINT_FILE), identity_at(path / LOCK_FILE)
+    if segment is None or checkpoint is None or lock is None:
+        return
+    row = {
+        "minimum": minimum,
+        "end_offset": end_offset,
+        "segment_size_bytes": segment_size_bytes,
+        "require_record_crc": require_record_crc,
+        "checkpoint": attrs.astuple(read_checkpoint(files, path)),
+        "segment": attrs.asdict(segment),
+        "checkpoint_file": attrs.asdict(checkpoint),
+        "lock_file": attrs.asdict(lock),
+        "next_offsets": by_topic(next_offsets),
+    }
+    content = {"version": _VERSION, "crc": _crc(row), "stop": row}
+    write_own(files, path, CLEAN_STOP_FILE, content)
+
+
+def forget_clean_stop(files: FileSystem, path: Path) -> None:
+    """Remove the note durably, before the first append; raises ``OSError``."""
+    if identity_at(path / OWN_DIR / CLEAN_STOP_FILE) is not None:
+        files.unlink(path / OWN_DIR / CLEAN_STOP_FILE)
+        files.sync_dir(path / OWN_DIR)
+
 
 UNCHANGED: Final = "a clean stop, and nobody has written since"
 _LOG: Final = logging.getLogger("lakelog")

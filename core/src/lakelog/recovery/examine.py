@@ -2,6 +2,14 @@
 
 Bytes that are not whole records are damage if a proved record follows. Otherwise they belong to the
 tail, and the log ends before them.
+
+Chooses the segment where reading begins after a stop, and the reason.
+
+Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ does not
+check the queues. lakelog reads the whole log if the next queue offsets could be wrong otherwise. If
+lakelog noted the offset up to which queues were synced, reading begins there at the latest, since
+later records may lack units. It begins at a segment whose first record is whole: zeros do not prove
+the end of the log unless the bytes before them are known.
 """
 
 from __future__ import annotations
@@ -9,20 +17,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from lakelog.files.pages.page_view import whole_end
+from lakelog.errors import CorruptRecord
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.identity import ReplicaState, read_replica
+from lakelog.files.queue_ends import (
+    DurableQueueEnds,
+    QueueEnd,
+    RecordFingerprint,
+    queue_end,
+    queue_ends,
+    queue_unit,
+    read_kept,
+    settled_ends,
+)
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
-from lakelog.files.state.replica import ReplicaState, read_replica
-from lakelog.log.reading.damage import noted_before, read_damage
-from lakelog.log.reading.sources import FileSource
+from lakelog.format.layout import ABORT_FILE, BATCHCONSUMEQUEUE_DIR, BLANK, OWN_DIR, TOMBSTONES_FILE
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_survey import QueueOffsetSurvey
+from lakelog.format.record import decode
+from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.damage import noted_before, read_damage
+from lakelog.log.sources import Extent, FileSource, Source
 from lakelog.log.store_directory import StoreDirectory
+from lakelog.processes.page_view import whole_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
-from lakelog.recovery.filler import Filling, LogGap
-from lakelog.recovery.gaps import GapFiller
+from lakelog.recovery.filler import Filling, GapFiller, LogGap
 from lakelog.recovery.lost_end import (
     Cut,
     DurabilityClaims,
@@ -32,17 +58,131 @@ from lakelog.recovery.lost_end import (
     refuse_missing,
 )
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.start_point import Start, after_clean_stop, after_unclean_stop
 from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
-from lakelog.settings.model import StoreSettings
-from lakelog_format.fields.layout import ABORT_FILE
-from lakelog_format.fields.queue_offsets import Queue
-from lakelog_format.pieces import Blank, Damage, Piece
-from lakelog_format.queue_survey import QueueOffsetSurvey
-from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint
 
 if TYPE_CHECKING:
     from lakelog.recovery.proof import Proof
+
+MARGIN_MS: Final = 3_000
+"""Subtracted from the checkpoint's times, as RocketMQ does."""
+_NOT_KEPT: Final = "the ends of the queues were not stored"
+_OTHER_LOG: Final = "the log is not the one whose queues were synced"
+
+
+@attrs.frozen
+class Start:
+    """Where reading begins.
+
+    :ivar offset: the start of a segment, in bytes from the start of the log
+    :ivar reason: why reading begins there
+    """
+
+    offset: int
+    reason: str
+
+
+def after_clean_stop(
+    source: Source,
+    size_bytes: int,
+    files: FileSystem,
+    path: Path,
+    ends: Mapping[Queue, QueueEnd],
+) -> Start:
+    """The last segment covered by the queues, or the first if the queues may lack units."""
+    starts = source.starts()
+    kept = read_kept(files, path)
+    doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
+    if doubt:
+        return Start(starts[0], doubt)
+    reached = max((each.reached for each in ends.values()), default=0)
+    if not starts[0] < reached <= starts[-1] + size_bytes:
+        return Start(starts[0], "the queues do not show the end of the log")
+    synced = _synced(source, kept)
+    if synced is None:
+        return Start(starts[0], _OTHER_LOG)
+    known = min(reached - 1, synced)
+    begins = _last_sound(source, [each for each in starts if each <= known])
+    if begins + size_bytes <= known:
+        return Start(begins, f"no whole record starts any segment from there to {known}")
+    if synced < reached - size_bytes:
+        return Start(begins, f"a clean stop, and queues were last synced up to {synced}")
+    return Start(begins, f"a clean stop, and the queues reach to {reached}")
+
+
+def after_unclean_stop(
+    source: Source,
+    files: FileSystem,
+    path: Path,
+    ends: Mapping[Queue, QueueEnd],
+    checkpoint: StoreCheckpoint,
+) -> Start:
+    """The last segment whose first record is durable according to the checkpoint, or the first."""
+    starts = source.starts()
+    kept = read_kept(files, path)
+    doubt = _doubt(path, ends, kept)
+    if doubt:
+        return Start(starts[0], doubt)
+    synced = _synced(source, kept) if kept.ends else starts[-1]
+    if synced is None:
+        return Start(starts[0], _OTHER_LOG)
+    durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
+    for start in reversed([each for each in starts if each <= synced]):
+        stored_ms = _first_store_time(source, start)
+        if 0 < stored_ms <= durable_ms:
+            reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
+            return Start(start, reason)
+    return Start(starts[0], "the checkpoint confirms no segment")
+
+
+def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
+    """Start of the last record that had units at the last sync confirmed by the log."""
+    return max((each.offset for each in kept.marks if _holds(source, each)), default=None)
+
+
+def _holds(source: Source, mark: RecordFingerprint) -> bool:
+    """Whether the log still has the marked record; if not, the log was replaced since."""
+    for extent in source.extents(mark.offset):  # open as long as the loop runs
+        if extent.start <= mark.offset < extent.end:
+            return bytes(extent.read(mark.offset, len(mark.head))) == mark.head
+        break
+    return False
+
+
+def _last_sound(source: Source, starts: Sequence[int]) -> int:
+    """The last segment that begins with a whole record; the first one if there is none."""
+    return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
+
+
+def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
+    """Why the queues may lack queue offsets; empty if they are complete."""
+    if not ends:
+        return "there are no queues"
+    if not kept.are_reached_by(ends):
+        return "queues lack what they had at the last sync"
+    if (path / OWN_DIR / TOMBSTONES_FILE).exists():
+        return "topics were removed"
+    if (path / BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
+        return "there are queues of batches"
+    return ""
+
+
+def _first_store_time(source: Source, start: int) -> int:
+    """Store time of the checked first record of a segment; 0 if there is none."""
+    for extent in source.extents(start):  # open as long as the loop runs
+        return _store_time(extent, start) if extent.start == start else 0
+    return 0
+
+
+def _store_time(extent: Extent, start: int) -> int:
+    head = extent.read(start, BLANK.size)
+    size = BLANK.unpack(head)[0] if len(head) == BLANK.size else 0
+    if not 0 < size <= extent.end - start:
+        return 0
+    try:
+        return decode(extent.read(start, size), offset=start).store_timestamp_ms
+    except CorruptRecord:
+        return 0
+
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of bytes read so far, and its maximum."""
@@ -166,7 +306,7 @@ class _Reading:
         return RecoveryPlan(self._report(begun, start, found, noted), found)
 
     def plan(self, begun: float, on_unclean: Callable[[int], None] | None) -> RecoveryPlan:
-        from lakelog.log.reading.scan import scan  # not needed after most clean stops
+        from lakelog.log.scan import scan  # not needed after most clean stops
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
@@ -233,7 +373,7 @@ class _Reading:
 
     def _read_sound_segments(self, found: QueueOffsetSurvey) -> None:
         """Add the sound part from the start on, read in several threads."""
-        from lakelog.recovery.parallel import sound_segments
+        from lakelog.recovery.proof import sound_segments
 
         starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
         total = self._total(found.start_offset)

@@ -7,37 +7,54 @@ The filler is then marked as a rolled-back transaction, which neither store puts
 
 Damage up to the end of a segment becomes a blank record. The former bytes are durable in quarantine
 before they are overwritten.
+
+Decides which gaps a recovery fills with records, so that no append follows a hole.
+
+RocketMQ cuts a log at the first bytes that are not a whole record. lakelog keeps proved records
+behind such a hole, and acknowledges later appends behind it. So fillers replace the hole, as in a
+repair. This applies to holes that the crash may have caused. Bytes that were durable before and are
+damaged now stay unchanged: a repair may need them, and the disk may return them later.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.files.filesystem import File, FileSystem
-from lakelog.files.sparse import chunks
-from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.quarantine import keep
-from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail
-from lakelog_format.codec.encoder import Encoder, RoundRobin
-from lakelog_format.codec.limits import Limits
-from lakelog_format.fields.layout import (
+from lakelog.dispatch import NamedDispatcher, forget
+from lakelog.files.checkpoint import StoreCheckpoint
+from lakelog.files.filesystem import File, FileSystem, chunks
+from lakelog.format.checksum import is_sealed
+from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.layout import (
     BLANK,
     BLANK_MIN_BYTES,
     MAGIC_BLANK,
     RECORD_CRC_BYTES,
     RECORD_MIN_BYTES,
+    ROLLBACK,
 )
-from lakelog_format.fields.properties import REPAIRED_TOPIC
-from lakelog_format.fields.queue_offsets import Queue, QueueOffsets
-from lakelog_format.fields.sysflag import ROLLBACK
-from lakelog_format.message import Message
+from lakelog.format.limits import Limits
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue, QueueOffsets
+from lakelog.format.record_batch import Blank, Damage
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.damage import keep_damage, read_damage
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.message import Message
+from lakelog.recovery.quarantine import keep
+from lakelog.recovery.report import Aside
+from lakelog.recovery.tails import Tail
+
+if TYPE_CHECKING:
+    from lakelog.format.record_batch import RecordBatch
+    from lakelog.recovery.examine import RecoveryPlan
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
@@ -249,3 +266,92 @@ def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -
 def write_blank(file: File, position: int, size_bytes: int) -> None:
     """Write the head of a blank record of ``size_bytes`` at ``position``."""
     file.write_at(position, BLANK.pack(size_bytes, MAGIC_BLANK))
+
+
+@attrs.frozen
+class GapFiller:
+    """Decides which damage between whole records is filled.
+
+    :ivar vouched: the checkpoint, with the durable end and times
+    :ivar whole_end: all bytes before it were written, so that a crash caused no hole there; see
+        :func:`~lakelog.processes.page_view.whole_end`; 0 if unknown
+    :ivar clean: whether the store was closed cleanly; nothing is filled then
+    :ivar fillings: the gaps to fill
+    """
+
+    directory: StoreDirectory
+    core: StoreSettings
+    vouched: StoreCheckpoint
+    whole_end: int
+    clean: bool
+    fillings: list[Filling] = attrs.field(factory=list)
+
+    def judged(
+        self, between: Iterable[Blank | Damage], before_ms: int, behind: RecordBatch
+    ) -> Iterator[Damage]:
+        """The damage before a run of proved records, each marked if it is to be filled.
+
+        :param before_ms: store time of the record before; 0 if there is none
+        """
+        for each in between:
+            if isinstance(each, Damage):
+                fillings = self._fillings(each, before_ms, behind)
+                self.fillings.extend(fillings)
+                yield attrs.evolve(each, to_fill=bool(fillings))
+
+    def _fillings(self, damage: Damage, before_ms: int, behind: RecordBatch) -> Sequence[Filling]:
+        """The fillings of the damage; empty if it stays, or if a gap is too small for a record."""
+        behind_ms = int(behind.store_timestamps_ms[0])
+        if not self._is_due(damage, behind_ms):
+            return ()
+        sealed = self.core.record_crc or self.core.require_record_crc
+        sealed = sealed or is_sealed(behind[:1].property_strings[0])
+        times = before_ms or behind_ms
+        gap = LogGap(damage.offset, damage.end_offset, damage.error.what, times, sealed)
+        found = tuple(fillings_of(self.directory, gap, self.core.segment_size_bytes))
+        return found if all(each.is_possible for each in found) else ()
+
+    def _is_due(self, damage: Damage, behind_ms: int) -> bool:
+        """Whether the crash, or an interrupted recovery that filled it, may have caused it."""
+        if self.clean:
+            return False
+        for each in read_damage(self.directory.files, self.directory.path):
+            if each.to_fill and each.offset < damage.end_offset and damage.offset < each.end_offset:
+                return True
+        sound = max(self.vouched.confirm_offset, self.whole_end)
+        return damage.offset >= sound and behind_ms >= self.vouched.physic_timestamp_ms
+
+
+def fill_gaps(
+    directory: StoreDirectory,
+    plan: RecoveryPlan,
+    dispatchers: Sequence[NamedDispatcher],
+    start: int,
+) -> int:
+    """Fill the gaps with records, then remove their entries from ``lakelog/damage.json``.
+
+    The bytes are already in quarantine, and the checkpoint confirms the records behind them.
+    Queues and index first drop, durably, their entries from the first gap on. After an
+    interruption the next recovery finds the gaps in ``lakelog/damage.json`` and continues.
+
+    :param start: the offset from which the dispatchers need the log
+    :returns: the offset to dispatch from after filling
+
+    Raises ``OSError``, and the errors of the dispatchers.
+    """
+    if not plan.fillings:
+        return start
+    found, first = plan.found, plan.fillings[0].gap.offset
+    start = min(start, first)
+    forget(dispatchers, start)
+    queue = FILLER_TOPIC, 0
+    while queue in found.chains and found.chains[queue].end > first:  # offsets must not decrease
+        queue = FILLER_TOPIC, queue[1] + 1
+    now_ms = time.time_ns() // 1_000_000
+    fillers = FillerMaker(queue, found.next_offsets.get(queue, 0), now_ms)
+    fill(directory.files, plan.fillings, fillers)
+    found.raise_offset(queue, fillers.next_offset)
+    keep_damage(
+        directory.files, directory.path, plan.report.start_offset, plan.minimum, plan.staying
+    )
+    return start

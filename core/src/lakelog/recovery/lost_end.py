@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lakelog.errors import BadSegment, StoreError
+from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.pages.shared_page import MAGIC, OWNER_PID, page_path
-from lakelog.files.shared.ownership import owner_pid
-from lakelog.files.state.durable_queue_ends import DurableQueueEnds, by_topic, read_kept
-from lakelog.files.state.identity import write_own
-from lakelog.files.state.queue_ends import QueueEnd
+from lakelog.files.identity import write_own
+from lakelog.files.queue_ends import DurableQueueEnds, QueueEnd, by_topic, read_kept
+from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_survey import QueueOffsetSurvey
+from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
+from lakelog.processes.ownership import owner_pid
+from lakelog.processes.shared_page import MAGIC, OWNER_PID, page_path
 from lakelog.recovery.report import MissingEnd
 from lakelog.recovery.tails import BEHIND, Tail
-from lakelog_format.fields.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
-from lakelog_format.fields.queue_offsets import Queue
-from lakelog_format.pieces import Blank, Damage, Piece
-from lakelog_format.queue_survey import QueueOffsetSurvey
-from lakelog_interfaces.checkpoint import StoreCheckpoint
-from lakelog_interfaces.errors import BadSegment, StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

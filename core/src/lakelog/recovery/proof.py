@@ -10,24 +10,46 @@ records before the gap: the log was cut since then.
 
 A gap where a killed owner's append was incomplete is not damage: only the rest of that append,
 which was never acknowledged, can follow it.
+
+Reads the sound part of a long log in several threads, one segment each.
+
+Sound means: contiguous whole records whose store times do not decrease. They need no further proof,
+and no record extends over two segments, so segments can be checked independently. Recovery itself
+reads the log from the end of the sound part on. Only compiled code runs in parallel, since it
+releases the interpreter lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import attrs
-import numpy as np
 
+from lakelog import accelerate
+from lakelog.errors import StoreError
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.format.layout import (
+    BLANK,
+    INNER_BATCH,
+    MAGIC_BLANK,
+    PREPARED,
+    RECORD_MIN_BYTES,
+    segment_name,
+)
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_survey import QueueOffsetSurvey
+from lakelog.format.record import decode
+from lakelog.format.record_batch import RecordBatch, decode_run
+from lakelog.lazy import np
+from lakelog.message import StoredMessage
 from lakelog.recovery.tails import BEHIND, Tail
-from lakelog_format.codec import decode
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_format.fields.layout import RECORD_MIN_BYTES
-from lakelog_format.fields.queue_offsets import Queue
-from lakelog_format.fields.sysflag import INNER_BATCH, PREPARED
-from lakelog_format.message import StoredMessage
-from lakelog_format.queue_survey import QueueOffsetSurvey
+from lakelog.runtime.threads import submitted
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
 """Returns offset and size of the record at a queue offset, from the queue's file."""
@@ -38,7 +60,7 @@ EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
 
 @attrs.define
 class Proof:
-    """A :class:`~lakelog.log.reading.scan.RecordFilter` for recovery.
+    """A :class:`~lakelog.log.scan.RecordFilter` for recovery.
 
     :ivar seen: the survey of the records accepted so far; the caller updates it
     :ivar confirmed: the log reached at least this offset, according to the checkpoint
@@ -46,7 +68,7 @@ class Proof:
     :ivar unit_at: looks up a unit in the queue files; ``end_before`` looks up their end
     :ivar minimum: offset of the first byte of the log
     :ivar whole_end: all bytes before it were written, see
-        :func:`~lakelog.files.pages.page_view.whole_end`; ``None`` if unknown
+        :func:`~lakelog.processes.page_view.whole_end`; ``None`` if unknown
     :ivar refused: offsets of whole records that do not belong to the log
     """
 
@@ -154,3 +176,70 @@ class Proof:
         if end is not None:
             return end
         return 0 if not self.minimum or not at else None
+
+
+WINDOW_BYTES: Final = 1 << 20
+"""Bytes checked at once; a buffer of this length stays in a processor's cache."""
+_MOST_THREADS: Final = 8
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def sound_segments(
+    files: FileSystem, commitlog: Path, starts: Sequence[int], size_bytes: int, *, sealed: bool
+) -> Iterator[QueueOffsetSurvey]:
+    """Yield the sound part of the segments at ``starts``, in order; ends early on any failure.
+
+    Yields nothing without compiled code.
+
+    :param sealed: whether a record without a record checksum is not sound
+    """
+    if accelerate.current() is None or type(files) is not RealFileSystem:
+        return
+    count = min(len(starts), len(os.sched_getaffinity(0)), _MOST_THREADS)
+    pool = ThreadPoolExecutor(count, "lakelog-recovery")
+    try:
+        works = [
+            partial(read_segment, commitlog / segment_name(start), start, size_bytes, sealed=sealed)
+            for start in starts
+        ]
+        running = [submitted(pool.submit, "lakelog-recovery", work) for work in works]
+        for each in running:
+            yield each.result()
+    except (OSError, StoreError) as error:  # recovery reads it again, and reports the error
+        _LOG.debug("a segment was not read in a thread: %s", error)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> QueueOffsetSurvey:
+    """Read the segment at ``start`` from its file as far as it is sound; raises ``OSError``."""
+    found = QueueOffsetSurvey(start, start)
+    accelerator = accelerate.current()
+    with path.open("rb", buffering=0) as file:
+        if accelerator is not None:
+            plain = accelerator.plain_records(file.fileno(), start, size_bytes, sealed=sealed)
+            if plain is not None:
+                found.count_plain(plain)
+        buffer = memoryview(bytearray(WINDOW_BYTES))
+        while found.end_offset < start + size_bytes:
+            at = found.end_offset
+            length = os.preadv(file.fileno(), [buffer], at - start)
+            data = buffer[: min(length, start + size_bytes - at)]
+            batch = decode_run(data, at, verify=True, sealed=sealed)
+            in_order = batch[: _in_order(batch, found.last_timestamp_ms)]
+            if len(in_order):
+                found.count(in_order)
+            elif data[: BLANK.size] == BLANK.pack(start + size_bytes - at, MAGIC_BLANK):
+                found.end_offset = start + size_bytes
+            if len(in_order) < max(len(batch), 1):
+                break
+    return found
+
+
+def _in_order(batch: RecordBatch, last_ms: int) -> int:
+    """The number of leading records whose store times do not decrease."""
+    times = batch.store_timestamps_ms
+    if not len(batch) or int(times[0]) < last_ms:
+        return 0
+    older = (times[1:] < times[:-1]).nonzero()[0]
+    return int(older[0]) + 1 if len(older) else len(batch)

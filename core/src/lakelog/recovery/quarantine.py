@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.files.filesystem import File, FileSystem, read_file, write_file
-from lakelog.files.sparse import WINDOW_BYTES
+from lakelog.errors import StoreError
+from lakelog.files.filesystem import WINDOW_BYTES, File, FileSystem, read_file, write_file
+from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
+from lakelog.lazy import np
 from lakelog.recovery.report import Aside
 from lakelog.recovery.tails import Tail
-from lakelog_format.fields.layout import OWN_DIR, QUARANTINE_DIR
-from lakelog_interfaces.errors import StoreError
 
 LIST_FILE: Final = "quarantine.jsonl"
 COPYING: Final = "copying"
@@ -70,8 +70,6 @@ def _there(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path | 
 
 
 def _holds(kept: File, source: File, tail: Tail) -> bool:
-    import numpy as np
-
     for at, data in _pieces(source, tail):
         new = np.frombuffer(data, np.uint8)
         old = np.frombuffer(kept.read_at(at, len(data)), np.uint8)

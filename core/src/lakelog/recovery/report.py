@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from lakelog_format.pieces import Damage
+from lakelog.format.record_batch import Damage
 
 
 @attrs.frozen

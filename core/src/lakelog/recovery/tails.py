@@ -12,11 +12,10 @@ from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, last_nonzero
 from lakelog.files.segment_files import SegmentFile
-from lakelog.files.sparse import last_nonzero
-from lakelog.log.reading.sources import FileExtent, FileSource
-from lakelog_format.pieces import Damage
+from lakelog.format.record_batch import Damage
+from lakelog.log.sources import FileExtent, FileSource
 
 BEHIND: Final = "behind the end of the log"
 SURPLUS: Final = "behind the end of its segment"

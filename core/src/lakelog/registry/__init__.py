@@ -1,13 +1,11 @@
 """Collects strategies offered by plugins, rejects invalid ones, and selects them by name.
 
-:mod:`~lakelog.registry.discovery` finds plugins. ``loading`` registers them, and rejects mistakes
+:mod:`~lakelog.registry.loading` finds plugins. ``loading`` registers them, and rejects mistakes
 that pluggy would ignore. ``collection`` gathers the factories, ``conformance`` checks the objects
 that they create, and ``events`` delivers lifecycle events. All of it runs at open, before any file
 is touched; nothing here is called per message.
 """
 
-from lakelog.registry.conformance import check_object
-from lakelog.registry.events import Events
-from lakelog.registry.registry import Registry
+from lakelog.registry.registry import Events, Registry, check_object
 
 __all__ = ["Events", "Registry", "check_object"]

@@ -1,4 +1,8 @@
-"""Loads the plugins of one store, checks their hooks, and registers them with pluggy.
+"""Finds plugins: the core's own, those given to ``open``, and installed ones by entry points.
+
+The error for a chosen strategy that is not installed, with a remedy; suggestions for names.
+
+Loads the plugins of one store, checks their hooks, and registers them with pluggy.
 
 pluggy ignores functions without a marker, and leaves arguments with a default unset. Each is an
 error here, as are misspelt hooks and arguments.
@@ -8,17 +12,242 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import pluggy
 
-from lakelog.registry.discovery import DISABLE_VARIABLE, PluginSource
-from lakelog.registry.missing import suggestion
-from lakelog_interfaces.errors import BadHook, DuplicateName, PluginError
-from lakelog_interfaces.hookspecs import PROJECT, Hooks
+from lakelog.errors import BadHook, DuplicateName, MissingPlugin, PluginError
+from lakelog.hooks import Kind
+from lakelog.hooks.hookspecs import PROJECT, Hooks
+from lakelog.settings.effective import nearest
+
+if TYPE_CHECKING:
+    from importlib.metadata import PackageMetadata
+
+BUILTIN: Final = "builtin"
+"""The name of the core's own plugin."""
+
+DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
+
+_OF_EVERY_STORE: Final = ("queues", "retention")
+"""Used even if plugins are given to ``open``, since every store may need them."""
+
+ErrorT = TypeVar("ErrorT", bound=PluginError)
+
+
+@attrs.frozen
+class Distribution:
+    """An installed package, such as ``lakelog-writers 1.2``."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        """Name and version, as errors print them."""
+        return f"{self.name} {self.version}".rstrip()
+
+    @property
+    def normalized_name(self) -> str:
+        """The name normalised as in PEP 503; equal results mean the same package."""
+        return re.sub(r"[-_.]+", "-", self.name).lower()
+
+
+@attrs.frozen
+class PluginSource:
+    """A plugin that may be loaded.
+
+    :ivar name: printed by ``lakelog plugins``, and used to switch it off
+    :ivar load: imports or returns the plugin
+    :ivar distribution: the package that provides it, if known
+    """
+
+    name: str
+    load: Callable[[], object]
+    distribution: Distribution | None = None
+
+    @property
+    def package(self) -> Distribution | None:
+        """The package that provides the plugin, if known; for the core's own plugin too."""
+        return distribution("lakelog-core") if self.name == BUILTIN else self.distribution
+
+    def error(self, what: str, kind: type[ErrorT] = PluginError) -> ErrorT:  # type: ignore[assignment]  # the default is a PluginError, too
+        """Build an error that names the plugin and, if known, its package."""
+        package = str(self.distribution) if self.distribution else None
+        return kind(what, plugin=self.name, distribution=package)
+
+
+def builtin_source() -> PluginSource:
+    """The source of the core's own strategies: a plugin like any other."""
+    return PluginSource(BUILTIN, partial(import_module, "lakelog.builtin"))
+
+
+def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
+    """Sources of the plugins passed to ``open``, and of those for every store, if installed.
+
+    A plugin is named by its ``__name__``, or else by its class.
+    """
+    given = list(map(_given, plugins))
+    names = {each.name for each in given}
+    for name in reversed(_OF_EVERY_STORE):
+        module = f"lakelog_{name}.plugin"
+        if names.isdisjoint((name, module)) and find_spec(f"lakelog_{name}"):
+            load = partial(import_module, module)
+            given.insert(0, PluginSource(name, load, distribution(f"lakelog-{name}")))
+    return given
+
+
+def installed_sources() -> list[PluginSource]:
+    """Sources of the plugins in the entry point group ``lakelog``, sorted by name."""
+    from importlib.metadata import entry_points  # not needed if plugins are given
+
+    found = (
+        PluginSource(point.name, point.load, _package(point.dist.metadata) if point.dist else None)
+        for point in entry_points(group=PROJECT)
+    )
+    return sorted(found, key=lambda source: (source.name, str(source.distribution)))
+
+
+def search_path() -> tuple[tuple[str, int, int, int], ...]:
+    """The state of each folder in ``sys.path``, which changes if a plugin is installed or removed.
+
+    An installer adds or removes an entry in one of these folders, which changes its time.
+
+    :returns: for each folder its name, device, inode number, and time of change in ns since 1970
+    """
+    found = []
+    for entry in sys.path:
+        with suppress(OSError):
+            status = os.stat(entry or os.curdir)
+            found.append((entry, status.st_dev, status.st_ino, status.st_mtime_ns))
+    return tuple(found)
+
+
+def _package(metadata: PackageMetadata) -> Distribution | None:
+    if "Name" not in metadata or "Version" not in metadata:
+        return None
+    return Distribution(metadata["Name"], metadata["Version"])
+
+
+@cache
+def distribution(name: str) -> Distribution | None:
+    """The package ``name``, cached at the first call: later versions on disk are not loaded."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Distribution(name, version(name))
+    except PackageNotFoundError:
+        return None
+
+
+def switched_off(environ: Mapping[str, str]) -> frozenset[str]:
+    """Names of plugins that the environment switches off."""
+    listed = environ.get(DISABLE_VARIABLE, "").split(",")
+    return frozenset(name.strip() for name in listed if name.strip())
+
+
+def _given(plugin: object) -> PluginSource:
+    name = getattr(plugin, "__name__", None)
+    return PluginSource(
+        name if isinstance(name, str) else type(plugin).__qualname__, lambda: plugin
+    )
+
+
+FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
+    "mmap": (Kind.WRITER, "lakelog-writers"),
+    "staged": (Kind.WRITER, "lakelog-writers"),
+    "direct": (Kind.WRITER, "lakelog-writers"),
+    "group-commit": (Kind.FLUSH_STRATEGY, "lakelog-flush"),
+    "timed": (Kind.FLUSH_STRATEGY, "lakelog-flush"),
+    "rocketmq-ha": (Kind.REPLICATOR, "lakelog-replication"),
+    "consume-queue": (Kind.DISPATCHER, "lakelog-queues"),
+    "hash-index": (Kind.DISPATCHER, "lakelog-hash-index"),
+    "retention": (Kind.CLEANER, "lakelog-retention"),
+    "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
+    "lake": (Kind.FOLLOWER, "lakelog-lake"),
+    "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
+    "native": (Kind.ACCELERATOR, "lakelog-native"),
+    "broker-conf": (Kind.SETTINGS_FORMAT, "lakelog-rocketmq"),
+}
+"""Strategies of this project that have their own package."""
+
+
+def missing(
+    kind: Kind,
+    name: str,
+    installed: Mapping[str, Kind],
+    off: Mapping[str, PluginSource],
+    left_out: Iterable[PluginSource] = (),
+) -> MissingPlugin:
+    """Build the error for a ``name`` of ``kind`` that no plugin offers.
+
+    :param installed: the kind of every strategy on offer, by name
+    :param off: plugins that are switched off
+    :param left_out: installed plugins that are replaced by those given to ``open``
+    """
+    offered = {each: found for each, (found, _) in FIRST_PARTY.items()} | dict(installed)
+    names = sorted(each for each, found in installed.items() if found is kind)
+    there = f"; installed are {', '.join(names)}" if names else "; none is installed"
+    if offered.get(name, kind) is not kind:
+        found = kind_text(offered[name])
+        return MissingPlugin(f"{name!r} is a {found}, and a {kind_text(kind)} is wanted{there}")
+    package = FIRST_PARTY[name][1] if name in FIRST_PARTY else None
+    what = f"no {kind_text(kind)} {name!r} is installed"
+    for source in off.values():
+        if _brings(source, name, package):
+            why = f"the plugin {source.name!r} is switched off; remove it from what disables it"
+            return MissingPlugin(f"{what}: {why}")
+    for source in left_out:
+        if _brings(source, name, package):
+            return MissingPlugin(
+                f"the {kind_text(kind)} {name!r} is installed ({source.distribution or source.name}"
+                "), but plugins=[...] is used instead of installed plugins: add it there"
+            )
+    if package:
+        return MissingPlugin(f"{what}: pip install {package}")
+    meant = nearest(name, sorted(each for each, found in offered.items() if found is kind))
+    if not meant:
+        return MissingPlugin(f"{what}{there}")
+    remedy = "" if meant in installed else f" (pip install {FIRST_PARTY[meant][1]})"
+    return MissingPlugin(f"{what}{there}; did you mean {meant!r}{remedy}?")
+
+
+def _brings(source: PluginSource, name: str, package: str | None) -> bool:
+    """Whether a plugin provides the strategy ``name``, judged by its name or its package."""
+    found = source.distribution
+    return source.name == name or (found is not None and found.name == package)
+
+
+def suggestion(name: str, known: Iterable[str], lead: str) -> str:
+    """The end of an error message: the nearest known name, or all names after ``lead``.
+
+    >>> suggestion("mmmap", ["file", "mmap"], "there are")
+    "; did you mean 'mmap'?"
+    >>> suggestion("s3", ["file", "mmap"], "there are")
+    '; there are file, mmap'
+    """
+    names = sorted(known)
+    meant = nearest(name, names)
+    return f"; did you mean {meant!r}?" if meant else f"; {lead} {', '.join(names) or 'none'}"
+
+
+def kind_text(kind: Kind) -> str:
+    """The name of a kind in a sentence.
+
+    >>> kind_text(Kind.FLUSH_STRATEGY)
+    'flush strategy'
+    """
+    return kind.name.lower().replace("_", " ")
+
 
 PREFIX: Final = f"{PROJECT}_"
 _MARKER: Final = f"{PROJECT}_impl"
@@ -133,7 +362,7 @@ def _hook_problem(plugin: object) -> str | None:
     if marked:
         return None
     return (
-        "it has no hook at all: mark its functions with @lakelog.hookspecs.hookimpl, and let "
+        "it has no hook at all: mark its functions with @lakelog.hooks.hookspecs.hookimpl, and let "
         "the entry point name the module or object that has them"
     )
 

@@ -1,37 +1,325 @@
-"""The strategies that are available to one store, by kind and name; immutable after open."""
+"""The strategies that are available to one store, by kind and name; immutable after open.
+
+Calls the hooks that offer strategies, once, and collects valid factories by name.
+
+A name is also the name of a settings section, so names are unique across all kinds.
+
+Checks an object against its Protocol by the signatures of its methods.
+
+``isinstance`` with a Protocol checks only names. This also checks that each method accepts the
+Protocol's arguments, by position and by name, and is not async. Results for functions are cached,
+because a process may open many stores.
+
+Delivers lifecycle events to each plugin separately.
+
+If an observer raises, the error is logged with its plugin's name; the other observers and the store
+continue. Two events can be refused: an exception in ``store_opening`` forbids the opening, and one
+in ``segment_deleting`` keeps the segment. Plugins are called in pluggy's order: the last registered
+first, preceded by those with ``tryfirst``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
+from typing import Any, Final, get_type_hints
 
 import attrs
+import pluggy
 
+from lakelog.arguments import wrong_type
+from lakelog.errors import BadStrategy, DuplicateName, LakelogError, ReadFailed, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.registry.collection import Offered, collect
-from lakelog.registry.conformance import check_object
-from lakelog.registry.discovery import (
+from lakelog.hooks import PROTOCOLS, Context, DiskState, Factory, Kind, NoSettings
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.registry.loading import (
     Distribution,
     ErrorT,
+    Plugged,
     PluginSource,
     builtin_source,
     given_sources,
     installed_sources,
+    kind_text,
+    missing,
+    plug_in,
     search_path,
     switched_off,
 )
-from lakelog.registry.events import Events
-from lakelog.registry.loading import Plugged, plug_in
-from lakelog.registry.missing import kind_text, missing
-from lakelog.settings.catalog import Catalog, required
+from lakelog.settings.catalog import Catalog, Formats, required
 from lakelog.settings.effective import Settings
-from lakelog.settings.formats import Formats
-from lakelog.settings.model import StoreSettings
-from lakelog_format.arguments import wrong_type
-from lakelog_interfaces.errors import BadStrategy, LakelogError, ReadFailed, StoreError
-from lakelog_interfaces.strategies import PROTOCOLS, Context, Factory, Kind, NoSettings
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_TAKEN: Final = {"auto", *attrs.fields_dict(StoreSettings)}
+"""Names that the core's own settings use."""
+
+
+@attrs.frozen
+class Offered:
+    """A factory, and the plugin that offers it."""
+
+    factory: Factory
+    source: PluginSource
+
+
+def collect(plugged: Plugged) -> dict[str, Offered]:
+    """All factories of the plugins, by name.
+
+    Raises :class:`~lakelog.errors.PluginError` if a hook fails,
+    :class:`~lakelog.errors.BadStrategy` for an invalid factory, and
+    :class:`~lakelog.errors.DuplicateName`.
+    """
+    found: dict[str, Offered] = {}
+    for kind in Kind:
+        for source, caller in plugged.callers(kind.value):
+            for factory in _factories(source, caller, kind):
+                if factory.name in found:
+                    raise _duplicate(found[factory.name], factory, source)
+                found[factory.name] = Offered(factory, source)
+    return found
+
+
+def _duplicate(first: Offered, second: Factory, source: PluginSource) -> DuplicateName:
+    package = first.source.distribution
+    owner = f"plugin {first.source.name!r}" + (f" of {package}" if package else "")
+    return source.error(
+        f"it offers the {kind_text(second.kind)} {second.name!r}, but {owner} offers "
+        f"the {kind_text(first.factory.kind)} {second.name!r} already; names are unique across all "
+        "kinds: uninstall one of them, or switch one off with LAKELOG_DISABLE_PLUGINS",
+        DuplicateName,
+    )
+
+
+def _factories(source: PluginSource, caller: pluggy.HookCaller, kind: Kind) -> list[Factory]:
+    hook = kind.value
+    try:
+        results: list[Any] = caller()
+    except Exception as error:
+        raise source.error(f"{hook} failed with {type(error).__name__}: {error}") from error
+    if not results:
+        what = f"{hook} returned None; return a list of factories (it may be empty)"
+        raise source.error(what, BadStrategy)
+    factories: list[Factory] = []
+    for result in results:
+        if isinstance(result, str) or not isinstance(result, Sequence):
+            what = f"{hook} returned {_shown(result)}; return a list of factories"
+            raise source.error(what, BadStrategy)
+        factories += result
+    for each in factories:
+        problem = _problem(each, kind)
+        if problem:
+            raise source.error(problem, BadStrategy)
+    return factories
+
+
+def _problem(factory: Any, kind: Kind) -> str | None:
+    """Describe the mistake in an item that the hook of ``kind`` returned, if any."""
+    if not isinstance(factory, Factory):
+        return f"{kind.value} returned a list with {_shown(factory)}; return Factory objects"
+    name: Any = factory.name
+    if factory.kind is not kind:
+        return f"{kind.value} returned {name!r}, whose kind is {factory.kind}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return (
+            f"it offers the name {name!r}; a name is lower-case words of letters and digits "
+            "with single hyphens between them"
+        )
+    if name.replace("-", "_") in _TAKEN:
+        return f"it offers the name {name!r}, which the core's own settings use"
+    return _bad_parts(name, kind, factory.settings, factory.make)
+
+
+def _bad_parts(name: str, kind: Kind, settings: Any, make: Any) -> str | None:
+    if not (isinstance(settings, type) and attrs.has(settings)):
+        return (
+            f"the settings of {name!r} are {_shown(settings)}, which is no attrs class; "
+            "use @attrs.frozen, or lakelog.hooks.NoSettings"
+        )
+    if kind is Kind.SETTINGS_FORMAT and attrs.fields(settings):
+        return (
+            f"the settings format {name!r} has settings, but it is used before any are read; use "
+            "lakelog.hooks.NoSettings"
+        )
+    if not callable(make):
+        return f"make of {name!r} is {_shown(make)}, which cannot be called"
+    return None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def check_object(obj: object, protocol: type[Any]) -> str | None:
+    """Describe why ``obj`` does not implement ``protocol``; ``None`` if it does."""
+    if obj is None:
+        return f"it is None; expected a {protocol.__name__}"
+    return "; ".join((*_attributes(obj, protocol), *_methods(obj, protocol))) or None
+
+
+def _attributes(obj: object, protocol: type[Any]) -> Iterator[str]:
+    known = _hints(protocol)  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
+    for name, kind in known.items():
+        if not hasattr(obj, name):
+            yield f"it lacks the attribute {name}: {kind.__name__}"
+        elif isinstance(kind, type) and not isinstance(getattr(obj, name), kind):
+            yield f"its attribute {name} is {getattr(obj, name)!r}, not a {kind.__name__}"
+
+
+def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
+    for name, declared in _declared(protocol):  # type: ignore[arg-type]  # as above
+        method = getattr(obj, name, None)
+        function = getattr(method, "__func__", None)
+        if isinstance(method, BuiltinFunctionType):  # a method of a compiled object, or a function
+            function = getattr(type(method.__self__), method.__name__, None)
+        is_bound = isinstance(function, FunctionType | BuiltinFunctionType | MethodDescriptorType)
+        # Results for plain methods, classes and functions of compiled modules are cached: all
+        # objects of a class share them, and inspect parses signatures of compiled code each time.
+        lasts = is_bound or isinstance(getattr(method, "__self__", method), type | ModuleType)
+        fits = lasts and _fits(function if is_bound else method, declared, is_bound=is_bound)
+        if not fits and (problem := _method(method, declared)):
+            yield f"{problem}; expected {_expected(declared)}"
+
+
+@lru_cache(maxsize=64)
+def _hints(protocol: type[Any]) -> Mapping[str, Any]:
+    return get_type_hints(protocol)
+
+
+@lru_cache(maxsize=64)
+def _declared(protocol: type[Any]) -> tuple[tuple[str, Callable[..., Any]], ...]:
+    found = inspect.getmembers(protocol, inspect.isfunction)
+    return tuple(each for each in found if not each[0].startswith("_"))
+
+
+@lru_cache(maxsize=512)
+def _fits(function: Any, declared: Callable[..., Any], *, is_bound: bool) -> bool:
+    return _method(MethodType(function, object()) if is_bound else function, declared) is None
+
+
+def _method(method: object, declared: Callable[..., Any]) -> str | None:
+    name = declared.__name__
+    if method is None:
+        return f"it lacks the method {name}"
+    if not callable(method):
+        return f"its {name} is no method, but {method!r}"
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        return f"its method {name} is async, and would never run"
+    return (
+        None
+        if _can_be_called(method, declared)
+        else f"its method {name} is {_signature_text(method)}"
+    )
+
+
+def _can_be_called(method: Callable[..., Any], declared: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return True  # built-in code need not have a signature
+    names = list(inspect.signature(declared).parameters)[1:]
+    try:
+        signature.bind(*names)
+        signature.bind(**dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
+
+
+def _signature_text(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{name}{inspect.signature(function)}"
+
+
+def _expected(declared: Callable[..., Any]) -> str:
+    """The declaration without ``self``."""
+    signature = inspect.signature(declared)
+    parameters = list(signature.parameters.values())[1:]
+    return f"{declared.__name__}{signature.replace(parameters=parameters)}"
+
+
+_LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class Events:
+    """One method per lifecycle event; see :class:`lakelog.hooks.hookspecs.Hooks`."""
+
+    _plugged: Plugged
+
+    def store_opening(self, path: Path, read_only: bool) -> None:
+        """Announce the opening, which a plugin may forbid.
+
+        Raises :class:`~lakelog.errors.PluginError`, with its cause, if a plugin forbids it.
+        """
+        refusal = self._ask("lakelog_store_opening", path=path, read_only=read_only)
+        if refusal:
+            source, error = refusal
+            what = f"it refuses to open {path}: {type(error).__name__}: {error}"
+            raise source.error(what) from error
+
+    def store_recovered(self, path: Path, report: object) -> None:
+        """Announce the end of recovery."""
+        self._notify("lakelog_store_recovered", path=path, report=report)
+
+    def segment_rolled(self, path: Path, start_offset: int) -> None:
+        """Announce that the log continues in the segment ``path``."""
+        self._notify("lakelog_segment_rolled", path=path, start_offset=start_offset)
+
+    def segment_deleting(self, path: Path, start_offset: int) -> str | None:
+        """Announce the deletion of a segment; return the refusing plugin and its reason, if any.
+
+        Any exception of a plugin keeps the segment: deletion cannot be undone.
+        """
+        refusal = self._ask("lakelog_segment_deleting", path=path, start_offset=start_offset)
+        if refusal is None:
+            return None
+        source, error = refusal
+        return f"plugin {source.name!r} vetoed it: {type(error).__name__}: {error}"
+
+    def segment_deleted(self, path: Path, start_offset: int) -> None:
+        """Announce that a segment was deleted."""
+        self._notify("lakelog_segment_deleted", path=path, start_offset=start_offset)
+
+    def disk_pressure(self, path: Path, state: DiskState) -> None:
+        """Announce a new state of the disks."""
+        self._notify("lakelog_disk_pressure", path=path, state=state)
+
+    def store_failed(self, path: Path, cause: BaseException) -> None:
+        """Announce a failed write or sync."""
+        self._notify("lakelog_store_failed", path=path, cause=cause)
+
+    def store_closed(self, path: Path) -> None:
+        """Announce that a store was closed."""
+        self._notify("lakelog_store_closed", path=path)
+
+    def cli_commands(self, app: Any, of: str | None = None) -> None:
+        """Let plugins, or the one called ``of``, add commands to ``app``, a Typer application."""
+        self._notify("lakelog_cli_commands", of, app=app)
+
+    def _ask(self, hook: str, **arguments: object) -> tuple[PluginSource, Exception] | None:
+        """The first refusal; the plugins behind it are not called."""
+        return next(self._failures(hook, arguments), None)
+
+    def _notify(self, hook: str, of: str | None = None, **arguments: object) -> None:
+        for source, error in self._failures(hook, arguments, of):
+            what = f"plugin {source.name!r} failed in {hook}; the store goes on: {error}"
+            _LOG.error("%s", what, exc_info=error)
+
+    def _failures(
+        self, hook: str, arguments: Mapping[str, object], of: str | None = None
+    ) -> Iterator[tuple[PluginSource, Exception]]:
+        for source, caller in self._plugged.callers(hook):
+            try:
+                if of in {None, source.name}:
+                    caller(**arguments)
+            except Exception as error:  # noqa: BLE001  # any exception is a veto; observers are isolated
+                yield source, error
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from functools import partial
 from traceback import walk_tb
 from types import CodeType
 
-from lakelog_interfaces.errors import ThreadNotStarted
+from lakelog.errors import ThreadNotStarted
 
 
 def soon(act: Callable[[], object]) -> None:

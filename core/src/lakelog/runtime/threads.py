@@ -13,7 +13,7 @@ from functools import partial
 from threading import Thread
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from lakelog_interfaces.errors import ThreadNotStarted
+from lakelog.errors import ThreadNotStarted
 
 AnyThread = TypeVar("AnyThread", bound=Thread)
 P = ParamSpec("P")

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem, read_file
+from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from lakelog.settings.catalog import Catalog, Given
-from lakelog.settings.sources import from_table
-from lakelog_format.fields.layout import OWN_DIR, SETTINGS_FILE
-from lakelog_interfaces.errors import SettingsError
+from lakelog.settings.effective import from_table
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -1,4 +1,7 @@
-"""An open store without its queues: puts, the log in order, maintenance, lifecycle."""
+"""An open store without its queues: puts, the log in order, maintenance, lifecycle.
+
+Puts messages of one topic without ``Message`` objects: the fastest way for single messages.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,75 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
-from lakelog.dispatch.runner import Lag
+from lakelog.arguments import span_ms, whole, wrong_type
+from lakelog.dispatch import Lag
+from lakelog.errors import DispatchStopped, SettingsError, StoreError
+from lakelog.format.encoder import topic_block
+from lakelog.format.properties import check_tags
+from lakelog.format.record_batch import Piece
+from lakelog.hooks import CleaningReport, DiskReport
+from lakelog.log.log_reader import LogReader, OnDamage, iterates, reads
 from lakelog.log.put_future import BatchFuture, PutFuture, is_called_back
-from lakelog.log.reading.failures import iterates, reads
-from lakelog.log.reading.log_reader import LogReader, OnDamage
 from lakelog.log.store_directory import readable
+from lakelog.message import Body, Message, MessageColumns, StoredMessage
+from lakelog.results import PutResult
 from lakelog.settings.effective import Settings
+from lakelog.store.current import RoleState
 from lakelog.store.owner import OwnedStore
-from lakelog.store.producer import Producer
-from lakelog.store.roles.current import RoleState
-from lakelog.store.roles.parts import Role, RoleParts
-from lakelog_format.arguments import span_ms, whole, wrong_type
-from lakelog_format.message import Message, MessageColumns, StoredMessage
-from lakelog_format.pieces import Piece
-from lakelog_format.results import PutResult
-from lakelog_interfaces.errors import DispatchStopped, SettingsError, StoreError
-from lakelog_interfaces.strategies import CleaningReport, DiskReport
+from lakelog.store.parts import Puts, Role, RoleParts
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import RecoveryReport
+
+
+class Producer:
+    """Puts messages of one topic into one store; made by :meth:`lakelog.Store.producer`.
+
+    Thread-safe; usable as long as the store is open.
+
+    :ivar topic: the topic of all its messages
+    :ivar tags: the tags of all its messages; ``None`` without tags
+    :ivar queue: the queue id of all its messages; ``None`` lets the store choose one per message
+    """
+
+    def __init__(self, topic: str, tags: str | None, queue: int | None) -> None:
+        """Check the topic, the tags and the queue.
+
+        Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for values
+        that no message can have.
+        """
+        topic_block(topic)
+        self.topic = topic
+        self.tags = None if tags is None else check_tags(tags)
+        self.queue = None if queue is None else whole("queue", queue)
+
+    def bind(self, puts: Puts) -> None:
+        """Put through ``puts`` from now on; called by the store."""
+        self._puts = puts
+        self.put = puts.bound(self.topic, self.tags, self.queue)  # type: ignore[method-assign,assignment]  # saves a call per message
+
+    def put(self, body: Body, keys: str | Sequence[str] | None = None) -> PutResult:
+        """Append one message, as :meth:`lakelog.Store.put`.
+
+        :param keys: one key, or several
+        """
+        return self._puts.bound(self.topic, self.tags, self.queue)(body, keys)
+
+    def put_many(
+        self, bodies: Any, keys: str | Sequence[str | Sequence[str] | None] | None = None
+    ) -> Sequence[PutResult]:
+        """Append many messages contiguously, as :meth:`lakelog.Store.put_columns`.
+
+        :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
+        :param keys: one value for all bodies, or a list with one entry per body
+        """
+        from lakelog.format.body_column import body_column  # brings NumPy
+
+        columns = MessageColumns(self.topic, body_column(bodies), self.queue, self.tags, keys)
+        return self._puts.put_batch(columns)
+
+    def __repr__(self) -> str:
+        return f"<lakelog.Producer of {self.topic!r}>"
 
 
 class LogStore:
@@ -100,7 +153,7 @@ class LogStore:
         Raises ``ValueError`` if the lengths differ. Otherwise as :meth:`put_batch`, which also
         accepts :class:`~lakelog.MessageColumns`.
         """
-        from lakelog_format.codec.body_column import body_column  # brings NumPy
+        from lakelog.format.body_column import body_column  # brings NumPy
 
         return self.put_batch(
             MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)

@@ -1,36 +1,106 @@
-"""``lakelog.open``: settings, plugins, strategies, then the directory, in this order."""
+"""``lakelog.open``: settings, plugins, strategies, then the directory, in this order.
+
+A forked child opens its store again in the same mode.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
+from lakelog.arguments import WrongValue, wrong_type
+from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.hooks import Clock
 from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
+from lakelog.settings.catalog import ATTACH
 from lakelog.settings.resolver import resolve
+from lakelog.store.joining import kept_services, shared_parts
 from lakelog.store.log_store import LogStore
-from lakelog.store.roles.choosing import Former, Mode, known_mode
-from lakelog.store.roles.opening import in_a_child, open_role, open_serving
-from lakelog.store.roles.ownerparts import owner_parts
-from lakelog.store.roles.parts import RoleParts
-from lakelog.store.roles.prepared import OpenRequest
-from lakelog_format.arguments import WrongValue, wrong_type
-from lakelog_interfaces.strategies import Clock
+from lakelog.store.owner_parts import owner_parts
+from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
+from lakelog.store.reader_parts import reader_parts
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress
     from lakelog_queues.store import Store
 
+Mode: TypeAlias = Literal["write", "read", "exclusive", "replica"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+
+
+def known_mode(mode: str) -> Mode:
+    """Return ``mode``; raises ``ValueError`` if it is none."""
+    for each in MODES:
+        if mode == each:
+            return each
+    raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+
+
+_EXCLUSIVE: Final = "mode='exclusive' admits no other process"
+_NOT_LISTENING: Final = "attach.listen = false admits no other process"
+
+
+def open_role(request: OpenRequest, mode: Mode) -> RoleParts:
+    """Open the store in ``mode``; a writer joins the processes that have it open.
+
+    Raises :class:`~lakelog.errors.StoreReadOnly` if files may not be written; otherwise as
+    :func:`lakelog.open`, with ``OSError``.
+    """
+    if mode == "read":
+        return reader_parts(request)
+    try:
+        if mode == "replica":
+            return owner_parts(request, replica=True)
+        alone = _EXCLUSIVE if mode == "exclusive" else _why_alone(request)
+        return shared_parts(request) if alone is None else owner_parts(request, alone=alone)
+    except OSError as error:
+        if error.errno not in NO_WRITING:
+            raise
+        raise StoreReadOnly(
+            f"{error.strerror or error}; check permissions of it and of the folders above, or "
+            "open the store with mode='read'",
+            path=error.filename or request.path,
+        ) from error
+
+
+def open_serving(request: OpenRequest) -> RoleParts:
+    """Open the store, take its services, and keep them.
+
+    Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
+    store exclusively.
+    """
+    alone = _why_alone(request)
+    if alone is None:
+        return kept_services(request)
+    return owner_parts(request, alone=alone, replica=None)
+
+
+def in_a_child(request: OpenRequest, mode: Mode) -> Callable[[], RoleParts] | None:
+    """Return a function that reopens the store in a forked child, or ``None``.
+
+    A reader can always be reopened, since it takes no lock of the store.
+    """
+    refuses = request.settings.section(ATTACH).on_fork == "refuse"
+    if mode == "replica" or (mode != "read" and refuses):
+        return None
+    return lambda: open_role(request, mode)
+
+
+def _why_alone(request: OpenRequest) -> str | None:
+    """Why no other process may write beside this one; ``None`` if others may."""
+    return None if request.settings.section(ATTACH).listen else _NOT_LISTENING
+
 
 def open_store(  # all but the path are optional, and given by name
     path: str | os.PathLike[str],
     *,
-    mode: Mode | Former = "write",
+    mode: Mode = "write",
     settings: object | None = None,
     broker_conf: str | os.PathLike[str] | None = None,
     plugins: Sequence[object] | None = None,
@@ -131,7 +201,7 @@ def prepare(
     group = None if tolerate_missing else effective.core.group
     seam = files or RealFileSystem.of_store(place, group)
     opening = Opening(place, effective, registry, seam, clock)
-    opening.extension, opening.maintenance, opening.sharing  # noqa: B018  # a wrong one is an error before any file is touched
+    opening.extension  # noqa: B018  # a wrong one is an error before any file is touched
     return opening
 
 

@@ -10,25 +10,24 @@ from typing import Final
 
 import attrs
 
-from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.shared_page import TABLE_GENERATION, SharedPage
-from lakelog.files.pages.wake_page import PageWaiter
+from lakelog.errors import LakelogError, StoreLocked
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
-from lakelog.files.shared.byte_lock import ProcessLock
-from lakelog.files.shared.membership import LEAVE_SECONDS, Membership
-from lakelog.files.shared.queue_table import QueueTable
-from lakelog.files.shared.watch import MemberWatch
+from lakelog.hooks import LeadingReplicator
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.appender import Appender
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.log_files import VouchedEnd
 from lakelog.log.segments import Segments
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.settings.model import StoreSettings
+from lakelog.processes.locks import ProcessLock
+from lakelog.processes.membership import LEAVE_SECONDS, Membership, MemberWatch
+from lakelog.processes.positions import Positions
+from lakelog.processes.queue_table import QueueTable
+from lakelog.processes.shared_page import TABLE_GENERATION, SharedPage
+from lakelog.processes.wake_page import PageWaiter
 from lakelog.store.strategies import Strategies
-from lakelog_interfaces.errors import LakelogError, StoreLocked
-from lakelog_interfaces.strategies import LeadingReplicator
 
 MAKING: Final = 10
 """Offset of the byte of ``lock`` that is locked while a segment is created."""

@@ -2,60 +2,143 @@
 
 An error before recovery changes nothing except empty folders. An error after that leaves a
 directory that the next open recovers.
+
+A replica: a store whose log is a copy of a master's, received in place of puts.
+
+Its receiver appends only whole, checked records, so that the log always ends at a record, and
+readers, queues and index work as in any store. Bytes count as durable once they are synced here and
+the receiver vouches that the master cannot lose them. The checkpoint stores their end.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
-from lakelog.dispatch.runner import DispatchRunner
-from lakelog.files.filesystem import remove_tree
-from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.publishing import Publisher
-from lakelog.files.pages.shared_page import (
-    FLUSHED,
-    FLUSHED_TIMESTAMP,
-    TABLE_GENERATION,
-    OwnerState,
-)
-from lakelog.files.pages.wake_page import PageWaiter
-from lakelog.files.shared.membership import ALONE, Membership
-from lakelog.files.shared.ownership import remove_abort, write_abort
-from lakelog.files.shared.queue_table import QueueTable, remove_tables
-from lakelog.files.state.body_note import note_callback, warn_of_others
-from lakelog.files.state.clean_stop import forget_clean_stop
-from lakelog.files.state.identity import make_identity, read_identity
-from lakelog.log.health import Health
-from lakelog.log.reading.bounds import OwnedBounds
-from lakelog.log.reading.damage import read_damage
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.sources import ViewSource
-from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.apply import BackgroundSync, apply_plan
-from lakelog.recovery.clean_stop import note_clean_stop
-from lakelog.recovery.examine import Progress, RecoveryPlan, examine
-from lakelog.recovery.gaps import fill_gaps
-from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
-from lakelog.settings.model import StoreSettings
-from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
-from lakelog.store.replica import end_cut
-from lakelog.store.strategies import Strategies
-from lakelog_format.fields.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
-from lakelog_interfaces.checkpoint import (
+from lakelog.dispatch import DispatchCursor, DispatchRunner, NamedDispatcher, resume
+from lakelog.errors import SettingsError, StoreError, StoreReadOnly
+from lakelog.files.checkpoint import (
     CheckpointKeeper,
     StoreCheckpoint,
     read_checkpoint,
     write_checkpoint,
 )
-from lakelog_interfaces.errors import StoreError
-from lakelog_interfaces.strategies import LeadingReplicator, QueueReader, Receiver
+from lakelog.files.filesystem import FileSystem, remove_tree
+from lakelog.files.identity import (
+    make_identity,
+    note_callback,
+    read_identity,
+    read_replica,
+    warn_of_others,
+    write_replica,
+)
+from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
+from lakelog.format.record_batch import Blank, Damage
+from lakelog.hooks import LeadingReplicator, QueueReader, Receiver, ReplicaLog
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.damage import read_damage
+from lakelog.log.health import Health
+from lakelog.log.log_files import VouchedEnd
+from lakelog.log.log_reader import LogReader
+from lakelog.log.sources import OwnedBounds, ViewSource
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.processes.membership import ALONE, Membership
+from lakelog.processes.ownership import remove_abort, write_abort
+from lakelog.processes.positions import Positions, Publisher
+from lakelog.processes.queue_table import QueueTable, remove_tables
+from lakelog.processes.shared_page import (
+    FLUSHED,
+    FLUSHED_TIMESTAMP,
+    LAST_TIMESTAMP,
+    TABLE_GENERATION,
+    OwnerState,
+)
+from lakelog.processes.wake_page import PageWaiter
+from lakelog.recovery.apply import BackgroundSync, apply_plan
+from lakelog.recovery.clean_stop import forget_clean_stop, note_clean_stop
+from lakelog.recovery.examine import Progress, RecoveryPlan, examine
+from lakelog.recovery.filler import fill_gaps
+from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
+from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
+from lakelog.store.strategies import Strategies
+
+if TYPE_CHECKING:
+    from lakelog.format.record_batch import RecordBatch
+
+FILLED_BY_MASTER: Final = "the store is a replica, which only its master fills"
+
+
+def is_replica(
+    files: FileSystem, path: Path, replicator: object, *, wanted: bool | None, recovers: bool
+) -> bool:
+    """Whether to open the store as a replica; checks that settings and files agree.
+
+    :param wanted: whether the caller requires a replica; ``None`` if the settings decide
+    :param recovers: whether the store is opened for its recovery only
+
+    Raises :class:`~lakelog.errors.SettingsError` and :class:`~lakelog.errors.StoreReadOnly`.
+    """
+    state, is_receiver = read_replica(files, path), isinstance(replicator, Receiver)
+    if recovers:
+        return state is not None
+    if is_receiver and wanted is False:
+        raise SettingsError(
+            "this replicator fills a replica; open the store with mode='replica'", key="replicator"
+        )
+    if is_receiver:
+        return True
+    if state is not None:
+        raise StoreReadOnly(
+            f"it is a replica of {state.source}, and only that appends to it; open it with "
+            "mode='read', or continue it with `lakelog replicate`; `lakelog promote` makes it a "
+            "store of its own",
+            path=path,
+        )
+    if wanted:
+        raise SettingsError(
+            "mode='replica' needs a replicator that receives, such as 'rocketmq-ha' with "
+            "role = 'slave'; it is in lakelog-replication",
+            key="replicator",
+        )
+    return False
+
+
+def end_cut(files: FileSystem, path: Path) -> None:
+    """Remove the noted cut: log, queues and index are cut; called before the first append."""
+    state = read_replica(files, path)
+    if state is not None and state.cut is not None:
+        write_replica(files, path, attrs.evolve(state, cut=None))
+
+
+def replica_log(owned: OwnedStore) -> ReplicaLog:
+    """The log of an open replica, for its receiver."""
+
+    def store(end: int) -> None:
+        owned.checkpoint.advance(StoreCheckpoint(confirm_offset=end))
+
+    def records(start: int, end: int) -> Iterator[RecordBatch]:
+        for piece in owned.reader.pieces(start, end, verify=False):
+            if not isinstance(piece, Blank | Damage):
+                yield piece
+
+    return ReplicaLog(
+        log=owned.log,
+        last_record=owned.last_record,
+        last_timestamp_ms=owned.positions.words[LAST_TIMESTAMP],
+        view=owned.segments.view,
+        records=records,
+        append=owned.log.receive,
+        sync=owned.log.sync_received,
+        vouch=lambda end, timestamp_ms: owned.log.vouch(VouchedEnd(end, timestamp_ms, store)),
+        fail=owned.health.fail,
+    )
+
 
 _LOG: Final = logging.getLogger("lakelog")
 

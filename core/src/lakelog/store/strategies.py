@@ -1,40 +1,193 @@
-"""Builds and checks the configured strategies before any file is changed."""
+"""Builds and checks the configured strategies before any file is changed.
+
+Commits the buffers of staged writers to the page cache at a fixed interval.
+
+It wraps the configured flush strategy. Source: ``CommitRealTimeService`` of RocketMQ. Every
+``interval_ms`` it commits if enough pages are dirty or the last commit is long ago. Each commit
+wakes the strategy, if the strategy is :class:`~lakelog.hooks.Wakeable`.
+
+Restores bodies that an append callback has encoded; errors name the callback.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Final
 
 import attrs
 
-from lakelog.dispatch.run import NamedDispatcher
-from lakelog.log.commit_timer import Committing
-from lakelog.log.reading.decoding import CheckedDecoder, decoder_of
-from lakelog.registry import Registry
-from lakelog.settings.effective import Settings
-from lakelog_interfaces import accelerate
-from lakelog_interfaces.accelerate import Accelerator
-from lakelog_interfaces.errors import PluginError, StrategyFailed
-from lakelog_interfaces.strategies import (
+from lakelog import accelerate
+from lakelog.accelerate import Accelerator
+from lakelog.dispatch import NamedDispatcher
+from lakelog.errors import (
+    BadStrategy,
+    DecodeFailed,
+    LakelogError,
+    PluginError,
+    StoreFailed,
+    StrategyFailed,
+)
+from lakelog.hooks import (
     AppendCallback,
+    BodyDecoder,
     Cleaner,
+    CommitRules,
     Context,
     DiskWatcher,
+    Flushable,
     FlushStrategy,
     Kind,
+    Outcome,
     Replicator,
     SegmentSource,
+    Wakeable,
     Writer,
 )
+from lakelog.message import StoredMessage
+from lakelog.registry import Registry, check_object
+from lakelog.runtime.threads import started
+from lakelog.settings.effective import Settings
+
+PAGE_BYTES: Final = 4096
+_SLOW_SECONDS: Final = 0.5
+_log = logging.getLogger("lakelog")
+
+
+class Committing:
+    """A flush strategy with periodic commits."""
+
+    def __init__(self, inner: FlushStrategy, rules: CommitRules) -> None:
+        self.waits_for_disk: bool = getattr(inner, "waits_for_disk", False)
+        if (submit_later := getattr(inner, "submit_later", None)) is not None:
+            self.submit_later = submit_later
+        self._inner = inner
+        self._wake = inner.wake if isinstance(inner, Wakeable) else _nobody
+        self._rules = rules
+        self._over = Event()
+        self._thread: Thread | None = None
+
+    def start(self, log: Flushable) -> None:
+        """Start the strategy, then the timer.
+
+        Raises the strategy's error, and :class:`~lakelog.errors.ThreadNotStarted`.
+        """
+        self._inner.start(log)
+        self._thread = started(
+            Thread(target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True)
+        )
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """Submit to the strategy, which may replace its ``submit`` in ``start``."""
+        return self._inner.submit(end_offset, wait)
+
+    def _run(self, log: Flushable) -> None:
+        committed, last = log.flushed, time.monotonic()
+        while not self._over.wait(self._rules.interval_ms / 1000):
+            begun = time.monotonic()
+            if not is_due(self._rules, log.appended, committed, begun - last):
+                continue
+            try:
+                committed = log.commit()
+            except StoreFailed:
+                self._wake()  # its next sync raises the error, and fails its waiters
+                return
+            last = time.monotonic()
+            if last - begun > _SLOW_SECONDS:
+                _log.warning("a commit to the page cache took %.0f ms", (last - begun) * 1000)
+            self._wake()
+
+    def close(self) -> None:
+        """Stop the timer; the strategy's last sync commits the rest."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._inner.close()
+
+
+def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: float) -> bool:
+    """Whether the bytes between ``committed`` and ``appended`` are to be committed now."""
+    pages = appended // PAGE_BYTES - committed // PAGE_BYTES
+    if pages >= max(rules.least_pages, 1):
+        return True
+    return appended > committed and (
+        rules.least_pages == 0 or idle_seconds * 1000 >= rules.thorough_interval_ms
+    )
+
+
+def _nobody() -> None:
+    """Do nothing: the strategy is not woken."""
+
+
+@attrs.frozen
+class CheckedDecoder:
+    """Calls ``decode`` and checks its result.
+
+    :ivar decode: the method of the append callback
+    :ivar failed: builds the error that names the callback
+    """
+
+    decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
+    failed: Callable[[str], DecodeFailed]
+
+    def __call__(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
+        """Return the messages with their original bodies.
+
+        Raises :class:`~lakelog.errors.DecodeFailed`.
+        """
+        if not messages:
+            return messages
+        try:
+            given = self.decode(messages)
+            problem = None if given is messages else _problem(messages, given)
+        except LakelogError:
+            raise
+        except Exception as error:
+            did = f"raised {type(error).__name__}: {error}"
+            raise self.failed(f"{did}, decoding {_shown(messages)}") from error
+        if problem is not None:
+            raise self.failed(f"returned {problem}, decoding {_shown(messages)}")
+        return given
+
+
+def _problem(messages: Sequence[StoredMessage], given: Sequence[StoredMessage]) -> str | None:
+    if not isinstance(given, Sequence) or len(given) != len(messages):
+        return f"{given!r:.80} for {len(messages)} messages"
+    for one, other in zip(messages, given, strict=True):
+        if not isinstance(other, StoredMessage) or one.physical_offset != other.physical_offset:
+            return f"{other!r:.80} for the message at offset {one.physical_offset}"
+        if type(other.body) is not bytes:
+            return f"a body of {type(other.body).__name__}, not bytes"
+    return None
+
+
+def _shown(messages: Sequence[StoredMessage]) -> str:
+    first, last = messages[0].physical_offset, messages[-1].physical_offset
+    more = "" if first == last else f" to {last}"
+    return f"messages at offset {first}{more}; check its settings, such as a key"
+
+
+def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> CheckedDecoder | None:
+    """The decoder of an append callback; ``None`` if it stores bodies unchanged.
+
+    Raises :class:`~lakelog.errors.BadStrategy` for a ``decode`` with wrong arguments.
+    """
+    if not isinstance(callback, BodyDecoder):
+        return None
+    problem = check_object(callback, BodyDecoder)
+    if problem is not None:
+        raise registry.fault(Kind.APPEND_CALLBACK, name, BadStrategy)(f"cannot read: {problem}")
+    return CheckedDecoder(callback.decode, registry.fault(Kind.APPEND_CALLBACK, name, DecodeFailed))
+
 
 AUTO = "auto"
 _AUTO_FLUSH = ("timed", "none")
 """The choices of ``flush = "auto"``: the first one installed."""
 _AUTO_DISPATCHERS = ("consume-queue", "hash-index")
 """The choices of ``dispatchers = "auto"``: all that are installed."""
-_log = logging.getLogger("lakelog")
 
 
 @attrs.frozen
@@ -146,15 +299,7 @@ def make_chosen(
     """Build a cleaner or a disk watcher; ``None`` if none is configured."""
     if name is None:
         return None
-    registry.factory(kind, name)  # before the maintenance: this error names the missing plugin
-    require_maintenance(registry)
     return registry.build(kind, name, settings, context)
-
-
-def require_maintenance(registry: Registry) -> None:
-    """Raise :class:`~lakelog.errors.MissingPlugin` if no plugin runs cleaners and watchers."""
-    if not registry.names(Kind.STORE_MAINTENANCE):
-        registry.factory(Kind.STORE_MAINTENANCE, "maintenance")
 
 
 def make_dispatchers(

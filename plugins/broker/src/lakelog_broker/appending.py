@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from lakelog import Message, PutResult, Store, StoredMessage
+from lakelog.format.layout import TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog.format.sysflag import TRANSACTION_MASK
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import (
     CommonProperties,
@@ -22,7 +22,7 @@ from lakelog_broker.properties import (
     stored_properties,
     with_properties,
 )
-from lakelog_queues.units.delays import DELAYS_MS
+from lakelog_queues.units.tags import DELAYS_MS
 
 Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
 

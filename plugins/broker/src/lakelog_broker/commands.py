@@ -16,15 +16,8 @@ from lakelog.runtime.signals import soon
 from lakelog_broker.follower import SECTION, BrokerFollower
 from lakelog_cli.commands.serve import served
 from lakelog_cli.opening import assignment
-from lakelog_cli.options import (
-    Assignments,
-    BrokerConf,
-    LandTable,
-    LandTo,
-    SettingsFile,
-    StorePath,
-)
-from lakelog_cli.printed import prints
+from lakelog_cli.options import Assignments, BrokerConf, LandTable, LandTo, SettingsFile, StorePath
+from lakelog_cli.schema import prints
 from lakelog_daemon.follower import follow
 from lakelog_daemon.logs import LogTarget, start_log, stop_log
 from lakelog_daemon.notify import Notifier

@@ -9,10 +9,10 @@ import attrs
 
 from lakelog import Store, StoredMessage
 from lakelog.errors import SettingsError
+from lakelog.format.record import decode
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_format.codec.decode import decode
 from lakelog_queues.finding.results import GetStatus, RecordsResult
-from lakelog_queues.units.javahash import java_hash
+from lakelog_queues.units.tags import java_hash
 
 if TYPE_CHECKING:
     from lakelog_queues.groups.property_filter import PropertyFilter

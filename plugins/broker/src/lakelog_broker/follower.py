@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog.interfaces import Context, Factory, Kind
+from lakelog.hooks import Context, Factory, Kind
 from lakelog_broker.settings import BrokerSettings
 
 if TYPE_CHECKING:

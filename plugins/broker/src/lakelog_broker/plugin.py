@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Factory
+from lakelog.hooks import Factory
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog_broker.follower import BROKER
 
 

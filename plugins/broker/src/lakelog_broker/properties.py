@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
-from lakelog_queues.units.javahash import hash_of_utf8
+from lakelog_queues.units.tags import hash_of_utf8
 
 _OF_BROKERS: Final = (
     *(b"REAL_TOPIC", b"REAL_QID", b"CLUSTER", b"__CRC32#"),

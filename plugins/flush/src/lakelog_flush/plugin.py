@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Factory, Kind
+from lakelog.hooks import Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog_flush import groupcommit, timed
 from lakelog_flush.settings import GroupCommitSettings, TimedSettings
 

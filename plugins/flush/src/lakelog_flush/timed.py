@@ -13,11 +13,11 @@ from threading import Thread
 from typing import Final
 
 from lakelog.errors import StoreFailed
-from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.hooks import Context, Flushable, Outcome
+from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
-from lakelog.status import PutStatus
 from lakelog_flush.settings import TimedSettings
-from lakelog_flush.wakeup import Wakeup
+from lakelog_flush.waiter import Wakeup
 
 PAGE_BYTES: Final = 4096
 FINAL_ROUNDS: Final = 10

@@ -1,20 +1,23 @@
 """The pending status of one put, with minimal overhead: handing over dominates a put's time.
 
 A ``concurrent.futures.Future`` costs a condition variable for each put and a lock for each wait.
+
+Wakes one sleeping thread; a notification is cheap while that thread is awake.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 
 
 class Waiter:
-    """A put's pending status (see :class:`~lakelog.interfaces.Pending`).
+    """A put's pending status (see :class:`~lakelog.hooks.Pending`).
 
     :ivar end_offset: end of the bytes that must be durable
     :ivar deadline: end of the wait, by ``time.monotonic``
@@ -179,3 +182,32 @@ class WakeChain:
         """Wake all remaining threads."""
         while self._asleep:
             self.go_on()
+
+
+class Wakeup:
+    """One thread sleeps, any thread notifies it.
+
+    The sleeper sets ``_asleep`` *before* its last check for work. A thread that adds work reads
+    ``_asleep`` *afterwards*. So no notification is lost.
+    """
+
+    __slots__ = ("_asleep", "_lock")
+
+    def __init__(self) -> None:
+        self._asleep = False
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def notify(self) -> None:
+        """Wake the sleeper, if it sleeps."""
+        if self._asleep:
+            self._asleep = False
+            with suppress(RuntimeError):  # another thread notifies at the same time
+                self._lock.release()
+
+    def sleep(self, seconds: float, has_work: Callable[[], bool]) -> None:
+        """Sleep until notified, or return at once if there is work. May wake spuriously."""
+        self._asleep = True
+        if not has_work():
+            self._lock.acquire(timeout=seconds)
+        self._asleep = False

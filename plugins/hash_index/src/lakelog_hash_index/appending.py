@@ -6,17 +6,15 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from lakelog_hash_index.filewriter import IndexFileWriter
+from lakelog.lazy import np
+from lakelog_hash_index.filewriter import IndexFileWriter, Maker, Sealer
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.keys import Keys, count_keys, find_keys
-from lakelog_hash_index.making import Maker
-from lakelog_hash_index.sealer import Sealer
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from lakelog.codec import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
 
 _NOWHERE: Final = -1
 

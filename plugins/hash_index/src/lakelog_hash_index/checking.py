@@ -1,32 +1,132 @@
 """Compares index files with the log that they were built from, for ``lakelog verify``.
 
-First each file is checked by itself (see :mod:`lakelog_hash_index.examine`). Then, in one pass over
-the log, each key must have an entry, and each entry a key. Files with an error are reported, and
-the records that they cover are not compared. Memory holds the slots of one file, and the keys of
-one run of records. Not checked: times of entries, and entries of records before the log.
+First each file is checked by itself (see :mod:`lakelog_hash_index.indexfile`). Then, in one pass
+over the log, each key must have an entry, and each entry a key. Files with an error are reported,
+and the records that they cover are not compared. Memory holds the slots of one file, and the keys
+of one run of records. Not checked: times of entries, and entries of records before the log.
+
+Iterates over the entries of valid index files in log order, in runs.
+
+Checks the consistency of a whole index, without the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
-from lakelog.codec import RecordBatch
-from lakelog.files.filesystem import FileSystem
-from lakelog.format.units import Longs
-from lakelog_hash_index.entrycursor import Entries, EntryCursor
-from lakelog_hash_index.examine import examine
-from lakelog_hash_index.indexfile import IndexFile
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.format.queue_offsets import Longs
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks.dispatching import DamagedRanges, Problem
+from lakelog.lazy import np
+from lakelog_hash_index.filewriter import UNFINISHED
+from lakelog_hash_index.indexfile import IndexFile, IndexProblem, examine
 from lakelog_hash_index.keys import find_keys
-from lakelog_hash_index.making import UNFINISHED
-from lakelog_hash_index.names import is_name
-from lakelog_hash_index.shape import IndexShape
-from lakelog_interfaces.strategies.verifying import DamagedRanges, Problem
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape, is_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_LEAST: Final = 1 << 12
+_MOST: Final = 1 << 18
+_NONE: Final = np.zeros(0, np.int64)
+
+
+@attrs.frozen(eq=False)
+class Entries:
+    """Consecutive entries, complete for each record; columns are ``int64``.
+
+    :ivar offsets: physical offsets of their records, in bytes
+    :ivar hashes: the stored hashes of topic and key
+    :ivar files: index of the file of each, from the oldest
+    :ivar numbers: number of each in its file
+    """
+
+    offsets: Longs = _NONE
+    hashes: Longs = _NONE
+    files: Longs = _NONE
+    numbers: Longs = _NONE
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, part: slice) -> Entries:
+        """A slice of the entries."""
+        return Entries(*(column[part] for column in attrs.astuple(self, recurse=False)))
+
+    def followed_by(self, other: Entries) -> Entries:
+        """These entries followed by others."""
+        if not len(self):
+            return other
+        columns = (attrs.astuple(each, recurse=False) for each in (self, other))
+        return Entries(*(np.concatenate(pair) for pair in zip(*columns, strict=True)))
+
+
+class EntryCursor:
+    """Starts at the first entry of a record at or behind ``minimum``; ``files`` have entries.
+
+    :ivar reach: offset of the last record with an entry, which may get more; 0 if there is none
+    """
+
+    def __init__(self, files: Sequence[IndexFile], minimum: int) -> None:
+        self._counts = [file.settled_header().count for file in files]
+        self._files = files
+        self._file = 0
+        self._number = 1
+        self.reach = files[-1].offset(self._counts[-1] - 1) if files else 0
+        while self._read(minimum, _LEAST) is not None:
+            pass
+
+    def until(self, end: int, about: int) -> Iterator[tuple[Entries, bool]]:
+        """Yield runs of entries before ``end``, at least one, and whether each is the last.
+
+        :param about: approximate number of entries in a run
+        """
+        most = min(max(2 * about, _LEAST), _MOST)
+        held = Entries()
+        while (found := self._read(end, most)) is not None:
+            held = held.followed_by(found)
+            # The last record may have more entries, in this file or the next.
+            whole = int(held.offsets.searchsorted(held.offsets[-1]))
+            if whole:
+                yield held[:whole], False
+            held = held[whole:]
+        yield held, True
+
+    def place(self, entries: Entries, at: int) -> tuple[Path, int] | None:
+        """File and byte position of one of ``entries``, or of the next entry to come."""
+        if not self._files:
+            return None
+        if at < len(entries):
+            file, number = int(entries.files[at]), int(entries.numbers[at])
+        else:
+            file, number = min(self._file, len(self._files) - 1), self._number
+        found = self._files[file]
+        return found.path, found.shape.entry_at(number)
+
+    def _read(self, end: int, most: int) -> Entries | None:
+        """The next entries before ``end`` in one file; ``None`` if there are none."""
+        while self._file < len(self._files):
+            file, count = self._files[self._file], self._counts[self._file]
+            raw = file.entries()[self._number : min(self._number + most, count)]
+            offsets = raw["offset"].astype(np.int64)
+            part = int(offsets.searchsorted(end))
+            if part:
+                numbers = np.arange(self._number, self._number + part)
+                self._number += part
+                hashes = raw["hash"][:part].astype(np.int64)
+                return Entries(offsets[:part], hashes, np.full(part, self._file), numbers)
+            if self._number < count or self._file == len(self._files) - 1:
+                return None
+            self._file, self._number = self._file + 1, 1
+        return None
+
 
 BROKEN: Final = "the index file breaks a rule"
 NOT_ONE: Final = "it is not an index file"
@@ -48,7 +148,7 @@ class _Missing:
 
 
 class IndexVerifier:
-    """A :class:`~lakelog_interfaces.strategies.verifying.Verifier`.
+    """A :class:`~lakelog.hooks.dispatching.Verifier`.
 
     While an owner writes, keys are expected up to the record of the last entry that the header
     counted when the check began. Then, and after a crash, entries that the header does not count
@@ -205,3 +305,53 @@ def _pairs(offsets: Longs, hashes: Longs) -> NDArray[np.complex128]:
     """Offset and hash as one complex value each, exact for offsets below 2**53."""
     pairs: NDArray[np.complex128] = offsets + 1j * hashes
     return pairs
+
+
+ENTRIES_PER_SLOT: Final = 4
+"""RocketMQ's default ratio, by which a file's length determines its shape."""
+
+
+def verify(
+    path: Path,
+    slots: int | None = None,
+    entries: int | None = None,
+    files: FileSystem | None = None,
+) -> list[IndexProblem]:
+    """The errors of the index files in the folder ``path``; no process may be writing to them.
+
+    Checks counts, chains (every entry is linked exactly once, from its own slot), slots, and the
+    order of the files. Missing keys cannot be found without the log.
+
+    :param slots: as in the settings; by default from each file's length
+    :param entries: the same
+    """
+    files = files or RealFileSystem()
+    found: list[IndexProblem] = []
+    sound: list[IndexFile] = []
+    for name, length in files.list(path):
+        shape = IndexShape(slots, entries) if slots and entries else _shape_of(length)
+        if not is_name(name):
+            found.append(IndexProblem(path / name, 0, "it is not an index file"))
+        elif shape is None or length != shape.length:
+            found.append(IndexProblem(path / name, length, f"{length} bytes are no valid length"))
+        else:
+            file = IndexFile(files, path / name, shape)
+            problems = list(examine(file))
+            found += problems
+            sound += [] if problems else [file]
+    return found + _misplaced(sound)
+
+
+def _shape_of(length: int) -> IndexShape | None:
+    per_slot = SLOT.size + ENTRIES_PER_SLOT * ENTRY.size
+    slots, rest = divmod(length - HEADER.size, per_slot)
+    return None if rest or slots < 1 else IndexShape(slots, slots * ENTRIES_PER_SLOT)
+
+
+def _misplaced(files: list[IndexFile]) -> list[IndexProblem]:
+    pairs = [(a.header(), b) for a, b in pairwise(files)]
+    return [
+        IndexProblem(b.path, 0, f"it begins at {b.header().begin_offset}, before {a.end_offset}")
+        for a, b in pairs
+        if b.header().begin_offset < a.end_offset
+    ]

@@ -4,27 +4,45 @@ Slots are changed at random places, through a map of allocated blocks only: a st
 a full disk would raise SIGBUS. Entries are appended by ``pwrite``: on a full disk it raises
 ``OSError``. Entries are written first, then slots, then the header that counts them, so that
 readers in other processes never follow a link to a missing entry.
+
+Creates index files: complete and allocated before they get their name.
+
+Syncs full index files in a thread, and then advances the checkpoint.
 """
 
 from __future__ import annotations
 
-from threading import Lock
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.files.filesystem import File
-from lakelog.runtime.cached import cached_property
-from lakelog.runtime.lazy import np
-from lakelog_hash_index.chains import ENTRY_DTYPE, follow, link
-from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.shape import ENTRY, HEADER, LARGEST_INT, Header
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.hooks import Context
+from lakelog.lazy import cached_property, np
+from lakelog.runtime.threads import soon_done
+from lakelog_hash_index.indexfile import ENTRY_DTYPE, IndexFile, follow, link
+from lakelog_hash_index.shape import (
+    ENTRY,
+    HEADER,
+    LARGEST_INT,
+    Header,
+    IndexShape,
+    is_name,
+    next_name,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lakelog.codec import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
 
 _CHUNK: Final = 1 << 18
 """Number of entries processed at once."""
@@ -188,3 +206,131 @@ def _shortened(header: Header, seen: IndexFile, count: int, opened: int) -> Head
         used_slots=opened,
         count=count,
     )
+
+
+UNFINISHED: Final = ".tmp"
+
+
+@attrs.frozen
+class Maker:
+    """Creates and opens the files of one index.
+
+    :ivar directory: the folder ``index`` of a store
+    :ivar now: returns the local time, for names
+    """
+
+    files: FileSystem
+    directory: Path
+    shape: IndexShape
+    now: Callable[[], datetime] = datetime.now
+
+    def make(self, last: IndexFile | None) -> IndexFileWriter:
+        """Create the file after ``last``; raises ``OSError``, and then leaves nothing behind."""
+        name = next_name(self.now(), last.path.name if last else None)
+        self.files.make_dir(self.directory)
+        unfinished = self.directory / (name + UNFINISHED)
+        try:
+            self._fill(unfinished, _header_after(last))
+            self.files.rename(unfinished, self.directory / name)
+        except BaseException:
+            with suppress(OSError):
+                self.files.unlink(unfinished)
+            raise
+        self.files.sync_dir(self.directory)
+        return self.open(IndexFile(self.files, self.directory / name, self.shape))
+
+    def clear(self) -> None:
+        """Remove incomplete files left by a crash: with a temporary name, or empty."""
+        for name, length in self.files.list(self.directory):
+            if name.endswith(UNFINISHED) or (is_name(name) and not length):
+                self.files.unlink(self.directory / name)
+
+    def open(self, seen: IndexFile) -> IndexFileWriter:
+        """Open an existing file for appending."""
+        file = self.files.open(seen.path, write=True)
+        try:
+            return IndexFileWriter(seen, file)
+        except BaseException:
+            file.close()
+            raise
+
+    def _fill(self, path: Path, header: Header) -> None:
+        file = self.files.open(path, write=True, create=True)
+        try:
+            self._lay_out(file, header)
+        finally:
+            file.close()
+
+    def _lay_out(self, file: File, header: Header) -> None:
+        file.truncate(0)
+        file.allocate(self.shape.slots_end)
+        file.truncate(self.shape.length)
+        file.write_at(0, header.pack())
+        file.sync()
+
+
+def _header_after(last: IndexFile | None) -> Header:
+    if last is None:
+        return Header()
+    end = last.header()
+    return Header(
+        begin_timestamp_ms=end.end_timestamp_ms,
+        end_timestamp_ms=end.end_timestamp_ms,
+        begin_offset=end.end_offset,
+        end_offset=end.end_offset,
+    )
+
+
+_THREAD: Final = "lakelog-hash-index"
+
+
+class Sealer:
+    """Uses a single thread, so that the checkpoint never covers a file before an older one."""
+
+    def __init__(self, context: Context) -> None:
+        self._checkpoint = context.checkpoint
+        self._thread = ThreadPoolExecutor(1, _THREAD)
+        self._pending: list[Future[None]] = []
+        self._lock = RLock()
+
+    def submit(self, file: IndexFileWriter) -> None:
+        """Seal ``file`` in the thread; it is closed afterwards.
+
+        If no thread can be started, it is sealed before this returns; no other sealing is pending
+        then.
+        """
+        with self._lock:
+            seal = partial(self._seal, file)
+            self._pending.append(soon_done(self._thread.submit, _THREAD, seal))
+
+    def _seal(self, file: IndexFileWriter) -> None:
+        try:
+            file.sync()
+        finally:
+            file.close()
+        # After a failure the checkpoint stays, for all later files as well.
+        if not any(each.done() and each.exception() for each in self._known()):
+            self._checkpoint.advance(
+                attrs.evolve(
+                    self._checkpoint.read(), index_timestamp_ms=file.header.end_timestamp_ms
+                )
+            )
+
+    def _known(self) -> list[Future[None]]:
+        with self._lock:
+            return list(self._pending)
+
+    def wait(self) -> None:
+        """Wait until all files are sealed; raises the first ``OSError``.
+
+        It is raised in each call: data that was not durable never counts as durable again.
+        """
+        known = self._known()
+        for each in known:
+            each.result()
+        with self._lock:
+            self._pending = [each for each in self._pending if each not in known]
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()

@@ -1,17 +1,29 @@
-"""Reads one index file, through a read-only map."""
+"""Reads one index file, through a read-only map.
+
+Computes the chain links of many new entries at once.
+
+Checks the consistency of an index file.
+
+Determines which files of an index are valid after a stop.
+
+Handles index files of a wrong length, from other settings or truncation.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from mmap import mmap
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
+from lakelog.accelerate import current
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import FileSystem, unreadable
-from lakelog.runtime.cached import cached_property
-from lakelog_hash_index.names import is_name
-from lakelog_hash_index.shape import ENTRY, SLOT, Header, IndexShape
+from lakelog.lazy import cached_property, np
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, Header, IndexShape, is_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,16 +86,10 @@ class IndexFile:
 
     def slots(self) -> NDArray[Any]:
         """All slots, ``>i4``, without a copy."""
-        import numpy as np
-
         return np.frombuffer(self.map, ">i4", self.shape.slots, self.shape.slot_at(0))
 
     def entries(self) -> NDArray[Any]:
         """All entries, without a copy."""
-        import numpy as np
-
-        from lakelog_hash_index.chains import ENTRY_DTYPE
-
         return np.frombuffer(self.map, ENTRY_DTYPE, self.shape.entries, self.shape.slots_end)
 
     def corrupt(self, what: str, at: int) -> CorruptIndex:
@@ -118,3 +124,215 @@ def _wrong_length(path: Path, length: int, shape: IndexShape) -> CorruptIndex:
         "it was made, or run `lakelog rebuild --index`",
         path=path,
     )
+
+
+ENTRY_DTYPE: Final = [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
+"""An entry of an index file, 20 bytes."""
+
+
+@attrs.frozen(eq=False)
+class Links:
+    """The links of a run of new entries.
+
+    :ivar previous: ``int32``, for each entry the previous one in its slot, or 0
+    :ivar slots: ``int64``, the distinct slots with new entries
+    :ivar heads: ``int64``, the newest entry of each of ``slots``
+    :ivar opened: number of ``slots`` that were empty
+    """
+
+    previous: NDArray[np.int32]
+    slots: NDArray[np.int64]
+    heads: NDArray[np.int64]
+    opened: int
+
+
+def follow(
+    heads: NDArray[np.int32], entries: NDArray[Any], first: int, last_offset: int
+) -> tuple[int, int] | None:
+    """Set ``heads`` to the newest of ``entries``, if compiled code finds that all are sound.
+
+    :param first: the number of the first entry
+    :param last_offset: the physical offset in the entry before it
+    :returns: the number of slots that were empty, and the last physical offset; ``None`` if an
+        entry is not sound, or without compiled code
+    """
+    accelerator = current()
+    if accelerator is None:
+        return None
+    return accelerator.follow_entries(entries.view(np.uint8), first, last_offset, heads)
+
+
+def link(heads: NDArray[Any], slots: NDArray[Any], first: int) -> Links:
+    """Link entries ``first``, ``first + 1``, ... to ``slots``, whose present content is ``heads``.
+
+    Changes nothing. A value that is not the number of an earlier entry counts as an empty slot.
+    """
+    count = len(slots)
+    if not count:
+        none = np.zeros(0, np.int64)
+        return Links(none.astype(np.int32), none, none, 0)
+    packed = np.sort((slots.astype(np.int64) << 32) | np.arange(count))
+    ordered, at = packed >> 32, packed & 0xFFFFFFFF
+    starts = np.ones(count, np.bool_)
+    starts[1:] = ordered[1:] != ordered[:-1]
+    found = heads[ordered[starts]].astype(np.int64)
+    found[(found < 0) | (found >= first)] = 0
+    before = np.empty(count, np.int64)
+    before[1:] = at[:-1] + first
+    before[starts] = found
+    previous = np.empty(count, np.int32)
+    previous[at] = before
+    last = np.append(starts[1:], True)
+    return Links(previous, ordered[last], at[last] + first, int((found == 0).sum()))
+
+
+_CHUNK: Final = 1 << 18
+_AT_END_OFFSET: Final = 24
+_AT_BEGIN_OFFSET: Final = 16
+_AT_USED_SLOTS: Final = 32
+
+
+@attrs.frozen
+class IndexProblem:
+    """An error in an index file, with its byte position."""
+
+    path: Path
+    position: int
+    what: str
+
+    def __str__(self) -> str:
+        """One line of text."""
+        return f"{self.path}: at byte {self.position}: {self.what}"
+
+
+def outline(file: IndexFile) -> Iterator[IndexProblem]:
+    """Check the header, and the first and last entry."""
+    header = file.header()
+    wrong = [IndexProblem(file.path, 0, what) for what in header.problems(file.shape)]
+    if wrong or header.is_empty:
+        yield from wrong
+        return
+    for number, offset, at in (
+        (1, header.begin_offset, _AT_BEGIN_OFFSET),
+        (header.count - 1, header.end_offset, _AT_END_OFFSET),
+    ):
+        if (found := file.offset(number)) != offset:
+            what = f"the header says physical offset {offset}, entry {number} says {found}"
+            yield IndexProblem(file.path, at, what)
+
+
+def examine(file: IndexFile, *, growing: bool = False) -> Iterator[IndexProblem]:
+    """Check everything: each entry must be linked exactly once, from its own slot.
+
+    :param growing: whether another process may be writing: then entries that the header does not
+        count yet, and the header's last fields, are not errors
+    """
+    header = file.header()
+    wrong = [IndexProblem(file.path, 0, what) for what in header.problems(file.shape)]
+    yield from wrong or () if growing else outline(file)
+    if wrong:
+        return
+    heads = np.zeros(file.shape.slots, np.int32)
+    yield from _entries(file, header, heads)
+    yield from _slots(file, header.count, heads, growing)
+    used = int(np.count_nonzero(heads))
+    if not growing and used != header.used_slots:
+        what = f"hashSlotCount is {header.used_slots}, but {used} slots have entries"
+        yield IndexProblem(file.path, _AT_USED_SLOTS, what)
+
+
+def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Iterator[IndexProblem]:
+    """Yield the first error of each chunk; sets ``heads`` to the expected slots."""
+    entries, last = file.entries(), header.begin_offset
+    for first in range(1, header.count, _CHUNK):
+        some = entries[first : min(first + _CHUNK, header.count)]
+        sound = follow(heads, some, first, last)
+        if sound is not None:
+            last = sound[1]
+            continue
+        hashes = some["hash"].astype(np.int32)
+        links = link(heads, np.maximum(hashes, 0) % file.shape.slots, first)
+        heads[links.slots] = links.heads
+        offsets = some["offset"].astype(np.int64)
+        before = np.append(last, offsets[:-1])  # a difference could overflow
+        for broken, what, within in (
+            (hashes < 0, "a negative hash", 0),
+            (offsets < before, "an offset less than that of the entry before", 4),
+            (some["seconds"] < 0, "a negative time", 12),
+            (some["previous"] != links.previous, "not the entry before it in its slot", 16),
+        ):
+            if broken.any():
+                number = first + int(broken.argmax())
+                at = file.shape.entry_at(number) + within
+                yield IndexProblem(file.path, at, f"entry {number} has {what}")
+        last = int(offsets[-1])
+
+
+def _slots(
+    file: IndexFile, count: int, heads: NDArray[np.int32], growing: bool
+) -> Iterator[IndexProblem]:
+    slots = file.slots().astype(np.int32)
+    if growing:
+        _pass_over_new(file.entries()["previous"], slots, count)
+    for slot in np.flatnonzero(slots != heads)[:1].tolist():
+        what = f"slot {slot} says {slots[slot]}, but its newest entry is {heads[slot]}"
+        yield IndexProblem(file.path, file.shape.slot_at(slot), what)
+
+
+def _pass_over_new(previous: NDArray[Any], slots: NDArray[np.int32], count: int) -> None:
+    """Replace entries that are not counted yet by the newest counted one of their slot."""
+    while (new := np.flatnonzero((slots >= count) & (slots < len(previous)))).size:
+        back = previous[slots[new]].astype(np.int32)
+        slots[new] = np.where(back < slots[new], back, -1)
+
+
+def first_unsound(files: Sequence[IndexFile], vouched_ms: int, *, unclean: bool) -> int:
+    """The index of the first file that an owner must build again, with all later ones.
+
+    After any stop, that is a file whose header and outermost entries are inconsistent; after an
+    unclean one, also a file with any error that the checkpoint does not cover.
+
+    :param vouched_ms: the checkpoint's index timestamp: a file that ends by then is durable
+    """
+    for at, file in enumerate(files):
+        is_last = at == len(files) - 1
+        checked = unclean and (is_last or not _is_vouched_for(file, vouched_ms))
+        if is_broken(file) if checked else any(outline(file)):
+            return at
+    return len(files)
+
+
+def is_broken(file: IndexFile) -> bool:
+    """Whether the entries that the header counts are inconsistent; later bytes do not matter."""
+    return any(True for _ in examine(file, growing=True))
+
+
+def _is_vouched_for(file: IndexFile, vouched_ms: int) -> bool:
+    header = file.header()
+    return not any(header.problems(file.shape)) and header.end_timestamp_ms <= vouched_ms
+
+
+def first_wrong(files: FileSystem, wrong: Sequence[CorruptIndex], *, alone: bool) -> Path | None:
+    """The oldest file to remove, with all later ones; ``None`` if no length is wrong.
+
+    Raises the first of ``wrong`` if settings may be the cause: no file has the right length
+    (``alone``), all have the same one, and it cannot result from truncation alone.
+    """
+    paths = sorted(Path(str(error.path)) for error in wrong)
+    alike = alone and len({path.lstat().st_size for path in paths}) == 1
+    if alike and not any(_was_cut(files, path) for path in paths):
+        raise wrong[0]
+    return paths[0] if paths else None
+
+
+def _was_cut(files: FileSystem, path: Path) -> bool:
+    """Whether no settings make this length, or the counted entries do not fit in it."""
+    file = files.open(path)
+    try:
+        length, head = file.size(), file.read_at(0, HEADER.size)
+    finally:
+        file.close()
+    if len(head) < HEADER.size or (length - HEADER.size) % SLOT.size:
+        return True
+    least = HEADER.size + SLOT.size + Header.unpack(head).count * ENTRY.size
+    return length < least

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.accelerate import current
+from lakelog.format.layout import ROLLBACK, TRANSACTION_MASK
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
-from lakelog.format.sysflag import ROLLBACK, TRANSACTION_MASK
-from lakelog.format.units import Ints, Longs
-from lakelog.runtime.lazy import np
-from lakelog_hash_index.javahash import hash_key
+from lakelog.format.queue_offsets import Ints, Longs
+from lakelog.lazy import np
+from lakelog_hash_index.shape import hash_key
 
 if TYPE_CHECKING:
-    from lakelog.codec import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
 
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
 _KEYS: Final = KEYS.encode()

@@ -1,10 +1,16 @@
-"""Checks whether the log has records with keys between two offsets."""
+"""Checks whether the log has records with keys between two offsets.
+
+The parts of the log that index files cover, and gaps with keys between them.
+
+Files are contiguous unless one was lost: after an unclean stop RocketMQ deletes the file that was
+being filled, and does not index all of its records again.
+"""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,10 +28,11 @@ from lakelog.format.layout import (
     MAGIC_V2,
     segment_name,
 )
+from lakelog_hash_index.indexfile import IndexFile
 
 if TYPE_CHECKING:
-    from lakelog.codec import RecordBatch
-    from lakelog.interfaces import Context
+    from lakelog.format.record_batch import RecordBatch
+    from lakelog.hooks import Context
 
 _FIRST_WINDOW_BYTES: Final = 64 << 10
 _MOST_BYTES: Final = 4 << 20
@@ -91,7 +98,7 @@ class LogPeek:
 
     def _read(self, at: int, window: int) -> tuple[RecordBatch | None, int]:
         """Records from ``at`` on, and their end; ``at`` itself if none can be read."""
-        from lakelog.codec import decode_run
+        from lakelog.format.record_batch import decode_run
 
         start = at - at % self.segment_bytes
         data = self._data(at, min(window, start + self.segment_bytes - at))
@@ -106,7 +113,7 @@ class LogPeek:
 
     def _behind_damage(self, at: int) -> int:
         """The offset of the next whole record of the segment, or of the next segment."""
-        from lakelog.codec import decode_run
+        from lakelog.format.record_batch import decode_run
 
         end = at - at % self.segment_bytes + self.segment_bytes
         data = self._data(at, end - at)
@@ -131,3 +138,48 @@ def _has_keys(batch: RecordBatch, first: int, end: int) -> bool:
     offsets = batch.base_offset + batch.starts
     some = batch[slice(int(offsets.searchsorted(first)), int(offsets.searchsorted(end)))]
     return len(some) > 0 and len(find_keys(some)) > 0
+
+
+@attrs.frozen
+class CoveredSpan:
+    """The first and the last offset with entries in one file."""
+
+    first: int
+    last: int
+
+
+@attrs.frozen
+class CoverageGap:
+    """Records from ``start`` and before ``end`` whose keys may be in no file.
+
+    :ivar kept_until: entries of records before this offset can be kept
+    """
+
+    start: int
+    end: int
+    kept_until: int
+
+
+def spans(files: Sequence[IndexFile]) -> list[CoveredSpan]:
+    """The span of each file with entries and a plausible header, in order."""
+    return [
+        CoveredSpan(header.begin_offset, header.end_offset)
+        for file, header in ((file, file.settled_header()) for file in files)
+        if not header.is_empty and not any(header.problems(file.shape))
+    ]
+
+
+def clipped(covered: Sequence[CoveredSpan], end: int) -> list[CoveredSpan]:
+    """The spans cut off at ``end``."""
+    return [attrs.evolve(span, last=min(span.last, end)) for span in covered if span.first < end]
+
+
+def gaps(covered: Sequence[CoveredSpan], log: LogPeek, minimum: int) -> list[CoverageGap]:
+    """The gaps between the files, or before the first, in which the log has keys."""
+    found, at, behind_first = [], minimum, False
+    for span in covered:
+        if span.first > at and log.has_keys(at, span.first, behind_first=behind_first):
+            found.append(CoverageGap(at, span.first, at + behind_first))
+        if span.last >= at:
+            at, behind_first = span.last, True
+    return found

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 from lakelog.files.filesystem import free_name
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
-from lakelog_hash_index.progress_recorder import ProgressRecorder
+from lakelog_hash_index.progress import ProgressRecorder
 from lakelog_hash_index.shape import IndexShape
 from lakelog_hash_index.walk import KeyQuestion, newest_first
 
 if TYPE_CHECKING:
-    from lakelog.codec import RecordBatch
-    from lakelog.interfaces import Context, HashChains
+    from lakelog.format.record_batch import RecordBatch
+    from lakelog.hooks import Context, HashChains
     from lakelog_hash_index.appending import IndexAppender
 
 _log: Final = logging.getLogger(__name__)
@@ -49,8 +49,7 @@ class OwnerIndex:
 
     def _open(self, files: Sequence[IndexFile]) -> IndexAppender:
         from lakelog_hash_index.appending import IndexAppender
-        from lakelog_hash_index.making import Maker
-        from lakelog_hash_index.sealer import Sealer
+        from lakelog_hash_index.filewriter import Maker, Sealer
 
         maker = Maker(self._context.files, self._directory, self._shape)
         maker.clear()
@@ -90,8 +89,7 @@ class OwnerIndex:
 
     def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
         """Keep entries before the first gap, as files are ordered."""
-        from lakelog_hash_index.coverage import gaps, spans
-        from lakelog_hash_index.logpeek import LogPeek
+        from lakelog_hash_index.logpeek import LogPeek, gaps, spans
 
         for gap in gaps(spans(appender.files), LogPeek.of(self._context), minimum)[:1]:
             _log.warning(
@@ -115,8 +113,7 @@ class OwnerIndex:
 
     def _sound_files(self) -> list[IndexFile]:
         """The files that can be kept."""
-        from lakelog_hash_index.soundness import first_unsound
-        from lakelog_hash_index.wronglength import first_wrong
+        from lakelog_hash_index.indexfile import first_unsound, first_wrong
 
         seam = self._context.files
         files, wrong = index_files(seam, self._directory, self._shape)
@@ -172,14 +169,14 @@ class OwnerIndex:
         included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
         if a file is damaged.
         """
-        from lakelog_hash_index.javahash import hash_key
+        from lakelog_hash_index.shape import hash_key
 
         wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         files = reversed(self._appender.files)
         return newest_first(files, (), wanted, range(self._minimum, _ENDLESS))
 
     def hash_files(self) -> HashChains | None:
-        """See :class:`~lakelog.interfaces.HashFiles`."""
+        """See :class:`~lakelog.hooks.HashFiles`."""
         if self._opened is None:
             return None
         shape = self._shape

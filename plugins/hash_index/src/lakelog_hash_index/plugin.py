@@ -1,12 +1,85 @@
-"""The plugin that offers the dispatcher ``hash-index``."""
+"""The plugin that offers the dispatcher ``hash-index``.
+
+Section ``[hash-index]``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind
-from lakelog_hash_index.settings import HashIndexSettings, from_index
+import attrs
+from attrs import field, validators
+
+from lakelog.format.layout import INDEX_DIR
+from lakelog.hooks import Context, Factory, Kind
+from lakelog.hooks.hookspecs import hookimpl
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape
+
+LARGEST_FILE_BYTES: Final = (1 << 31) - 1
+"""RocketMQ computes the length of an index file as a signed 32-bit integer."""
+ENTRIES_PER_SLOT: Final = 4
+"""RocketMQ's default ratio; a file's length determines the sizes only for this one."""
+
+
+@attrs.frozen(kw_only=True)
+class HashIndexSettings:
+    """Settings of the index; both numbers must match existing files.
+
+    :ivar slots: hash slots of each file (RocketMQ's ``maxHashSlotNum``)
+    :ivar entries: entries of each file, one more than the keys that it holds (``maxIndexNum``)
+    """
+
+    slots: int = field(default=5_000_000, validator=validators.ge(1))
+    entries: int = field(default=20_000_000, validator=validators.ge(2))
+
+    def __attrs_post_init__(self) -> None:
+        length = self.shape.length
+        if length > LARGEST_FILE_BYTES:
+            raise ValueError(
+                f"slots={self.slots} and entries={self.entries} make files of {length} bytes; "
+                f"RocketMQ opens at most {LARGEST_FILE_BYTES}: set fewer"
+            )
+
+    @property
+    def shape(self) -> IndexShape:
+        """The layout of a file."""
+        return IndexShape(self.slots, self.entries)
+
+
+def from_index(path: Path) -> Iterator[tuple[str, int, Path]]:
+    """Slots and entries of the index of the store in ``path``, with the file that shows them."""
+    try:
+        files = sorted((path / INDEX_DIR).iterdir())
+    except OSError:
+        return
+    for file in files:
+        sizes = _sizes(file)
+        if sizes is not None:
+            yield "slots", sizes[0], file
+            yield "entries", sizes[1], file
+            return
+
+
+def _sizes(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.lstat()  # symbolic links are not files of a store
+    except OSError:  # a running owner may delete the oldest files meanwhile
+        return None
+    return index_sizes(status.st_size) if S_ISREG(status.st_mode) else None
+
+
+def index_sizes(length: int) -> tuple[int, int] | None:
+    """Slots and entries of an index file of ``length`` bytes, if their ratio is the usual one.
+
+    >>> index_sizes(8440)
+    (100, 400)
+    """
+    per_slot = SLOT.size + ENTRIES_PER_SLOT * ENTRY.size
+    slots, rest = divmod(length - HEADER.size, per_slot)
+    return (slots, ENTRIES_PER_SLOT * slots) if slots > 0 and not rest else None
 
 
 def make(settings: HashIndexSettings, context: Context) -> object:

@@ -1,28 +1,32 @@
-"""The index of a read-only open: the existing files, and the missing keys in memory."""
+"""The index of a read-only open: the existing files, and the missing keys in memory.
+
+Keys that are in no file, kept in memory by a reader, which may not change the index.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
+from lakelog.lazy import np
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.progress import read_progress
 from lakelog_hash_index.shape import IndexShape
 from lakelog_hash_index.walk import KeyQuestion, newest_first
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from lakelog.codec import RecordBatch
     from lakelog.errors import CorruptIndex
-    from lakelog.interfaces import Context, HashChains
-    from lakelog_hash_index.coverage import CoveredSpan
-    from lakelog_hash_index.memory import MemoryKeys
-    from lakelog_interfaces.strategies.verifying import Verifier
+    from lakelog.format.record_batch import RecordBatch
+    from lakelog.hooks import Context, HashChains
+    from lakelog.hooks.dispatching import Verifier
+    from lakelog_hash_index.logpeek import CoveredSpan
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,8 +58,7 @@ class ReaderIndex:
         cover are checked as a whole, and ignored if damaged. A file that is damaged after a clean
         stop is ignored too, but each look-up reports it.
         """
-        from lakelog_hash_index.coverage import clipped, gaps, spans
-        from lakelog_hash_index.logpeek import LogPeek
+        from lakelog_hash_index.logpeek import LogPeek, clipped, gaps, spans
 
         self._minimum, self._limit, self._seen = minimum, end, 0
         self._memory = None
@@ -81,8 +84,7 @@ class ReaderIndex:
 
     def _look(self) -> list[IndexFile]:
         """Select the usable files, and those that cover their records completely."""
-        from lakelog_hash_index.examine import outline
-        from lakelog_hash_index.soundness import is_broken
+        from lakelog_hash_index.indexfile import is_broken, outline
 
         context = self._context
         folder = context.path / INDEX_DIR
@@ -134,7 +136,6 @@ class ReaderIndex:
 
     def _add(self, batch: RecordBatch, offsets: NDArray[np.int64]) -> None:
         from lakelog_hash_index.keys import find_keys
-        from lakelog_hash_index.memory import MemoryKeys
 
         keys = find_keys(batch)
         missing = ~self._covered(offsets)[keys.records]
@@ -146,8 +147,6 @@ class ReaderIndex:
 
     def _covered(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether all keys of each record are in one file; false at the ends of files."""
-        import numpy as np
-
         covered = np.zeros(len(offsets), np.bool_)
         for span in self._spans:
             if span.last >= offsets[0] and span.first <= offsets[-1]:
@@ -156,7 +155,7 @@ class ReaderIndex:
 
     def truncate(self, end_offset: int) -> None:
         """Return nothing at or behind ``end_offset`` until it is dispatched."""
-        from lakelog_hash_index.coverage import clipped
+        from lakelog_hash_index.logpeek import clipped
 
         self._limit = min(self._limit, end_offset)
         self._seen = min(self._seen, end_offset)
@@ -194,7 +193,7 @@ class ReaderIndex:
         included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
         if a file is damaged.
         """
-        from lakelog_hash_index.javahash import hash_key
+        from lakelog_hash_index.shape import hash_key
 
         wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         others = (
@@ -204,9 +203,68 @@ class ReaderIndex:
         return newest_first(reversed(self._files), others, wanted, within, self._damage)
 
     def hash_files(self) -> HashChains | None:
-        """See :class:`~lakelog.interfaces.HashFiles`."""
+        """See :class:`~lakelog.hooks.HashFiles`."""
         if self._damage:
             return None
         memory, shape = self._memory, self._shape
         find = None if memory is None else memory.find
         return self._files, find, self._minimum, self._limit, shape.slots, shape.entries
+
+
+@attrs.frozen(eq=False)
+class _Run:
+    """Keys sorted by hash, then in log order."""
+
+    hashes: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    times_ms: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __getitem__(self, part: Any) -> _Run:
+        return _Run(self.hashes[part], self.offsets[part], self.times_ms[part])
+
+    def sorted(self) -> _Run:
+        return self[np.argsort(self.hashes, kind="stable")]
+
+    def behind(self, older: _Run) -> _Run:
+        pairs = zip(_columns(older), _columns(self), strict=True)
+        return _Run(*(np.concatenate(pair) for pair in pairs)).sorted()
+
+
+def _columns(run: _Run) -> tuple[NDArray[Any], ...]:
+    return run.hashes, run.offsets, run.times_ms
+
+
+class MemoryKeys:
+    """Sorted runs, merged as they grow: each is more than twice as long as the next.
+
+    One thread adds; any thread may read.
+    """
+
+    def __init__(self) -> None:
+        self._runs: tuple[_Run, ...] = ()
+
+    def add(
+        self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
+    ) -> None:
+        """Add keys of records behind all previous ones."""
+        run, runs = _Run(hashes, offsets, times_ms).sorted(), list(self._runs)
+        while runs and len(runs[-1]) <= 2 * len(run):
+            run = run.behind(runs.pop())
+        self._runs = (*runs, run)
+
+    def truncate(self, end_offset: int) -> None:
+        """Remove records at or behind ``end_offset``."""
+        self._runs = tuple(run[run.offsets < end_offset] for run in self._runs)
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Offsets of records with a store time in the inclusive window, newest first."""
+        found: list[int] = []
+        for run in self._runs:
+            sides = np.searchsorted(run.hashes, [key_hash, key_hash + 1])
+            some = run[slice(*sides)]
+            fits = (some.times_ms >= begin_ms) & (some.times_ms <= end_ms)
+            found += some.offsets[fits].tolist()
+        return sorted(found, reverse=True)

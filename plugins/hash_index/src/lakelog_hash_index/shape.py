@@ -1,11 +1,17 @@
 """The layout of an index file: header, slots, entries; all integers big-endian.
 
 Source: RocketMQ 5.3.3 (``IndexFile``, ``IndexHeader``), checked on files that it wrote.
+
+Names of index files: unique local creation times, ``yyyyMMddHHmmssSSS``.
+
+Java's ``String.hashCode``: sum of unit * 31^(units behind it), 32 bits.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from struct import Struct
 from typing import Final
 
@@ -94,3 +100,70 @@ class Header:
             yield f"hashSlotCount is {self.used_slots}, expected 0 to {most}"
         if not 0 <= self.begin_offset <= self.end_offset:
             yield f"it claims physical offsets from {self.begin_offset} to {self.end_offset}"
+
+
+_DIGITS: Final = 17
+_SECONDS: Final = "%Y%m%d%H%M%S"
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def is_name(name: str) -> bool:
+    """Whether ``name`` has the form of an index file's name."""
+    return len(name) == _DIGITS and name.isascii() and name.isdigit()
+
+
+def name_of(moment: datetime) -> str:
+    """The name of a file created at ``moment``.
+
+    >>> name_of(datetime(2026, 11, 20, 23, 23, 52, 5999))
+    '20261120232352005'
+    """
+    return f"{moment:{_SECONDS}}{moment.microsecond // 1000:03d}"
+
+
+def next_name(moment: datetime, last: str | None) -> str:
+    """The name of a new file; names ascend in order of creation, even if the clock goes back.
+
+    :param moment: local time, without a zone
+    :param last: the newest existing name
+    """
+    name = name_of(moment)
+    if last is None or name > last:
+        return name
+    try:
+        return name_of(_moment_of(last) + _MILLISECOND)
+    except ValueError:  # digits that are not a time
+        return str(int(last) + 1).zfill(_DIGITS)
+
+
+def _moment_of(name: str) -> datetime:
+    seconds = datetime.strptime(name[:-3], _SECONDS)  # noqa: DTZ007  # local, as in the name
+    return seconds + int(name[-3:]) * _MILLISECOND
+
+
+_MASK: Final = 0xFFFFFFFF
+_SIGN: Final = 0x80000000
+
+
+def hash_text(text: str) -> int:
+    """The hash of one string, as an unsigned 32-bit integer.
+
+    >>> hash_text("TagA")
+    2598919
+    """
+    units = text.encode() if text.isascii() else memoryview(_utf16(text)).cast("H")
+    value = 0
+    for unit in units:
+        value = value * 31 + unit & _MASK
+    return value
+
+
+def hash_key(topic: str, key: str) -> int:
+    """The stored hash of a key: the absolute value; 0 for -2**31, which has none."""
+    unsigned = hash_text(f"{topic}#{key}")
+    return unsigned if unsigned < _SIGN else -unsigned & _MASK & ~_SIGN
+
+
+def _utf16(text: str) -> bytes:
+    """UTF-16 in machine byte order, without a byte order mark."""
+    return text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")

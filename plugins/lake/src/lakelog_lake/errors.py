@@ -12,7 +12,7 @@ from lakelog.errors import LakelogError
 
 if TYPE_CHECKING:
     from lakelog.errors import CorruptRecord
-    from lakelog.log.reading.pieces import Damage
+    from lakelog.format.record_batch import Damage
 
 _SKIPPING: Final = "option corrupt=skip, or --corrupt skip"
 

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.interfaces import Context, Factory, Kind
+from lakelog.hooks import Context, Factory, Kind
 from lakelog_daemon.arguments import hidden, lakelog
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ import pytest
 
 from lakelog import Message
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for
-from lakelog_lake.bodies.registry import client
-from lakelog_lake.bodies.registry.client import USER_INFO
+from lakelog_lake.bodies import parser_for, schema_registry
+from lakelog_lake.bodies.schema_registry import USER_INFO
 from lakelog_lake.errors import RegistryUnreachable
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
@@ -46,9 +45,9 @@ NEW: Any = {
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two registries of one port, one after the other, are two."""
-    monkeypatch.setattr(client, "_FIRST_PAUSE_SECONDS", 0.001)
-    client._SCHEMAS.clear()
-    client._UNKNOWN.clear()
+    monkeypatch.setattr(schema_registry, "_FIRST_PAUSE_SECONDS", 0.001)
+    schema_registry._SCHEMAS.clear()
+    schema_registry._UNKNOWN.clear()
 
 
 @pytest.fixture

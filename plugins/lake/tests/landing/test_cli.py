@@ -23,8 +23,7 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_cli.app import make_app
 from lakelog_lake import plugin
-from lakelog_lake.commands.choosing import chosen
-from lakelog_lake.commands.options import EngineName
+from lakelog_lake.commands.options import EngineName, chosen
 from lakelog_lake.landing import runner
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog.format.sysflag import COMPRESSED, is_queued
+from lakelog.format.layout import COMPRESSED, is_queued
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.log.selection import Chosen
+from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import land_all, make, read
 from plugins.lake.tests.stores import expected_rows

@@ -15,9 +15,9 @@ from lakelog.errors import LakelogError
 from lakelog_daemon.plan import ServePlan
 from lakelog_lake.follower import DispatchFollower, LakeSettings
 from lakelog_testing import FollowerContract
-from plugins.daemon.tests.support import serving
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import PROCESSES
+from plugins.tools.tests.daemon.support import serving
 from tests.support.waiting import until
 
 

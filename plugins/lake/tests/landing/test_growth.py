@@ -16,7 +16,7 @@ from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.readback.open import opened
-from lakelog_lake.tables.growth import fits
+from lakelog_lake.tables.fields import fits
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.stores import open_small

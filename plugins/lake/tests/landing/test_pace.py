@@ -17,14 +17,13 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog.log.reading import flush_wait as flushwait
+from lakelog.store import reader_parts as flushwait
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier, NotifyReceiver
 from lakelog_lake.errors import WorkerLost
-from lakelog_lake.landing import waiting as newcoming
+from lakelog_lake.landing import dispatcher as newcoming
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import stopped_by_signals, until_stopped
+from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals, until_stopped
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.landing.watchdog import WatchdogNotifier
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.tasks.task import Task, Written

@@ -11,12 +11,11 @@ import pytest
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
+from lakelog.maintenance.pins import Pin, read_pins
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.pin import RENEW_MS, PinWriter
-from lakelog_lake.landing.targets import TableSpec, pin_for
+from lakelog_lake.landing.targets import RENEW_MS, PinWriter, TableSpec, pin_for
 from lakelog_lake.tables.position import Position
-from lakelog_retention.pins import Pin, read_pins
 from plugins.lake.tests.landing.table_specs import all_passes, dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, any_kind, make, position_in
 from plugins.lake.tests.landing.test_cli import run

@@ -16,7 +16,7 @@ from lakelog_lake.errors import SelectionChanged, TableMismatch
 from lakelog_lake.landing import targets
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for, targets_for
-from lakelog_lake.log.selection import Chosen
+from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
 from plugins.lake.tests.landing.table_specs import (

@@ -17,7 +17,7 @@ from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.maintenance import small_files
 from lakelog_lake.maintenance.small_files import PeriodicCompaction
 from lakelog_lake.sinks.delta import DeltaSink
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled

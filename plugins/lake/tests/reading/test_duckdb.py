@@ -13,13 +13,12 @@ import pytest
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.layout import segment_name
-from lakelog_lake.commands.sql import SqlEngine
-from lakelog_lake.commands.statements import statements
+from lakelog_lake.commands.sql import SqlEngine, statements
 from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.queries import by_duckdb
 from lakelog_lake.queries.by_duckdb import answers
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.reading.predicates import RandomPredicates, Row
 from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small

@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog_lake.log.wanted import ALL, NumberSpan, RecordCondition
-from lakelog_lake.reading.limits import Limit, limited, to_option
+from lakelog_lake.reading.options import Limit, limited, to_option
 
 AB, BC = frozenset("ab"), frozenset("bc")
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.accelerate import PlainRecords
+from lakelog.format.encoder import Encoder
 from lakelog.message import Message, StoredMessage
-from lakelog.status import PutStatus
-from lakelog_format.codec.encoder import Encoder
+from lakelog.results import PutStatus
 
 class Batch: ...
 

@@ -9,13 +9,10 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog.format.encoder import EncodedBatch, Encoder, topic_block
+from lakelog.format.limits import message_properties
 from lakelog.message import Message, MessageColumns, StoredMessage
-from lakelog.results import BatchResult, PutResult
-from lakelog.status import AppendStatus, PutStatus
-from lakelog_format.codec.encoded import EncodedBatch
-from lakelog_format.codec.encoder import Encoder
-from lakelog_format.codec.message_properties import message_properties
-from lakelog_format.codec.record_parts import topic_block
+from lakelog.results import AppendStatus, BatchResult, PutResult, PutStatus
 from lakelog_native import _native
 
 SEAM: Final = 11

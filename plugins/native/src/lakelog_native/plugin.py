@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog.hooks import Context, Factory, Kind, NoSettings
+from lakelog.hooks.hookspecs import hookimpl
 
 
 def _make(_settings: NoSettings, _context: Context) -> object:

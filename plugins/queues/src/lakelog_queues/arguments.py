@@ -1,10 +1,10 @@
-"""Checks arguments of methods that find messages; see :mod:`lakelog_format.arguments`."""
+"""Checks arguments of methods that find messages; see :mod:`lakelog.arguments`."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from lakelog_format.arguments import WrongValue, whole, wrong_type
+from lakelog.arguments import WrongValue, whole, wrong_type
 
 FOREVER_MS: Final = (1 << 63) - 1
 """Java's ``Long.MAX_VALUE``; stands for no upper time limit."""

@@ -16,8 +16,8 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.shared.byte_lock import ProcessLock
 from lakelog.format.layout import LOCK_FILE
+from lakelog.processes.locks import ProcessLock
 from lakelog_rocketmq.config.groups import (
     MAX_RETRIES,
     GroupConfig,

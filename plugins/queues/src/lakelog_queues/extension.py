@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.dispatch.runner import DispatchRunner
-from lakelog.interfaces import DispatchedLog
-from lakelog.runtime.cached import cached_property
-from lakelog.store.roles.parts import RoleParts
+from lakelog.dispatch import DispatchRunner
+from lakelog.hooks import DispatchedLog
+from lakelog.lazy import cached_property
+from lakelog.store.parts import RoleParts
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.readers.catch_up import ReaderWait

@@ -1,14 +1,107 @@
-"""The plugin that offers the dispatcher ``consume-queue`` and the store extension ``queues``."""
+"""The plugin that offers the dispatcher ``consume-queue`` and the store extension ``queues``.
+
+Infers settings of queues from the lengths of their files.
+
+Section ``[consume-queue]``: RocketMQ's settings of queues, under names of lakelog.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
 
-from lakelog.format.layout import ABORT_FILE
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Dispatcher, Factory, Kind, NoSettings, StoreExtension
-from lakelog_queues.inferred import from_queues
-from lakelog_queues.settings import ConsumeQueueSettings
+import attrs
+from attrs import field, validators
+
+from lakelog.format.layout import (
+    ABORT_FILE,
+    BATCHCONSUMEQUEUE_DIR,
+    CONSUMEQUEUE_DIR,
+    CONSUMEQUEUE_EXT_DIR,
+)
+from lakelog.hooks import Context, Dispatcher, Factory, Kind, NoSettings, StoreExtension
+from lakelog.hooks.hookspecs import hookimpl
+from lakelog.settings.resolver import entries, file_size, listing
+
+UNIT_BYTES: Final = 20
+QUEUES_ASKED: Final = 8
+"""Number of queues to examine; all have one size unless some are damaged."""
+
+
+def from_queues(path: Path) -> Iterator[tuple[str, int, Path]]:
+    """Keys of ``[consume-queue]`` with their values, each with the file that determines it."""
+    for folder, key, unit_bytes in (
+        (CONSUMEQUEUE_DIR, "file_entries", UNIT_BYTES),
+        (CONSUMEQUEUE_EXT_DIR, "ext_file_size_bytes", 1),
+        (BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes", 1),
+    ):
+        sizes = (queue_size(queue, unit_bytes) for queue in _queues_in(path / folder))
+        found = most_common(sizes)
+        if found is not None:
+            yield key, *found
+
+
+def queue_size(queue: Path, unit_bytes: int) -> tuple[int, Path] | None:
+    """The size of a queue's files in units, and the file that determines it."""
+    found = file_size(listing(queue))
+    if found is None or found[0] % unit_bytes:
+        return None
+    return found[0] // unit_bytes, queue / found[1]
+
+
+def most_common(found: Iterable[tuple[int, Path] | None]) -> tuple[int, Path] | None:
+    """The number found in most files, with the first of those files."""
+    files: dict[int, list[Path]] = {}
+    for number, file in filter(None, found):
+        files.setdefault(number, []).append(file)
+    winner = max(files, key=lambda number: len(files[number]), default=None)
+    return None if winner is None else (winner, files[winner][0])
+
+
+def _queues_in(directory: Path) -> Iterator[Path]:
+    """The first few folders of queues, which are inside those of topics."""
+    every = (Path(queue) for topic in entries(directory) for queue in entries(Path(topic)))
+    return islice(every, QUEUES_ASKED)
+
+
+BATCH_UNIT_BYTES: Final = 46
+
+
+@attrs.frozen(kw_only=True)
+class ConsumeQueueSettings:
+    """Section ``[consume-queue]``.
+
+    :ivar file_entries: number of units in each file of a queue (RocketMQ's
+        ``mappedFileSizeConsumeQueue``, counted in units of 20 bytes)
+    :ivar ext_enabled: whether tags codes are written to ``consumequeue_ext/``
+        (``enableConsumeQueueExt``)
+    :ivar ext_file_size_bytes: length of each file there (``mappedFileSizeConsumeQueueExt``)
+    :ivar batch_file_size_bytes: length of each file of a batch queue, a multiple of 46
+        (``mapperFileSizeBatchConsumeQueue``)
+    :ivar flush_interval_ms: interval at which files with enough changed pages are synced
+    :ivar flush_least_pages: number of changed pages of 4 KiB for which a file is synced
+    :ivar flush_thorough_interval_ms: interval at which all files are synced, and the checkpoint
+        advances
+    :ivar flush_thorough_bytes: the same, after this length of the log was dispatched
+    """
+
+    file_entries: int = field(default=300_000, validator=validators.ge(1))
+    ext_enabled: bool = False
+    ext_file_size_bytes: int = field(default=48 << 20, validator=validators.ge(64))
+    batch_file_size_bytes: int = field(
+        default=300_000 * BATCH_UNIT_BYTES, validator=validators.ge(BATCH_UNIT_BYTES)
+    )
+    flush_interval_ms: int = field(default=1_000, validator=validators.ge(1))
+    flush_least_pages: int = field(default=2, validator=validators.ge(0))
+    flush_thorough_interval_ms: int = field(default=60_000, validator=validators.ge(0))
+    flush_thorough_bytes: int = field(default=128 << 20, validator=validators.ge(1))
+
+    @batch_file_size_bytes.validator
+    def _whole_units(self, _attribute: object, value: int) -> None:
+        if value % BATCH_UNIT_BYTES:
+            raise ValueError(f"batch_file_size_bytes must be a multiple of 46, got {value}")
 
 
 @hookimpl

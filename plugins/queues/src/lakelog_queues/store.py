@@ -1,34 +1,48 @@
-"""An open store with its queues: finds messages by queue, time and key, and for consumer groups."""
+"""An open store with its queues: finds messages by queue, time and key, and for consumer groups.
+
+Turns errors of the operating system into ``ReadFailed``, for asynchronous read methods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import attrs
 
+from lakelog.arguments import WrongValue
 from lakelog.errors import StoreError
-from lakelog.log.reading.failures import iterates, reads
+from lakelog.log.log_reader import Reads, failing, iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
+from lakelog.store.current import RoleState
 from lakelog.store.log_store import LogStore
-from lakelog.store.roles.current import RoleState
-from lakelog.store.roles.parts import RoleParts
-from lakelog_format.arguments import WrongValue
-from lakelog_queues.consumers.offsets import CurrentOffsets
+from lakelog.store.parts import RoleParts
+from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.extension import queue_parts
-from lakelog_queues.failures import iterates_async, reads_async
+from lakelog_queues.finding.results import NO_LOOKUPS, Lookups
 from lakelog_queues.groups.members import group_lock
-from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 from lakelog_queues.readers.arrivals import CurrentArrivals
 
 if TYPE_CHECKING:
-    from lakelog.format.units import Units
+    from lakelog.format.queue_offsets import Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer
-    from lakelog_queues.consumers.offsets import Commit
-    from lakelog_queues.consumers.queueaccess import QueueAccess
-    from lakelog_queues.consumers.start_positions import StartPosition
+    from lakelog_queues.consumers.offsettable import Commit
+    from lakelog_queues.consumers.queueaccess import QueueAccess, StartPosition
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
     from lakelog_queues.finding.results import (
@@ -39,6 +53,43 @@ if TYPE_CHECKING:
         RecordsResult,
     )
     from lakelog_queues.groups.consumer import GroupConsumer
+
+S = TypeVar("S", bound=Reads)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reads_async(
+    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """:func:`~lakelog.log.log_reader.reads` for a coroutine."""
+
+    @wraps(verb)
+    async def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with failing(self._current.path):
+            return await verb(self, *arguments, **named)
+
+    return guarded
+
+
+def iterates_async(
+    verb: Callable[Concatenate[S, P], AsyncIterator[T]],
+) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
+    """As :func:`~lakelog.log.log_reader.iterates` for an asynchronous iterator."""
+
+    @wraps(verb)
+    def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+        path = self._current.path
+        return _steps_async(reads(verb)(self, *arguments, **named), path)
+
+    return guarded
+
+
+async def _steps_async(found: AsyncIterator[T], path: Path) -> AsyncIterator[T]:
+    with failing(path):
+        async with aclosing(cast(AsyncGenerator[T, None], found)):
+            async for each in found:
+                yield each
 
 
 class Store(LogStore):
@@ -256,7 +307,7 @@ class Store(LogStore):
         :param topic: ``None`` is all topics
         :param since: such a table, from which to compare at first; ``None`` is the present one
         """
-        from lakelog_queues.readers.growth import QueueGrowth
+        from lakelog_queues.readers.arrivals import QueueGrowth
 
         return QueueGrowth(self.arrivals, self.queues).watch(topic, since)
 

@@ -20,8 +20,8 @@ from lakelog import Delivery, Message, PutRefused, PutResult, PutStatus
 from lakelog.aio import AsyncGroupConsumer, AsyncStore
 from lakelog.aio import open as open_async
 from lakelog.errors import StoreClosed
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_queues.aio.put_thread import PutThread
+from lakelog.format.record_batch import RecordBatch
+from lakelog_queues.aio.store import PutThread
 from plugins.queues.tests.groups.support import bodies as numbers_of
 from plugins.queues.tests.groups.support import fill, open_store
 

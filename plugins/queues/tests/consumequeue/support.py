@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from lakelog.codec import RecordBatch
+from core.tests.format.handmade import record, run
+from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import (
-    COMMITLOG_DIR,
-    OWN_DIR,
-    RECORD_MIN_BYTES,
-    segment_name,
-)
-from lakelog.interfaces import QueueReader
-from lakelog_interfaces.checkpoint import CheckpointKeeper
+from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, RECORD_MIN_BYTES, segment_name
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import QueueReader
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.log_heads import LogHeads
-from lakelog_queues.settings import ConsumeQueueSettings
-from plugins.format.tests.codec.handmade import record, run
+from lakelog_queues.plugin import ConsumeQueueSettings
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.units import Units
+from lakelog.format.queue_offsets import Units
 from lakelog.message import Message
 from lakelog_queues.files.batchfiles import BatchQueueFiles
 from lakelog_queues.units.batchunits import inner_batches
-from lakelog_testing.records import record_batch
+from lakelog_testing.samples import record_batch
 
 UNIT = Struct(">qiqqqhii")
 FILE_BYTES = 4 * 46

@@ -9,16 +9,15 @@ from typing import Any
 import attrs
 import pytest
 
-import lakelog.settings.inferred as of_files
+import lakelog.settings.resolver as of_files
+from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import Context, Dispatcher
-from lakelog.settings.model import StoreSettings
-from lakelog_interfaces.checkpoint import CheckpointKeeper
+from lakelog.hooks import Context, Dispatcher
+from lakelog.hooks.kinds import StoreSettings
 from lakelog_queues import plugin
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.tombstones import add_tombstone
-from lakelog_queues.inferred import from_queues
-from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.plugin import ConsumeQueueSettings, from_queues
 from lakelog_testing import DispatcherContract
 from plugins.queues.tests.consumequeue.support import SMALL, contents, keep_log, plain, queues
 

@@ -10,14 +10,13 @@ import pytest
 
 from core.tests.store.faults import SeenFiles
 from lakelog.errors import StoreFailed
+from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.durable_queue_ends import read_kept
+from lakelog.files.queue_ends import read_kept
 from lakelog.format.layout import OWN_DIR
-from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-from lakelog_queues.dispatching.dirty import DirtyFiles
-from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_testing.records import STORED_AT_MS
+from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
+from lakelog_testing.samples import STORED_AT_MS
 from plugins.queues.tests.consumequeue.support import SMALL, plain, queues
 from tests.support.waiting import until
 

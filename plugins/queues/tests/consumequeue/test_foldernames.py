@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lakelog.codec import RecordBatch
+from core.tests.format.handmade import record, run
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import MAGIC_V2
-from lakelog_queues.units.foldernames import names_folder
+from lakelog.format.record_batch import RecordBatch
+from lakelog_queues.dispatching.grouping import names_folder
 from lakelog_queues.units.topicconfig import batch_topics
-from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import contents, keep_log, queues
 
 NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]

@@ -7,18 +7,12 @@ from pathlib import Path
 import attrs
 import pytest
 
+from core.tests.format.handmade import record, run
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_testing.descriptors import open_in
-from plugins.format.tests.codec.handmade import record, run
-from plugins.queues.tests.consumequeue.support import (
-    SMALL,
-    contents,
-    keep_log,
-    plain,
-    queues,
-)
+from lakelog_testing.contracts.writer import open_in
+from plugins.queues.tests.consumequeue.support import SMALL, contents, keep_log, plain, queues
 
 QUEUE = ("t", 0)
 UNIT_BYTES = 20

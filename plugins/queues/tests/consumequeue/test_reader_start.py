@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 
 import lakelog
-import lakelog.log.reading.scan
+import lakelog.log.scan
 from core.tests.store.support import FileBounds
-from lakelog.codec import RecordBatch
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
+from lakelog.dispatch import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.format.layout import ABORT_FILE
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.sources import FileSource
-from lakelog_queues.dispatching import reader_start
+from lakelog.format.record_batch import RecordBatch
+from lakelog.log.log_reader import LogReader
+from lakelog.log.sources import FileSource
+from lakelog.processes.ownership import is_followed, is_owned
+from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
+from lakelog_queues.plugin import ConsumeQueueSettings
 from lakelog_queues.readers.catch_up import ReaderCatchUp
-from lakelog_queues.settings import ConsumeQueueSettings
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()
@@ -105,7 +105,7 @@ def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_is_read_at_once_is_what_a_scan_reads_at_once() -> None:
-    assert reader_start.BATCH_BYTES == lakelog.log.reading.scan.WINDOW_BYTES
+    assert consumequeues.BATCH_BYTES == lakelog.log.scan.WINDOW_BYTES
 
 
 def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
@@ -114,7 +114,7 @@ def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
     with owner_process(tmp_path) as owner:
         with lakelog.open(tmp_path, mode="read", **SETTINGS) as store:
             assert sum(info.max_offset for info in store.queues()) == COUNT
-            assert 0 < sum(dispatched) <= 5 * reader_start.BATCH_BYTES < COUNT * 4000
+            assert 0 < sum(dispatched) <= 5 * consumequeues.BATCH_BYTES < COUNT * 4000
             assert store.get("t3", 1, 280, 9).messages[-1].queue_offset == 285
         opened_before = lakelog.open(tmp_path, mode="read", **SETTINGS)
         owner.kill()
@@ -122,7 +122,7 @@ def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
     dispatched.clear()
     with opened_before as store:
         assert sum(info.max_offset for info in store.queues()) == COUNT
-    assert sum(dispatched) <= 5 * reader_start.BATCH_BYTES
+    assert sum(dispatched) <= 5 * consumequeues.BATCH_BYTES
     dispatched.clear()
     with lakelog.open(tmp_path, mode="read", **SETTINGS) as store:
         assert sum(info.max_offset for info in store.queues()) == COUNT
@@ -174,9 +174,9 @@ def test_an_owner_whose_dispatch_fails_at_open_never_says_so(
 def test_readers_are_right_at_any_moment_while_an_owner_puts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lakelog.log.reading.scan, "WINDOW_BYTES", 16 << 10)
-    monkeypatch.setattr(reader_start, "BATCH_BYTES", 16 << 10)
-    monkeypatch.setattr(reader_start, "_SLACK_BYTES", 16 << 10)  # the least that is right
+    monkeypatch.setattr(lakelog.log.scan, "WINDOW_BYTES", 16 << 10)
+    monkeypatch.setattr(consumequeues, "BATCH_BYTES", 16 << 10)
+    monkeypatch.setattr(consumequeues, "_SLACK_BYTES", 16 << 10)  # the least that is right
     load = SimpleQueue.load
 
     def slowly(self: SimpleQueue, *, thorough: bool) -> bool:

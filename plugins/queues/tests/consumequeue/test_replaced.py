@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.tests.format.handmade import record, run
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog_format.codec.record_batch import RecordBatch
+from lakelog.format.record_batch import RecordBatch
 from lakelog_queues.check.replacement_queues import queues_with_replacements
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 QUEUE = ("t", 0)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog_queues.units.javahash import java_hash
-from lakelog_queues.units.tags import tags_codes
+from lakelog_queues.units.tags import java_hash, tags_codes
 from plugins.queues.tests.consumequeue.support import batch_of
 
 TEXTS = st.one_of(

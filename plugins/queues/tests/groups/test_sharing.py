@@ -12,9 +12,9 @@ import pytest
 
 import lakelog
 from lakelog import Message, PutRefused, PutStatus, Store
+from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
-from lakelog_format.arguments import WrongType, WrongValue
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.queues.tests.groups.support import (
     Clock,
     bodies,

@@ -7,21 +7,20 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lakelog import Message, Store
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.sysflag import is_queued
-from lakelog.format.units import Units
-from lakelog.log.reading.log_reader import LogReader
+from lakelog.format.layout import is_queued
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.log.log_reader import LogReader
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.records import PlacedRecords
-from lakelog_queues.units.javahash import java_hash
+from lakelog_queues.units.tags import java_hash
 
 Unit = tuple[int, int, int, int, int]
 """Queue offset, offset, size, tags code, count."""
 
 
 class QueuesInMemory:
-    """A :class:`~lakelog.interfaces.QueueReader` over lists of units, which tests may change."""
+    """A :class:`~lakelog.hooks.QueueReader` over lists of units, which tests may change."""
 
     def __init__(self, kind: str = "SimpleCQ") -> None:
         self.of: dict[Queue, list[Unit]] = {}

@@ -14,17 +14,17 @@ import attrs
 import pytest
 
 import lakelog
+from core.tests.processes.test_groupsync import fork
 from core.tests.registry.samples import plugin
-from core.tests.shared.test_groupsync import fork
 from core.tests.store.support import open_small
 from examples.compress_bodies import Compressing, CompressSettings
 from examples.compress_bodies import plugin as compressing
 from lakelog import Message, Store, aio
-from lakelog.codec import RecordBatch
 from lakelog.errors import BadStrategy, DecodeFailed
 from lakelog.format.compression import decompress
-from lakelog.format.sysflag import COMPRESSED
-from lakelog.interfaces import Factory, Kind
+from lakelog.format.layout import COMPRESSED
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import Factory, Kind
 from lakelog.message import StoredMessage
 from tests.support.commands import invoke
 

@@ -13,8 +13,8 @@ import pytest
 
 from core.tests.store.support import open_small, read_small
 from lakelog import GetStatus, Message, Store
-from lakelog.dispatch.arrivals import Arrivals
-from lakelog.files.pages.shared_page import PAGE_FILE
+from lakelog.dispatch import Arrivals
+from lakelog.processes.shared_page import PAGE_FILE
 
 pytestmark = pytest.mark.both_ways
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog_format.codec.frame import SECTOR_BYTES
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.record import SECTOR_BYTES
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import MOST_BYTES

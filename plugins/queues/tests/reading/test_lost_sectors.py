@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.tests.format.support import record_of
 from lakelog import Message
-from lakelog.codec import RecordBatch
-from lakelog_format.codec.frame import SECTOR_BYTES
+from lakelog.format.record import SECTOR_BYTES
+from lakelog.format.record_batch import RecordBatch
 from lakelog_queues.finding.gather import sound_records
-from plugins.format.tests.codec.support import record_of
 
 pytestmark = pytest.mark.both_ways
 

@@ -9,10 +9,10 @@ import pytest
 
 import lakelog
 from lakelog import GetStatus, Message, Store
-from lakelog.codec import decode
+from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import CorruptRecord, OffsetOutOfRange, StoreReadOnly
-from lakelog_format.arguments import WrongType, WrongValue
-from lakelog_queues.units.javahash import java_hash
+from lakelog.format.record import decode
+from lakelog_queues.units.tags import java_hash
 from plugins.queues.tests.groups.support import open_store
 
 pytestmark = pytest.mark.both_ways

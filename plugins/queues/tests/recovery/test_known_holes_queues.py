@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from core.tests.format.handmade import record
 from core.tests.recovery.support import crash, log_bytes, recover_small
 from core.tests.store.support import SEGMENT, fill, open_small, overwrite
 from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptQueue
+from lakelog.files.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_doctor.check import check
-from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
-from plugins.format.tests.codec.handmade import record
 
 FILES = RealFileSystem()
 ENTRIES = 20

@@ -11,7 +11,7 @@ from core.tests.recovery.support import crash
 from core.tests.store.support import fill, open_small, read_small, tree
 from lakelog import Message, PutResult, Store
 from lakelog.errors import CorruptQueue
-from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.plugin import ConsumeQueueSettings
 from plugins.queues.tests.consumequeue.support import batch_of, contents, queues
 
 ENTRIES, UNIT_BYTES = 20, 20

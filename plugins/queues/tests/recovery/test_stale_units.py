@@ -17,11 +17,11 @@ from core.tests.recovery.support import crash, log_bytes, recover_small, store_a
 from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptRecord
+from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.reading.pieces import Blank, Damage
-from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.format.record_batch import Blank, Damage
 from lakelog_queues.finding.query import KeyQuery
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 
 PROVED_MS = 9_000_000_000_000
 

@@ -1,25 +1,48 @@
-"""``lakelog replication``: which slaves a store has, and slaves of RocketMQ that need a master."""
+"""``lakelog replication``: which slaves a store has, and slaves of RocketMQ that need a master.
+
+``lakelog replicate`` and ``lakelog promote``.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from lakelog.errors import NotAStore
-from lakelog_cli.copylags import copy_lags
-from lakelog_cli.copylines import lag_rows
-from lakelog_cli.options import AsJson
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
-from lakelog_cli.tables import write_rows
+import lakelog
+from lakelog.errors import LakelogError, NotAStore, SettingsError
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.identity import read_replica
+from lakelog_cli import exitcodes
+from lakelog_cli.findings import recovery_row
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import (
+    AsJson,
+    Assignments,
+    LandTable,
+    LandTo,
+    LogFormat,
+    LogFormatOption,
+    SettingsFile,
+    StorePath,
+)
+from lakelog_cli.output import write_lines, write_rows
+from lakelog_cli.rows.repairs import RecoveryDocument
+from lakelog_cli.schema import prints
+from lakelog_cli.statelines import copy_lags, lag_rows
+from lakelog_daemon.daemon import Daemon, Ending, runner_of
+from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
+from lakelog_daemon.plan import ServePlan, landing
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
-from lakelog_replication.rows import AdoptedRow, LagRow, SlaveStatusRow
-from lakelog_replication.status import MasterStatus, read_status
+from lakelog_replication.remoting import BrokerRefused, broker_config
+from lakelog_replication.status import AdoptedRow, LagRow, MasterStatus, SlaveStatusRow, read_status
 
 app = typer.Typer(
     name="replication",
@@ -118,3 +141,167 @@ def _about(store: Path, found: MasterStatus | None) -> list[str]:
         f"{found.in_sync_replicas} copies, this store included; last change {age_s} s ago"
     )
     return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]
+
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_SECTION: Final = "rocketmq-ha"
+
+
+class Vouch(StrEnum):
+    """Which bytes count as durable."""
+
+    AGE = "age"
+    FLUSHED = "flushed"
+    RECEIVED = "received"
+
+
+class Beginning(StrEnum):
+    """Where a new replica begins."""
+
+    ALL = "all"
+    LAST = "last"
+
+
+def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    store: StorePath,
+    masters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="[NAME=]HOST:PORT",
+            help="The master's haListenPort. With several or a NAME, STORE is a folder of stores.",
+        ),
+    ] = None,
+    brokers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--broker",
+            metavar="HOST:PORT",
+            help="The master's listenPort, for requests; one per --from, in order, or none.",
+        ),
+    ] = None,
+    name_servers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from-name-server",
+            metavar="HOST:PORT",
+            help="Name server: all its masters are copied. Of several, the first to answer counts.",
+        ),
+    ] = None,
+    vouch: Annotated[
+        Vouch | None,
+        typer.Option(help="Bytes that may land: synced by the master, older than 12 s, or all."),
+    ] = None,
+    history: Annotated[
+        Beginning | None, typer.Option(help="Start of a new replica in the master's log.")
+    ] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
+    ] = False,
+    to: LandTo = None,
+    table: LandTable = None,
+    cut_to: Annotated[
+        int | None,
+        typer.Option(
+            metavar="OFFSET", help="Only cut the replica at this offset; the cut bytes are kept."
+        ),
+    ] = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Copy the logs of RocketMQ or lakelog masters into stores, until SIGTERM or Ctrl-C.
+
+    Readers, queues and index of the store follow; no process can put into it. Copying stops if the
+    master has lost messages that are in tables. If only the end that does not count as durable
+    differs, that end is cut, kept in lakelog/quarantine, and received again. With several masters,
+    each is copied by its own process, which is started again after a failure; tables identify the
+    master by its name.
+
+    Exit codes: 0 stopped; 3 the store or the master cannot be opened; 4 the logs differ, or a write
+    failed; of several: 4 if a copy was not running at the stop, with its name.
+    """
+    if cut_to is not None:
+        options = dict(map(assignment, assignments or ()))
+        typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **options))
+        return
+    arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
+    given = sources(masters or [], brokers or [], name_servers or [])
+    given |= {key: str(value) for key, value in (("vouch", vouch), ("history", history)) if value}
+    arguments |= {f"{_SECTION}.{key}": value for key, value in given.items()}
+    if counts:
+        arguments[f"{_SECTION}.learner"] = False
+    arguments |= landing(to, table)
+    arguments |= dict(map(assignment, assignments or ()))
+    arguments = _with_segment_size(store, given.get("broker", ""), arguments)
+    plan = ServePlan.make(store, settings=settings, arguments=arguments)
+    raise typer.Exit(_served(plan, as_json=log_format is LogFormat.JSON))
+
+
+def sources(
+    masters: Sequence[str], brokers: Sequence[str], name_servers: Sequence[str]
+) -> dict[str, Any]:
+    """The settings of one master, or of several; raises :class:`~lakelog.errors.SettingsError`."""
+    if brokers and len(brokers) != len(masters):
+        raise SettingsError("give it once for each --from, or not at all", key="--broker")
+    if len(masters) == 1 and "=" not in masters[0] and not name_servers:
+        return {"master": masters[0]} | ({"broker": brokers[0]} if brokers else {})
+    pairs = zip_longest(masters, brokers)
+    listed = [f"{one},{broker}" if broker else one for one, broker in pairs]
+    given = {"masters": listed, "name_servers": list(name_servers)}
+    return {key: value for key, value in given.items() if value}
+
+
+def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Add the master's segment size while the replica has no segment, if the master says it.
+
+    A process that was killed while it made the replica may have left an empty folder or file.
+    """
+    key, segments = "segment_size_bytes", (store / "commitlog").glob("[0-9]*")
+    if broker and key not in arguments and not any(each.stat().st_size for each in segments):
+        try:
+            size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
+        except (BrokerRefused, ValueError) as error:
+            typer.echo(f"note: {error}", err=True)
+            return arguments
+        if size.isdigit():
+            return {**arguments, key: int(size)}
+    return arguments
+
+
+def _served(plan: ServePlan, *, as_json: bool) -> int:
+    """Serve; open the store again after a divergence that the opening mends."""
+    log = start_log(LogTarget(None), "INFO", as_json=as_json)
+    try:
+        while (runner := runner_of(plan, log, exitcodes.LATE)).run() is Ending.FAILED:
+            if not isinstance(runner, Daemon):
+                return exitcodes.REFUSED
+            state = read_replica(RealFileSystem.of_store(plan.path), plan.path)
+            if state is None or state.cut is None:
+                return exitcodes.REFUSED
+            _LOG.warning("opens the replica again, and cuts it at %d", state.cut)
+    except LakelogError as error:
+        _LOG.critical("%s", error, extra=fields("not_served"))
+        return exitcodes.of(error)
+    finally:
+        stop_log(log)
+    return exitcodes.OK
+
+
+@prints(RecoveryDocument)
+def promote(
+    store: StorePath,
+    as_json: AsJson = False,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Make a replica an independent store, which accepts puts.
+
+    Stop `lakelog replicate` before, and make sure that the master does not start again.
+    """
+    given = dict(map(assignment, assignments or ()))
+    report = lakelog.promote(store, settings=settings, **given)
+    if as_json:
+        write_lines([recovery_row(report)])
+    else:
+        typer.echo(report)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, Replicator
+from lakelog.hooks import Context, Factory, Kind, Replicator
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog_replication.settings import RocketmqHaSettings
 
 
@@ -39,7 +39,7 @@ def lakelog_replicators() -> Sequence[Factory]:
 def lakelog_cli_commands(app: Any) -> None:
     """Add ``lakelog replication``, ``replicate`` and ``promote``."""
     from lakelog_replication.commands import app as replication
-    from lakelog_replication.replica.commands import promote, replicate
+    from lakelog_replication.commands import promote, replicate
 
     app.add_typer(replication)
     for command in (replicate, promote):

@@ -1,16 +1,101 @@
-"""Section ``[rocketmq-ha]``."""
+"""Section ``[rocketmq-ha]``.
+
+The settings of ``[rocketmq-ha]`` for ``role = "slave"``.
+
+TLS between lakelog stores: both sides present a certificate of one authority.
+"""
 
 from __future__ import annotations
 
+import ssl
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 from attrs import field, frozen, validators
 
-from lakelog_replication.replica.settings import SlaveSettings
+from lakelog.errors import SettingsError
+from lakelog_replication.address import Address
+from lakelog_replication.multisource.source import SourceMaster
 from lakelog_replication.wire import MAX_BODY_BYTES
+
+if TYPE_CHECKING:
+    from lakelog_daemon.daemon import Runner
+    from lakelog_daemon.logs import LogWriter
+    from lakelog_daemon.plan import ServePlan
+
+
+def _address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    if value:
+        try:
+            Address.parse(value)
+        except ValueError as error:
+            raise ValueError(f"{attribute.name}: {error}") from None
+
+
+def _addresses(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
+    for each in value:
+        _address(None, attribute, each or " ")
+
+
+def _sources(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
+    for each in value:
+        try:
+            SourceMaster.parse(each)
+        except ValueError as error:
+            raise ValueError(f"{attribute.name}: {error}") from None
+
+
+@frozen(kw_only=True)
+class SlaveSettings:
+    """Settings of a replica.
+
+    :ivar master: ``HOST:PORT`` for slaves of the master (RocketMQ's ``haListenPort``, which is the
+        broker's port + 1 if nothing else is set)
+    :ivar broker: ``HOST:PORT`` of the master for clients (``listenPort``), to ask it more than the
+        HA protocol says, and for the positions of its consumer groups; empty if it cannot be
+        reached
+    :ivar masters: several masters in place of one, each ``[NAME=]HOST:PORT[,HOST:PORT]`` with the
+        addresses of ``master`` and ``broker``; the folder then holds a store for each, by its name
+    :ivar name_servers: ``HOST:PORT`` of RocketMQ's name servers; all masters that they list are
+        copied as well
+    :ivar cluster: only masters of this cluster; all if empty
+    :ivar name_server_interval_ms: how often one of ``name_servers`` is asked
+    :ivar vouch: which bytes count as durable, and land in tables: ``flushed`` is what the master
+        has synced, as ``broker`` says it; ``age`` is what came ``vouch_age_ms`` before the master
+        was heard last; ``received`` is everything
+    :ivar vouch_age_ms: time in which the master has certainly synced what it sent
+        (``flushCommitLogThoroughInterval`` and ``flushIntervalCommitLog``, and some more)
+    :ivar learner: whether the master does not count this copy for ``inSyncReplicas``
+    :ivar history: where a new replica begins: at the first segment of the master, or at its last
+    :ivar reconnect_interval_ms: pause before a lost connection is made anew
+    :ivar sync_interval_ms: pause between two syncs while the master sends
+    :ivar groups_interval_ms: how often ``broker`` is asked for positions of consumer groups
+    """
+
+    master: str = field(default="", validator=_address)
+    broker: str = field(default="", validator=_address)
+    masters: tuple[str, ...] = field(default=(), validator=_sources)
+    name_servers: tuple[str, ...] = field(default=(), validator=_addresses)
+    cluster: str = ""
+    name_server_interval_ms: int = field(default=30_000, validator=validators.ge(1))
+    vouch: Literal["age", "flushed", "received"] = "age"
+    vouch_age_ms: int = field(default=12_000, validator=validators.ge(0))
+    learner: bool = True
+    history: Literal["all", "last"] = "all"
+    reconnect_interval_ms: int = field(default=5_000, validator=validators.ge(1))
+    sync_interval_ms: int = field(default=200, validator=validators.ge(1))
+    groups_interval_ms: int = field(default=10_000, validator=validators.ge(1))
+
+    def runner(self, plan: ServePlan, log: LogWriter, late_code: int) -> Runner | None:
+        """What copies several masters; ``None`` for one. See :mod:`lakelog_daemon.daemon`."""
+        if not (self.masters or self.name_servers):
+            return None
+        from lakelog_replication.multisource.daemon import MultiSourceDaemon
+
+        return MultiSourceDaemon(plan, self, log, late_code)
+
 
 _LONGEST_POLL_MS: Final = (1 << 31) - 1
 """``poll`` takes an ``int``."""
@@ -87,3 +172,27 @@ class RocketmqHaSettings(SlaveSettings):
         given = [each is not None for each in (self.certificate, self.key, self.authority)]
         if any(given) and not all(given):
             raise ValueError("certificate, key and authority are given together, or none of them")
+
+
+def tls_context(settings: RocketmqHaSettings, purpose: ssl.Purpose) -> ssl.SSLContext | None:
+    """The TLS context for one side; ``None`` without certificates, as with RocketMQ.
+
+    :param purpose: ``CLIENT_AUTH`` for a master, which slaves connect to; ``SERVER_AUTH`` for a
+        slave
+
+    Raises :class:`~lakelog.errors.SettingsError` if a file cannot be used.
+    """
+    if settings.certificate is None:
+        return None
+    try:
+        context = ssl.create_default_context(purpose, cafile=settings.authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(settings.certificate, settings.key)
+    except OSError as error:  # ssl.SSLError is one
+        files = (settings.certificate, settings.key, settings.authority)
+        raise SettingsError(
+            f"rocketmq-ha: the files certificate, key and authority cannot be used: {error}; they "
+            f"must be PEM files, and are {', '.join(map(str, files))}"
+        ) from error
+    return context

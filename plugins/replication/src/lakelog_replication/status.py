@@ -2,9 +2,11 @@
 
 The process that sends or receives writes it, about once a second while something changes. It is
 replaced atomically, and never synced. Times are in ms since 1970; offsets are physical offsets in
-bytes. ``lakelog top``, ``stats`` and ``replication status`` read it (``lakelog_cli.copylags``).
+bytes. ``lakelog top``, ``stats`` and ``replication status`` read it (``lakelog_cli.statelines``).
 ``role`` is ``master``, with the fields of :class:`MasterStatus`, or ``slave``, with the fields of
 :class:`ReplicaStatus`.
+
+The objects that the commands of replication print with ``--json``.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import attrs
 
@@ -133,3 +135,40 @@ def read_status(path: Path) -> MasterStatus | None:
             f"the replication status cannot be read ({error}); the running master writes it again",
             path=target,
         ) from error
+
+
+class SlaveStatusRow(TypedDict):
+    """A slave of a store.
+
+    :ivar acked: largest reported offset; null without a report
+    :ivar sent: offset up to which the log was sent
+    :ivar connected_ms: time of the connect, in ms since 1970
+    """
+
+    slave: str
+    acked: int | None
+    behind_bytes: int | None
+    behind_messages: int | None
+    behind_seconds: float | None
+    sent: int | None
+    learner: bool
+    connected_ms: int
+
+
+class LagRow(TypedDict):
+    """A lag of a replica; null where unknown.
+
+    :ivar lag: name of the lag
+    """
+
+    lag: str
+    bytes: int | None
+    messages: int | None
+    seconds: float | None
+
+
+class AdoptedRow(TypedDict):
+    """A slave and its present master."""
+
+    broker: str
+    master: str

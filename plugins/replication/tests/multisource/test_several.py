@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_testing.copies import copy_store
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.samples import copy_store
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.multisource.programs import (
     PATIENCE_SECONDS,
     end_of,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import lakelog
-from lakelog_replication.replica import commands
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_replication import commands
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import answering, brokering, response, runtime
 from plugins.replication.tests.replica.copies import SEGMENT, log_of, make_log, replica, until
 from tests.support import forked

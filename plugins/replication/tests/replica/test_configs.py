@@ -11,7 +11,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused
 from lakelog_replication.replica.configs import copy_configs
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import body, brokering, response
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import pytest
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import Context
-from lakelog.settings.model import StoreSettings
+from lakelog.hooks import Context
+from lakelog.hooks.kinds import StoreSettings
 from lakelog_replication.replica.receiver import HaReceiver
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_testing import ReceiverContract
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.scripted import ScriptedMaster
 
 
 class _SlaveKit(ReceiverContract):

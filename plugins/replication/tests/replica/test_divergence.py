@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog_testing.copies import copy_store
-from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
+from lakelog_testing.samples import copy_store
+from lakelog_testing.scripted import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,

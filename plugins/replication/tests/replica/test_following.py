@@ -10,7 +10,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import PutRefused, SettingsError, StoreError, StoreLocked, StoreReadOnly
-from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
+from lakelog_testing.scripted import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,

@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from lakelog_replication.wire import MAX_BODY_BYTES, FrameStream, frame_header
-from lakelog_testing.descriptors import open_files
-from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
+from lakelog_testing.contracts.writer import open_files
+from lakelog_testing.scripted import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,

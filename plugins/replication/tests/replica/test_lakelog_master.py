@@ -14,9 +14,9 @@ import pytest
 
 import lakelog
 from lakelog.errors import StoreError
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_replication.status import read_status
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.replication.tests.certificates import CertificateAuthority
 from plugins.replication.tests.replica.copies import (
     SEGMENT,

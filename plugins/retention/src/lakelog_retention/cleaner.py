@@ -3,6 +3,8 @@
 Source: RocketMQ's ``CleanCommitLogService`` and ``MappedFileQueue.deleteExpiredFileByTime``. A
 segment expires by the store time of its last message. RocketMQ uses the file's modification time,
 which a copy, a restored backup or a repair resets.
+
+``keep-forever``: deletes nothing; a full disk then stops the puts.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from lakelog.interfaces import CleaningContext, Deletion, DiskState, SegmentInfo
-from lakelog_retention import words
-from lakelog_retention.hours import local_time
-from lakelog_retention.settings import RetentionSettings
+import attrs
+
+from lakelog.hooks import CleaningContext, Deletion, DeletionRate, DiskState, SegmentInfo
+from lakelog_retention import settings
+from lakelog_retention.settings import RetentionSettings, local_time
 
 HOUR_MS: Final = 3_600_000
 _FORCIBLY: Final = (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
@@ -60,7 +63,7 @@ class Retention:
         if situation.manual:
             return "a person asked for it"
         if situation.disk is not DiskState.OK:
-            return words.of_disk(situation)
+            return settings.of_disk(situation)
         hour = local_time(situation.now_ms, self.settings.time_zone).hour
         if hour in self.settings.hours:
             return f"hour {hour:02} is one to delete in (delete_when = {self.settings.delete_when})"
@@ -71,7 +74,7 @@ class Retention:
         age_ms = now_ms - segment.last_timestamp_ms
         if not occasion or age_ms < kept_hours * HOUR_MS:
             return ""
-        old = words.of_age(age_ms)
+        old = settings.of_age(age_ms)
         return f"its last message is {old} old and kept for {kept_hours} h; {occasion}"
 
     def _too_many(self, count: int) -> str:
@@ -89,9 +92,25 @@ class Retention:
     def _not_expired_but_in_need(self, situation: CleaningContext) -> str:
         if not (self.settings.clean_forcibly and situation.disk in _FORCIBLY):
             return ""
-        return f"it is the oldest, though not expired, and {words.of_disk(situation)}"
+        return f"it is the oldest, though not expired, and {settings.of_disk(situation)}"
 
 
 def _with_active(segments: Sequence[SegmentInfo]) -> int:
     """Size of the log in bytes; the active segment counts like the last sealed one."""
     return sum(each.size_bytes for each in segments) + (segments[-1].size_bytes if segments else 0)
+
+
+@attrs.define
+class KeepForever:
+    """Never chooses a segment."""
+
+    pace: DeletionRate = attrs.field(factory=DeletionRate)
+    remove_empty_queues: bool = False
+
+    def choose(
+        self,
+        segments: Sequence[SegmentInfo],  # noqa: ARG002  # required by Cleaner
+        situation: CleaningContext,  # noqa: ARG002  # required by Cleaner
+    ) -> Sequence[Deletion]:
+        """Always empty."""
+        return ()

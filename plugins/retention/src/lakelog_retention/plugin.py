@@ -1,12 +1,12 @@
-"""The plugin that offers the maintenance of stores, two cleaners and the disk-space watcher."""
+"""The plugin that offers two cleaners and the disk-space watcher."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, NoSettings, StoreMaintenance
-from lakelog_retention.settings import MaintenanceSettings, RetentionSettings, WatcherSettings
+from lakelog.hooks import Context, Factory, Kind, NoSettings
+from lakelog.hooks.hookspecs import hookimpl
+from lakelog_retention.settings import RetentionSettings, WatcherSettings
 
 
 def make_retention(settings: RetentionSettings, _context: Context) -> object:
@@ -18,7 +18,7 @@ def make_retention(settings: RetentionSettings, _context: Context) -> object:
 
 def make_forever(_settings: NoSettings, _context: Context) -> object:
     """Build the cleaner that deletes nothing."""
-    from lakelog_retention.forever import KeepForever
+    from lakelog_retention.cleaner import KeepForever
 
     return KeepForever()
 
@@ -28,27 +28,6 @@ def make_watcher(settings: WatcherSettings, _context: Context) -> object:
     from lakelog_retention.watcher import PsutilWatcher
 
     return PsutilWatcher(settings)
-
-
-def make_maintenance(settings: MaintenanceSettings, _context: Context) -> StoreMaintenance:
-    """Build the maintenance of stores from its settings."""
-    from lakelog_retention.maintenance.wiring import SpaceMaintenance
-
-    return SpaceMaintenance(settings)
-
-
-@hookimpl
-def lakelog_store_maintenance() -> Sequence[Factory]:
-    """Offer the maintenance of stores."""
-    return [
-        Factory(
-            Kind.STORE_MAINTENANCE,
-            "maintenance",
-            MaintenanceSettings,
-            make_maintenance,
-            "deletes the segments that a cleaner chooses, and pauses puts as a disk watcher says",
-        )
-    ]
 
 
 @hookimpl

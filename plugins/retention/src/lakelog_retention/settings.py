@@ -1,35 +1,66 @@
-"""Sections ``[maintenance]``, ``[retention]`` and ``[psutil]``."""
+"""Sections ``[retention]`` and ``[psutil]``.
+
+Parses hours of the day, ``"04"`` or ``"04;16"`` as in RocketMQ, and finds the current hour.
+
+Whole hours count, from the first minute to the last. When the clocks change, an hour that is
+skipped does not occur, and one that is repeated occurs twice.
+
+Formats numbers and states as text for users.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
 
 import attrs
 from attrs import field, frozen, validators
 
-from lakelog.interfaces import DeletionRate
-from lakelog_retention.hours import check_zone, parse_hours
+from lakelog.hooks import CleaningContext, DeletionRate, DiskState
+
+HOURS: Final = range(24)
 
 
-@frozen(kw_only=True)
-class MaintenanceSettings:
-    """The section ``maintenance``: when disk space is freed, and what followers retain.
+def parse_hours(text: str) -> tuple[int, ...]:
+    """The hours in ``text``, in its order; raises ``ValueError``.
 
-    :ivar first_round_ms: delay after opening before the cleaner and the disk-space watcher first
-        run
-    :ivar interval_ms: pause between the end of a round and the next one
-    :ivar pin_expires_after_ms: a follower's pin that was not renewed for this long retains nothing;
-        empty is never
-    :ivar override_pins: whether segments are deleted that a follower still needs; otherwise they
-        stay, and puts are refused once the disk is full
+    >>> parse_hours("04"), parse_hours("04; 16")
+    ((4,), (4, 16))
     """
+    return tuple(_hour(part.strip(), text) for part in text.split(";"))
 
-    first_round_ms: int = field(default=60_000, validator=validators.ge(0))
-    interval_ms: int = field(default=10_000, validator=validators.ge(1))
-    pin_expires_after_ms: int | None = field(
-        default=None, validator=validators.optional(validators.ge(1))
-    )
-    override_pins: bool = False
+
+def _hour(part: str, text: str) -> int:
+    if not (part.isascii() and part.isdigit() and int(part) in HOURS):
+        raise ValueError(f"expected hours from 00 to 23, such as '04' or '04;16', got {text!r}")
+    return int(part)
+
+
+def local_time(now_ms: int, time_zone: str | None) -> datetime:
+    """The local time of day.
+
+    :param now_ms: ms since 1970
+    :param time_zone: a name such as ``Europe/Berlin``; ``None`` is the machine's
+    """
+    return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(_zone(time_zone))
+
+
+def check_zone(time_zone: str) -> None:
+    """Raise ``ValueError`` if the machine has no ``time_zone``."""
+    try:
+        _zone(time_zone)
+    except (KeyError, OSError, ValueError) as error:  # not found, a directory, a path
+        raise ValueError(
+            f"no time zone {time_zone!r} is known here; expected a name such as 'Europe/Berlin'"
+        ) from error
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return None
+    from zoneinfo import ZoneInfo  # rarely needed
+
+    return ZoneInfo(name)
 
 
 def _hours(_settings: object, _field: attrs.Attribute[Any], value: str) -> None:
@@ -123,3 +154,44 @@ class WatcherSettings:
                 raise ValueError(
                     f"{names[at]}={values[at]} must not be above {names[at + 1]}={values[at + 1]}"
                 )
+
+
+_STATES: Final = {
+    DiskState.OK: "the disk has room",
+    DiskState.CLEAN: "the disk is above its limit",
+    DiskState.CLEAN_FORCIBLY: "the disk is nearly full",
+    DiskState.STOP_WRITING: "the disk is so full that puts are refused",
+}
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def of_disk(situation: CleaningContext) -> str:
+    """The watcher's state, with figures if known."""
+    known = []
+    if situation.used_ratio is not None:
+        known.append(f"{percent(situation.used_ratio)} used")
+    if situation.free_bytes is not None:
+        known.append(f"{size(situation.free_bytes)} free")
+    return _STATES[situation.disk] + (f" (the log's: {', '.join(known)})" if known else "")
+
+
+def of_age(age_ms: int) -> str:
+    """An age in hours, never rounded up."""
+    return f"{age_ms // 360_000 / 10:g} h"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a percentage."""
+    return f"{ratio:.1%}"
+
+
+def size(count_bytes: int) -> str:
+    """A size in the largest unit that is not above it.
+
+    >>> size(1000), size(1 << 20), size(3 << 29)
+    ('1000 bytes', '1.0 MiB', '1.5 GiB')
+    """
+    amount, at = float(count_bytes), 0
+    while amount >= 1024 and at + 1 < len(_UNITS):
+        amount, at = amount / 1024, at + 1
+    return f"{amount:.1f} {_UNITS[at]}" if at else f"{count_bytes} {_UNITS[0]}"

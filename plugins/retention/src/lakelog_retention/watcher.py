@@ -2,20 +2,147 @@
 
 A disk above ``warning_ratio`` stops the puts. They resume only when it is no longer above
 ``clean_forcibly_ratio``. RocketMQ uses the emptiest of several commit log paths.
+
+Measures the usage of a path's file system, with ``psutil.disk_usage`` and ``statvfs``.
+
+The thresholds of disk usage, and which of them a disk exceeds.
+
+Each threshold has a ratio of used space, and optionally a minimum of free bytes and of free inodes.
+A disk exceeds it if it violates any of these. RocketMQ has only the ratios.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.interfaces import DiskReport, DiskState, DiskUsage
-from lakelog_retention.measure import Measure, Meter, measure
-from lakelog_retention.settings import WatcherSettings
-from lakelog_retention.thresholds import thresholds_of
+from lakelog.hooks import DiskReport, DiskState, DiskUsage
+from lakelog_retention.settings import WatcherSettings, percent, size
+
+
+@attrs.frozen
+class Measure:
+    """The usage of one file system.
+
+    :ivar device: its device number
+    :ivar used_bytes: used space
+    :ivar free_bytes: space available to users other than root
+    :ivar free_inodes: inodes available to users other than root; ``None`` if unlimited
+    """
+
+    device: int
+    used_bytes: int
+    free_bytes: int
+    free_inodes: int | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Used space plus the space available to users other than root."""
+        return self.used_bytes + self.free_bytes
+
+    @property
+    def used_ratio(self) -> float:
+        """From 0 to 1, without the space reserved for root (as in ``df`` and RocketMQ)."""
+        return self.used_bytes / self.total_bytes if self.total_bytes else 1.0
+
+
+Meter: TypeAlias = Callable[[Path], Measure]
+"""Measures the file system of a path; raises ``OSError``."""
+
+
+def measure(path: Path) -> Measure:
+    """Measure the file system of ``path``, which need not exist yet."""
+    import psutil  # slow to import
+
+    place = _nearest(path)
+    usage, found = psutil.disk_usage(os.fspath(place)), os.statvfs(place)
+    return Measure(
+        device=place.stat().st_dev,
+        used_bytes=usage.used,
+        free_bytes=usage.free,
+        free_inodes=found.f_favail if found.f_files else None,
+    )
+
+
+def _nearest(path: Path) -> Path:
+    """``path``, or its nearest existing parent."""
+    path = path.absolute()
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+_FLOORS: Final = {
+    DiskState.STOP_WRITING: 1.0,
+    DiskState.CLEAN_FORCIBLY: 1.5,
+    DiskState.CLEAN: 2.0,
+}
+"""The minimum of each threshold, as a multiple of the setting."""
+
+
+@attrs.frozen
+class DiskThreshold:
+    """One threshold.
+
+    :ivar state: the state of a disk that exceeds it
+    :ivar name: the setting with its ratio
+    :ivar most_ratio: highest ratio of used space
+    :ivar least_bytes: lowest free space
+    :ivar least_inodes: lowest number of free inodes
+    """
+
+    state: DiskState
+    name: str
+    most_ratio: float
+    least_bytes: int
+    least_inodes: int
+
+    def exceeded_by(self, found: Measure) -> str:
+        """How a disk exceeds it, in words; empty if it does not."""
+        return "; ".join(self._violations(found))
+
+    def least_free(self, found: Measure) -> int:
+        """The free bytes that a disk needs not to exceed it."""
+        return max(math.ceil(found.total_bytes * (1 - self.most_ratio)), self.least_bytes)
+
+    def _violations(self, found: Measure) -> Iterator[str]:
+        if found.used_ratio > self.most_ratio:
+            most = percent(self.most_ratio)
+            yield f"{percent(found.used_ratio)} are used, {self.name} is {most}"
+        if found.free_bytes < self.least_bytes:
+            yield f"{size(found.free_bytes)} are free, {self._least('min_free_bytes')}" + size(
+                self.least_bytes
+            )
+        if found.free_inodes is not None and found.free_inodes < self.least_inodes:
+            least = self._least("min_free_inodes")
+            yield f"{found.free_inodes} inodes are free, {least}{self.least_inodes}"
+
+    def _least(self, name: str) -> str:
+        times = _FLOORS[self.state]
+        return f"{name} is " if times == 1 else f"{times:g} times {name} is "
+
+
+def thresholds_of(settings: WatcherSettings) -> tuple[DiskThreshold, ...]:
+    """All thresholds, the highest first."""
+    ratios = {
+        DiskState.STOP_WRITING: "warning_ratio",
+        DiskState.CLEAN_FORCIBLY: "clean_forcibly_ratio",
+        DiskState.CLEAN: "max_used_ratio",
+    }
+    return tuple(
+        DiskThreshold(
+            state,
+            name,
+            getattr(settings, name),
+            int(settings.min_free_bytes * _FLOORS[state]),
+            int(settings.min_free_inodes * _FLOORS[state]),
+        )
+        for state, name in ratios.items()
+    )
+
 
 _RANK: Final = {state: rank for rank, state in enumerate(DiskState)}
 

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog_rocketmq.config.configfile import backup_of, save_config
+from lakelog_rocketmq.config.configfile import backup_of, parse_object, quote_keys, save_config
 from lakelog_rocketmq.config.consumeroffsets import load_offsets, save_offsets
 from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_offsets
 from lakelog_rocketmq.config.groups import GroupConfig, load_groups, save_groups
-from lakelog_rocketmq.config.lenient import parse_object, quote_keys
 from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
 FILES = RealFileSystem()

@@ -1,4 +1,7 @@
-"""The engine ``spark`` of lakelog-lake: tasks, compaction of Iceberg tables, and comparisons."""
+"""The engine ``spark`` of lakelog-lake: tasks, compaction of Iceberg tables, and comparisons.
+
+Spark SQL over the messages of a store, for ``lakelog sql --engine spark``.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lakelog_lake.engine_provider import Answer, nothing
+import lakelog
+from lakelog_lake.engine_provider import VIEW, Answer, nothing
 from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.maintenance.terms import Compacted
+from lakelog_lake.reading.options import ReadOptions
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
-from lakelog_spark.queries import answers, is_running
 from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
+from lakelog_spark.sessions.package import need_spark
 from lakelog_spark.sessions.shipping import clear_importer_cache
 
 if TYPE_CHECKING:
@@ -24,6 +29,48 @@ if TYPE_CHECKING:
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.task import Task, Written
     from lakelog_lake.verify.verify import Verified, VerifyRequest
+
+
+def is_running() -> bool:
+    """Whether a session runs in this process."""
+    import sys
+
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def answers(
+    store: Path,
+    statements: Iterable[str],
+    limit: int,
+    options: Mapping[str, str],
+    master: str | None,
+) -> Iterator[Answer]:
+    """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
+
+    Raises :class:`~lakelog_lake.errors.NoJava`, the errors of opening the store,
+    :class:`~lakelog_lake.errors.StatementRefused` and :class:`~lakelog_lake.errors.SparkFailed`.
+    """
+    need_spark()
+    from lakelog_spark.sessions.jobs import query_errors, spark_session
+    from lakelog_spark.source.data_source import register
+    from lakelog_spark.where import read
+
+    with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store
+        ReadOptions.of({**options, "path": str(store)})
+    with spark_session(None, master) as spark:
+        register(spark)
+        for statement in statements:
+            with query_errors("the query failed"):
+                frame = read(spark, store, **options)  # a frame has the end of the log at its load
+                frame.createOrReplaceTempView(VIEW)
+                found = spark.sql(statement)
+                rows = (found.limit(limit + 1) if limit else found).toArrow()
+            yield Answer(rows.slice(0, limit or None), bool(limit) and len(rows) > limit)
+
 
 _ORDER: Final = "store ASC NULLS FIRST, queue_id ASC NULLS FIRST, queue_offset ASC NULLS FIRST"
 

@@ -22,7 +22,7 @@ from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.record_starts import RecordStarts
-from lakelog_lake.log.selection import Chosen
+from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
 from lakelog_lake.tables.parquet_writer import ParquetCompression

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog_lake.reading.limits import Limit, among, both, compared, either, to_option
+from lakelog_lake.reading.options import Limit, among, both, compared, either, to_option
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -149,7 +149,7 @@ def _program(path: Path, parts: list[StagedPart], number: int) -> None:
 def is_killed(path: Path, parts: list[StagedPart], number: int) -> bool:
     """Hand over in a process that dies at its ``number``-th call; whether it did."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "lakelog.log.reading.scan"])
+    context.set_forkserver_preload([__name__, "lakelog.log.scan"])
     process = context.Process(target=_program, args=(path, parts, number))
     process.start()
     process.join(_LONGEST_SECONDS)

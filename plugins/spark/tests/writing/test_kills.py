@@ -10,7 +10,7 @@ import pytest
 
 from lakelog.message import Message
 from lakelog_spark.writing.staging import folder_of
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.spark.tests.writing.jobs import (
     JOB,
     SIZES,

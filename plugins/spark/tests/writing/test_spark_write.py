@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_spark.writing.pruning import DEAD_DAYS, prune
+from lakelog_spark.writing.rows import DEAD_DAYS, prune
 from lakelog_spark.writing.staging import STAGING_DIR
 from plugins.lake.tests.stores import filled, open_small
 from tests.support.waiting import until

@@ -13,12 +13,11 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_spark.writing import pruning
 from lakelog_spark.writing.errors import BadJournal, StagingLost
 from lakelog_spark.writing.options import WriteOptions
+from lakelog_spark.writing.rows import prune
 from lakelog_spark.writing.staging import STAGING_DIR
-from lakelog_spark.writing.stream_writer import LakelogStreamWriter
-from lakelog_spark.writing.writer import StagedMessage
+from lakelog_spark.writing.writer import LakelogStreamWriter, StagedMessage
 from plugins.lake.tests.stores import open_small
 
 SCHEMA = StructType([StructField("topic", StringType()), StructField("body", BinaryType())])
@@ -81,7 +80,7 @@ def test_a_batch_that_was_stopped_is_finished_by_its_next_run(
     store: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("lakelog_spark.writing.stream_writer.LastBatch.write", _stopped)
+        patched.setattr("lakelog_spark.writing.writer.LastBatch.write", _stopped)
         with pytest.raises(OSError, match="stopped"):
             commit(store, checkpoint, b"a")
     commit(store, checkpoint, b"a")
@@ -106,7 +105,7 @@ def test_the_note_of_a_query_outlives_what_is_pruned(store: Path, checkpoint: Pa
     assert lost.part is not None
     assert staged(store) == [lost.part.file]
     folder = store / "lakelog" / STAGING_DIR / f"stream-{QUERY}"
-    pruning.prune(RealFileSystem(), store, folder.stat().st_mtime + 400 * 24 * 3600)
+    prune(RealFileSystem(), store, folder.stat().st_mtime + 400 * 24 * 3600)
     assert staged(store) == []
     writer(store, checkpoint).commit([StagedMessage(None)], 7)
     assert bodies(store) == [b"a"]

@@ -11,8 +11,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError
+from lakelog.format.layout import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog.format.properties import decode_properties
-from lakelog.format.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog.message import Message
 from lakelog_spark.writing.errors import BadRow
 from lakelog_spark.writing.options import WriteOptions

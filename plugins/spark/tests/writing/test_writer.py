@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import segment_name
-from lakelog_spark.writing import handover, pruning
+from lakelog_spark.writing import handover, rows
 from lakelog_spark.writing.access import finish_write, handing_over
 from lakelog_spark.writing.access import open_to_append as open_for_job
 from lakelog_spark.writing.errors import HandoverStopped, StagingLost
@@ -22,7 +22,7 @@ from lakelog_spark.writing.handover import Handover
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.staging import STAGING_DIR, folder_of
 from lakelog_spark.writing.writer import LakelogWriter, StagedMessage
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.spark.tests.writing.jobs import (
     JOB,
     SIZES,
@@ -224,7 +224,7 @@ def test_rows_are_durable_whatever_the_flush_strategy(store: Path) -> None:
 def stays(store: Path, days: int) -> bool:
     """What is staged, for so many days."""
     folder = folder_of(store, JOB)
-    pruning.prune(FILES, store, folder.stat().st_mtime + days * 24 * 3600)
+    rows.prune(FILES, store, folder.stat().st_mtime + days * 24 * 3600)
     return folder.exists()
 
 

@@ -57,7 +57,7 @@ class StoreUnderTest:
         opened. The former store is closed. Bytes that only the kernel has are in the copy: a power
         cut loses more, which the crash simulator shows (``python -m lakelog_testing.crash``).
         """
-        from lakelog_testing.copies import copy_store
+        from lakelog_testing.samples import copy_store
 
         self._crashes += 1
         copy = copy_store(self.path, self._folder / f"store-{self._crashes}")

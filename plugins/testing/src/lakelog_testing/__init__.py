@@ -10,38 +10,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakelog_testing.contexts import context_of
-    from lakelog_testing.contracts.accelerator import AcceleratorContract
-    from lakelog_testing.contracts.append import AppendCallbackContract
-    from lakelog_testing.contracts.cleaner import CleanerContract
-    from lakelog_testing.contracts.diskwatcher import DiskWatcherContract
-    from lakelog_testing.contracts.dispatcher import DispatcherContract
+    from lakelog_testing.cleaning import FakeClock, SurplusCleaner
+    from lakelog_testing.contracts.dispatching import (
+        DispatcherContract,
+        FollowerContract,
+        StoreExtensionContract,
+    )
+    from lakelog_testing.contracts.encoding import AcceleratorContract, AppendCallbackContract
     from lakelog_testing.contracts.flush import (
         DurableFlushStrategyContract,
         FlushStrategyContract,
         GroupFlushStrategyContract,
     )
-    from lakelog_testing.contracts.follower import FollowerContract
-    from lakelog_testing.contracts.plugin import PluginContract
-    from lakelog_testing.contracts.receiver import ReceiverContract
-    from lakelog_testing.contracts.replicator import ReplicatorContract
-    from lakelog_testing.contracts.segmentsource import SegmentSourceContract
-    from lakelog_testing.contracts.settingsformat import SettingsFormatContract
-    from lakelog_testing.contracts.storeextension import StoreExtensionContract
-    from lakelog_testing.contracts.storemaintenance import StoreMaintenanceContract
-    from lakelog_testing.contracts.storesharing import StoreSharingContract
+    from lakelog_testing.contracts.housekeeping import (
+        CleanerContract,
+        DiskWatcherContract,
+        SegmentSourceContract,
+    )
+    from lakelog_testing.contracts.plugin import PluginContract, SettingsFormatContract
+    from lakelog_testing.contracts.replicating import ReceiverContract, ReplicatorContract
     from lakelog_testing.contracts.writer import WriterContract
-    from lakelog_testing.copies import copy_store
-    from lakelog_testing.fakeclock import FakeClock
-    from lakelog_testing.fakelog import FakeLog
+    from lakelog_testing.fakelog import FakeLog, FakeReceivedLog, FakeReplicatedLog
     from lakelog_testing.faultyfile import FaultyFile
-    from lakelog_testing.hookcalls import count_hook_calls
     from lakelog_testing.machine import StoreMachine
-    from lakelog_testing.receivedlog import FakeReceivedLog
-    from lakelog_testing.records import encode_log, record_batch
-    from lakelog_testing.replicatedlog import FakeReplicatedLog
-    from lakelog_testing.scriptedslave import ScriptedSlave
-    from lakelog_testing.surplus import SurplusCleaner
+    from lakelog_testing.samples import (
+        context_of,
+        copy_store,
+        count_hook_calls,
+        encode_log,
+        record_batch,
+    )
+    from lakelog_testing.scripted import ScriptedSlave
 
 __all__ = [
     "AcceleratorContract",
@@ -66,8 +65,6 @@ __all__ = [
     "SettingsFormatContract",
     "StoreExtensionContract",
     "StoreMachine",
-    "StoreMaintenanceContract",
-    "StoreSharingContract",
     "SurplusCleaner",
     "WriterContract",
     "context_of",
@@ -78,37 +75,35 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AcceleratorContract": "contracts.accelerator",
-    "AppendCallbackContract": "contracts.append",
-    "CleanerContract": "contracts.cleaner",
-    "DiskWatcherContract": "contracts.diskwatcher",
-    "DispatcherContract": "contracts.dispatcher",
+    "AcceleratorContract": "contracts.encoding",
+    "AppendCallbackContract": "contracts.encoding",
+    "CleanerContract": "contracts.housekeeping",
+    "DiskWatcherContract": "contracts.housekeeping",
+    "DispatcherContract": "contracts.dispatching",
     "DurableFlushStrategyContract": "contracts.flush",
-    "FakeClock": "fakeclock",
+    "FakeClock": "cleaning",
     "FakeLog": "fakelog",
-    "FakeReceivedLog": "receivedlog",
-    "FakeReplicatedLog": "replicatedlog",
+    "FakeReceivedLog": "fakelog",
+    "FakeReplicatedLog": "fakelog",
     "FaultyFile": "faultyfile",
     "FlushStrategyContract": "contracts.flush",
-    "FollowerContract": "contracts.follower",
+    "FollowerContract": "contracts.dispatching",
     "GroupFlushStrategyContract": "contracts.flush",
     "PluginContract": "contracts.plugin",
-    "ReceiverContract": "contracts.receiver",
-    "ReplicatorContract": "contracts.replicator",
-    "ScriptedSlave": "scriptedslave",
-    "SegmentSourceContract": "contracts.segmentsource",
-    "SettingsFormatContract": "contracts.settingsformat",
-    "StoreExtensionContract": "contracts.storeextension",
-    "StoreSharingContract": "contracts.storesharing",
+    "ReceiverContract": "contracts.replicating",
+    "ReplicatorContract": "contracts.replicating",
+    "ScriptedSlave": "scripted",
+    "SegmentSourceContract": "contracts.housekeeping",
+    "SettingsFormatContract": "contracts.plugin",
+    "StoreExtensionContract": "contracts.dispatching",
     "StoreMachine": "machine",
-    "StoreMaintenanceContract": "contracts.storemaintenance",
-    "SurplusCleaner": "surplus",
+    "SurplusCleaner": "cleaning",
     "WriterContract": "contracts.writer",
-    "context_of": "contexts",
-    "copy_store": "copies",
-    "count_hook_calls": "hookcalls",
-    "encode_log": "records",
-    "record_batch": "records",
+    "context_of": "samples",
+    "copy_store": "samples",
+    "count_hook_calls": "samples",
+    "encode_log": "samples",
+    "record_batch": "samples",
 }
 
 

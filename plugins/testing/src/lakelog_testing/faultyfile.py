@@ -1,4 +1,10 @@
-"""A real file that records its calls, and fails on request."""
+"""A real file that records its calls, and fails on request.
+
+Compares long byte strings, and reports the first difference.
+
+A plain ``assert`` with pytest's full explanation (``-v``, or ``CI`` set) takes minutes for a
+segment.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,12 @@ import errno
 import mmap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from lakelog.files.filesystem import File
+from lakelog.files.filesystem import File, FileIdentity
 from lakelog.message import Body
-from lakelog_interfaces.files import FileIdentity
 
 
 class FaultyFile:
@@ -115,3 +121,24 @@ class FaultyFile:
 def _address(data: Body) -> int:
     """The memory address of ``data``."""
     return int(np.frombuffer(data, np.uint8).ctypes.data) if len(data) else 0
+
+
+Bytes: TypeAlias = "bytes | memoryview"
+_SHOWN_BYTES: Final = 16
+
+
+def assert_same(found: Bytes, expected: Bytes) -> None:
+    """Raise ``AssertionError`` with the first difference if ``found`` is not ``expected``."""
+    if found == expected:
+        return
+    at = first_difference(found, expected)
+    here, due = (bytes(each[at : at + _SHOWN_BYTES]) for each in (found, expected))
+    lengths = f"{len(found)} bytes, {len(expected)} expected"
+    raise AssertionError(f"{lengths}; at {at} is {here!r}, expected {due!r}")
+
+
+def first_difference(one: Bytes, other: Bytes) -> int:
+    """The position of the first difference, or the length of the shorter one."""
+    pairs = zip(one, other, strict=False)
+    differing = (at for at, (mine, yours) in enumerate(pairs) if mine != yours)
+    return next(differing, min(len(one), len(other)))

@@ -15,13 +15,7 @@ from typing import Any, Final
 
 import attrs
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import lakelog
 from lakelog import Message, PutResult, Store

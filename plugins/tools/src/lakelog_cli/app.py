@@ -12,7 +12,7 @@ import typer
 from lakelog.errors import LakelogError
 from lakelog.registry import Registry
 from lakelog_cli import exitcodes
-from lakelog_cli.rootgroup import RootGroup, plugin_of
+from lakelog_cli.group import RootGroup, plugin_of
 
 COMMANDS: Final = {
     "init": "Make an empty store; an existing store stays as it is.",

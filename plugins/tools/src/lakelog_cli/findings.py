@@ -1,21 +1,68 @@
-"""Reports findings of a check: some of each kind and a count of the rest, or all of it as JSON."""
+"""Reports findings of a check: some of each kind and a count of the rest, or all of it as JSON.
+
+Findings of a check that are explained by a crash: recovery repairs them without loss.
+
+The result of a recovery, as text for a terminal and as a row of JSON.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import typer
 
+from lakelog import Store
 from lakelog.errors import BadSegment
-from lakelog.log.reading.pieces import Damage
-from lakelog.recovery.report import MissingEnd
-from lakelog_cli.crashes import Crash
-from lakelog_cli.output import write_lines
-from lakelog_cli.walk import print_damage
-from lakelog_interfaces.strategies.verifying import Problem
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import ABORT_FILE
+from lakelog.format.record_batch import Damage
+from lakelog.hooks.dispatching import Problem
+from lakelog.processes.ownership import is_owned
+from lakelog.recovery.examine import examine
+from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
+from lakelog_cli.output import progress, shown, write_lines
+from lakelog_cli.walk import directory_of, print_damage
+
+
+@attrs.frozen
+class Crash:
+    """The outcome of a recovery of a store without an owner that was not closed.
+
+    :ivar end_offset: end of the recovered log; later bytes are moved to quarantine
+    :ivar missing: records that were durable, and are lost
+    """
+
+    end_offset: int
+    missing: tuple[MissingEnd, ...]
+
+    def explains_damage(self, damage: Damage) -> bool:
+        """Whether it is the torn end of the log, which contains no acknowledged message."""
+        return damage.offset >= self.end_offset and not self.missing
+
+    def explains(self, problem: Problem) -> bool:
+        """Whether queues or index only lag behind the log, or are ahead of it."""
+        return problem.recoverable
+
+
+def crash_of(store: Store) -> Crash | None:
+    """Plan a recovery, without changing anything.
+
+    ``None`` after a clean stop, beside an owner, or if recovery is impossible.
+    """
+    if not (store.path / ABORT_FILE).exists() or is_owned(RealFileSystem(), store.path):
+        return None
+    try:
+        with progress("planning a recovery") as advance:
+            core = attrs.evolve(store.settings.core, on_damage="skip")
+            report = examine(directory_of(store), core, advance).report
+    except (BadSegment, OSError):  # the check reports the cause itself
+        return None
+    return Crash(report.end_offset, report.missing)
+
 
 MOST_SHOWN: Final = 20
 MOST_KEPT: Final = 1000
@@ -112,3 +159,60 @@ def _row(kind: str, problem: Problem) -> dict[str, Any]:
         "expected": problem.expected,
         "found": problem.found,
     }
+
+
+def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Iterator[str]:
+    """Yield a line for each finding and each action."""
+    cut, mended = ("to cut", "to mend") if dry_run else ("cut", "mended")
+    stop = "a clean stop" if report.clean else "an unclean stop"
+    yield f"{shown(str(store))}: {stop}"
+    yield f"  read      from {report.start_offset}: {report.start_reason}"
+    yield f"  records   {report.records} whole ones"
+    yield f"  log       {report.minimum} to {report.end_offset}"
+    for aside in report.cut:
+        size = aside.end_offset - aside.offset
+        yield f"  {cut:<9} {size} bytes, {shown(str(aside))}"
+    if report.cut_at is not None:
+        yield f"  {cut} at{'':<{7 - len(cut)}}{shown(str(report.cut_at))}"
+    for damage in report.damage:
+        yield f"  damage    {damage.end_offset - damage.offset} bytes stay: {shown(str(damage))}"
+    for missing in report.missing:
+        yield f"  missing   {missing.end_offset - missing.offset} bytes, {shown(str(missing))}"
+    for words in report.mended:
+        yield f"  {mended:<9} {shown(words)}"
+    if not dry_run:
+        yield f"  queues    and index completed from {report.dispatched_from} on"
+    yield f"  took      {report.seconds:.2f} s"
+
+
+def recovery_row(report: RecoveryReport) -> dict[str, Any]:
+    """The complete report."""
+    return {
+        "clean": report.clean,
+        "read_from": report.read_from,
+        "start_offset": report.start_offset,
+        "start_reason": report.start_reason,
+        "min_offset": report.minimum,
+        "end_offset": report.end_offset,
+        "records": report.records,
+        "damage": list(map(_damage_row, report.damage)),
+        "missing": list(map(attrs.asdict, report.missing)),
+        "cut": list(map(aside_row, report.cut)),
+        "cut_at": _damage_row(report.cut_at) if report.cut_at is not None else None,
+        "mended": list(report.mended),
+        "dispatched_from": report.dispatched_from,
+        "seconds": report.seconds,
+    }
+
+
+def _damage_row(damage: Damage) -> dict[str, Any]:
+    path = str(damage.path) if damage.path is not None else None
+    place = {"offset": damage.offset, "end_offset": damage.end_offset}
+    return {"path": path, **place, "what": str(damage.error)}
+
+
+def aside_row(aside: Aside) -> dict[str, Any]:
+    """A part in quarantine, with its path."""
+    kept = str(aside.path) if aside.path is not None else None
+    place = {"offset": aside.offset, "end_offset": aside.end_offset}
+    return {**place, "what": aside.reason, "kept": kept}

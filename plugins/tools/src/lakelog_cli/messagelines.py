@@ -9,8 +9,7 @@ from typing import Any, Final
 import typer
 
 from lakelog.message import StoredMessage
-from lakelog_cli.output import write_lines
-from lakelog_cli.shown import shown
+from lakelog_cli.output import shown, write_lines
 
 SHOWN: Final = 60
 """Number of characters (or bytes, if binary) of a body in a line of text."""

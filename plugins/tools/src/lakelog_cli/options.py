@@ -53,11 +53,6 @@ LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="Format of l
 
 
 def _put_mode(text: str) -> str:
-    from lakelog.store.roles.choosing import FORMER
-
-    if text in FORMER:
-        typer.echo(f"note: --mode {text} is deprecated, and does what write does", err=True)
-        return "write"
     if text not in ("write", "exclusive"):
         raise typer.BadParameter(f"{text!r} is none; give write or exclusive")
     return text

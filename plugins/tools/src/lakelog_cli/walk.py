@@ -12,9 +12,9 @@ import typer
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
-from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
-from lakelog_cli.progress import progress
+from lakelog_cli.output import progress
 from lakelog_doctor.parallel_scan import Part, parallel_scan
 
 PartT = TypeVar("PartT", bound="Part")

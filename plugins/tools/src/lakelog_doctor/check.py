@@ -2,6 +2,8 @@
 
 Nothing is opened for writing, and no lock is taken. So it works beside a running owner, and after a
 crash. Dispatchers that support it are ``Verifiable``.
+
+All problems of a directory of segments, also those that a recovery mends.
 """
 
 from __future__ import annotations
@@ -14,18 +16,24 @@ from typing import Any
 import attrs
 
 from lakelog import Store
-from lakelog.dispatch.run import NamedDispatcher
-from lakelog.errors import PluginError
+from lakelog.dispatch import NamedDispatcher
+from lakelog.errors import BadSegment, PluginError
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
-from lakelog.files.shared.ownership import is_owned
+from lakelog.files.segment_files import (
+    SegmentFile,
+    bad_segments,
+    may_be_of_another_size,
+    segment_files,
+)
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.hooks import Context, KeyIndex, QueueReader
+from lakelog.hooks.dispatching import DamageAware, Problem, Verifiable, Verifier
+from lakelog.processes.ownership import is_owned
 from lakelog.registry import Registry
 from lakelog.store.open import open_store
 from lakelog.store.strategies import make_dispatchers
-from lakelog_interfaces.checkpoint import read_checkpoint
-from lakelog_interfaces.strategies.verifying import DamageAware, Problem, Verifiable, Verifier
 
 
 def check(
@@ -166,3 +174,42 @@ def _verifier(named: NamedDispatcher, minimum: int, *, living: bool) -> Verifier
     dispatcher = named.dispatcher
     assert isinstance(dispatcher, Verifiable)  # for the type checker
     return dispatcher.verifier(minimum, living=living)
+
+
+def problems(
+    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
+) -> list[BadSegment]:
+    """All problems of a directory of segments of ``size_bytes``.
+
+    RocketMQ refuses to load a store with any of them.
+    """
+    segments = segment_files(directory, listing)
+    alone = len(segments) == 1
+    return bad_segments(directory, listing, size_bytes) + [
+        _wrong_length(each, size_bytes)
+        for each in segments
+        if each.length != size_bytes
+        and not (alone and may_be_of_another_size(each.length, size_bytes))
+    ]
+
+
+def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+    """The problem of a segment whose length no other setting explains."""
+    if segment.length < size_bytes:
+        what = (
+            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; restore it "
+            "from a backup, or let 'lakelog recover' keep its whole records and extend it with "
+            "zeros"
+        )
+    else:
+        what = (
+            f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
+            "recover' cuts it, and keeps the surplus in lakelog/quarantine"
+        )
+    return BadSegment(
+        what,
+        path=segment.path,
+        offset=segment.start_offset + min(segment.length, size_bytes),
+        expected=size_bytes,
+        found=segment.length,
+    )

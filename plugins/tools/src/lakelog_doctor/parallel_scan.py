@@ -26,9 +26,9 @@ from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BLANK
-from lakelog.log.reading.damage import read_damage
-from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.sources import FileExtent
+from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.log.damage import read_damage
+from lakelog.log.sources import FileExtent
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 
@@ -120,7 +120,7 @@ def _answers(sealed: Sequence[SegmentFile], processes: int) -> Iterator[Iterator
     """The result for each segment, in order; ``None`` for the rest if a process was killed."""
     # a fork of this process would copy locks of its threads, which may be held
     context = get_context("forkserver")
-    context.set_forkserver_preload(["lakelog.log.reading.scan"])
+    context.set_forkserver_preload(["lakelog.log.scan"])
     pool = ProcessPoolExecutor(processes, context, accelerate.use, (accelerate.current(),))
     try:
         asked = [(each, pool.submit(read_whole, each)) for each in sealed]
@@ -138,7 +138,7 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
     """Read a segment with every check; ``None`` if any part of it is not valid."""
-    from lakelog.log.reading.scan import scan
+    from lakelog.log.scan import scan
 
     file = RealFileSystem().open(segment.path)
     try:

@@ -4,6 +4,8 @@ The new folders are built in ``lakelog/tmp/rebuild``. Nothing else changes until
 durable. Then the store is marked as crashed, the list of durable queues is removed, and the new
 folders replace the old ones. After a crash meanwhile, the next open dispatches the whole log under
 the tombstones that it finds. The log is only read; damage in it is skipped and reported.
+
+Replaces a folder atomically; after a crash one of the two is in place.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
+from lakelog.dispatch import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
+from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import (
     FileSystem,
     RealFileSystem,
@@ -26,23 +29,54 @@ from lakelog.files.filesystem import (
     read_file,
     remove_tree,
 )
-from lakelog.files.shared.membership import alone
-from lakelog.files.shared.ownership import remove_abort, unowned, write_abort
-from lakelog.files.state.durable_queue_ends import forget_ends, read_kept, write_kept
+from lakelog.files.queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
-from lakelog.interfaces import Context, Dispatcher
-from lakelog.log.reading.damage import read_damage
-from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.sources import FileSource
+from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.hooks import Context, Dispatcher
+from lakelog.log.damage import read_damage
+from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
+from lakelog.processes.membership import alone
+from lakelog.processes.ownership import remove_abort, unowned, write_abort
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store.strategies import make_dispatchers
 from lakelog_doctor.check import is_asked_for
-from lakelog_doctor.swap import swap_in
-from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
+
+
+def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
+    """Replace the folder ``target`` by ``new``; a former ``target`` is moved to ``old``.
+
+    ``new`` may be missing: ``target`` is then only moved. All three are on one file system; the
+    names are durable on return. ``OSError`` leaves ``target`` unchanged.
+    """
+    if not new.is_dir():
+        _move(files, target, old)
+    elif not target.exists():
+        _move(files, new, target)
+    elif files.exchange(new, target):
+        _move(files, new, old)
+    else:
+        _in_two_steps(files, new, target, old)
+    files.sync_dir(target.parent)
+
+
+def _move(files: FileSystem, source: Path, target: Path) -> None:
+    if source.is_dir():
+        files.rename(source, target)
+
+
+def _in_two_steps(files: FileSystem, new: Path, target: Path, old: Path) -> None:
+    """Replace without an atomic exchange: a crash in between leaves both folders in tmp."""
+    files.rename(target, old)
+    try:
+        files.rename(new, target)
+    except OSError:
+        files.rename(old, target)
+        raise
+
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes of the log read so far, and the total length of its segments."""
@@ -241,7 +275,7 @@ class _Rebuild:
 
     def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of the log, and count them."""
-        from lakelog.log.reading.scan import scan
+        from lakelog.log.scan import scan
 
         for piece in scan(source, first):
             yield piece

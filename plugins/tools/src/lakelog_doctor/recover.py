@@ -15,16 +15,11 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.files.shared.membership import Membership
-from lakelog.files.shared.ownership import is_owned, locked, unowned
-from lakelog.files.state.replica import (
-    ReplicaState,
-    read_replica,
-    remove_replica,
-    write_replica,
-)
+from lakelog.files.identity import ReplicaState, read_replica, remove_replica, write_replica
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.log.store_directory import StoreDirectory, readable
+from lakelog.processes.membership import Membership
+from lakelog.processes.ownership import is_owned, locked, unowned
 from lakelog.recovery.examine import Progress, examine
 from lakelog.recovery.report import READING, RecoveryReport, begin
 from lakelog.store.open import Opening, prepare

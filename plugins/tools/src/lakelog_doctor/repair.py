@@ -4,6 +4,11 @@ RocketMQ cuts its log at damage that lakelog skips. A repair overwrites damage w
 or with blanks where a segment ends or is missing. Then it checks queues and index against the log,
 and rebuilds faulty ones. Bytes are copied to quarantine before they are overwritten or moved. An
 interrupted repair is continued by the next repair or recovery.
+
+Carries out the steps of a repair; overwritten bytes are durable in quarantine before.
+
+The caller holds the lock, and has marked the store as not closed cleanly. An interrupted step
+leaves the former state, or one that the next repair detects and mends.
 """
 
 from __future__ import annotations
@@ -20,25 +25,35 @@ import attrs
 from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.preallocation import SegmentMaker
+from lakelog.files.queue_ends import forget_ends
 from lakelog.files.segment_files import segment_files
-from lakelog.files.shared.membership import alone
-from lakelog.files.shared.ownership import is_owned, locked, unowned, write_abort
-from lakelog.files.state.durable_queue_ends import forget_ends
 from lakelog.format.layout import INDEX_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog.log.reading.damage import keep_damage, read_damage
-from lakelog.log.reading.pieces import Damage, Piece
-from lakelog.log.reading.sources import FileSource
+from lakelog.format.record_batch import Damage, Piece
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.damage import keep_damage, read_damage
+from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, Step, fill, keep_gaps
+from lakelog.processes.membership import alone
+from lakelog.processes.ownership import is_owned, locked, unowned, write_abort
+from lakelog.recovery.filler import (
+    FILLER_TOPIC,
+    FillerMaker,
+    Filling,
+    Step,
+    fill,
+    keep_gaps,
+    write_blank,
+)
+from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.settings.model import StoreSettings
+from lakelog.recovery.tails import Tail
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
 from lakelog_doctor.recover import recover
-from lakelog_doctor.repair_act import Acting
 from lakelog_doctor.repair_plan import (
+    LogScan,
     MissingRange,
     RepairPlan,
     Stray,
@@ -47,7 +62,36 @@ from lakelog_doctor.repair_plan import (
     find_missing,
     find_strays,
 )
-from lakelog_doctor.repair_scan import LogScan
+
+
+@attrs.frozen
+class Acting:
+    """Executes steps in one store directory."""
+
+    directory: StoreDirectory
+    maker: SegmentMaker
+
+    def move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
+        """Move files that are not segments to quarantine."""
+        files = self.directory.files
+        for stray in strays:
+            if stray.length:
+                tail = Tail(stray.path, 0, stray.length, 0, "it is no segment")
+                yield keep(files, self.directory.path, tail)
+            files.unlink(stray.path)
+            files.sync_dir(stray.path.parent)
+
+    def make_missing(self, missing: Sequence[MissingRange]) -> None:
+        """Create missing segments, each with one blank record."""
+        self.directory.files.make_dir(self.maker.temporary)
+        for each in missing:
+            file = self.maker.make(each.start_offset).file
+            try:
+                write_blank(file, 0, each.size_bytes)
+                file.sync()
+            finally:
+                file.close()
+
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes of the log read so far, and their total; each pass starts at 0."""
@@ -188,7 +232,7 @@ class _Repair:
         return read_damage(self.directory.files, self.directory.path)
 
     def _pieces(self, known_damage: Sequence[Damage]) -> Iterator[Piece]:
-        from lakelog.log.reading.scan import scan
+        from lakelog.log.scan import scan
 
         directory = self.directory
         source = FileSource(directory.files, directory.commitlog, self.size_bytes, known_damage)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from core.tests.registry.samples import Offering, Pace, factory, load
 from lakelog.errors import StoreFailed
-from lakelog.hookspecs import hookimpl
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog.registry import Registry
 from lakelog_cli.app import COMMANDS, make_app
 from lakelog_cli.commands import plugins
@@ -120,7 +120,7 @@ def test_a_command_of_a_package_that_is_not_here_names_it(monkeypatch: pytest.Mo
     def not_installed(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("lakelog_cli.rootgroup.version", not_installed)
+    monkeypatch.setattr("lakelog_cli.group.version", not_installed)
     for command in ("dispatch", "export", "sql"):
         done = CliRunner().invoke(make_app(), [command, "STORE"])
         assert done.exit_code == 2
@@ -171,7 +171,7 @@ def test_ctrl_c_while_the_commands_are_loaded_ends_it_quietly() -> None:
         "import os, signal, sys\n"
         "class Hit:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'lakelog_cli.rootgroup':\n"
+        "        if name == 'lakelog_cli.group':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Hit())\n"
         "sys.argv = ['lakelog', '--help']\n"

@@ -27,9 +27,6 @@ def test_a_put_goes_through_the_owner(program: Run, owner: library.Store) -> Non
     assert [(row["status"], row["queue_offset"]) for row in rows] == [("PUT_OK", 1), ("PUT_OK", 2)]
     assert rows[-1]["physical_offset"] + rows[-1]["size"] == owner.flushed_offset
     assert [bytes(each.body) for each in owner.scan()] == [b"the owner's", b"a", b"b"]
-    former = program("put", "s", "t", "c", "--mode", "attach")
-    assert former.returncode == 0
-    assert "note: --mode attach is deprecated" in former.stderr
 
 
 def test_what_an_owner_alone_can_do_says_who_owns(lakelog: Run, owner: library.Store) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core.tests.maintenance.support import Keeping, MaintenancePlugin, fill
 from core.tests.store.support import SEGMENT
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.maintenance.pins import Pin, write_pin
 from lakelog_cli.app import make_app
 from lakelog_cli.commands import clean
-from lakelog_retention.pins import Pin, write_pin
-from plugins.retention.tests.maintenance.support import Keeping, MaintenancePlugin, fill
 from plugins.tools.tests.cli.conftest import Run
 
 Command = Callable[..., str]

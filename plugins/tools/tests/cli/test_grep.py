@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakelog import Message
 from lakelog.store.open import open_store
-from lakelog_cli.searching import Search
+from lakelog_cli.commands.grep import Search
 from lakelog_testing import record_batch
 from plugins.tools.tests.cli.conftest import Run, spoil_second
 

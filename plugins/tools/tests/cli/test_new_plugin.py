@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_cli.newplugin.kinds import TEMPLATES
+from lakelog_cli.newplugin.package import TEMPLATES
 from plugins.tools.tests.cli.conftest import Run
 
 FILES = {
@@ -77,4 +77,4 @@ def test_a_terminal_is_asked(lakelog: Run, tmp_path: Path, answer: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "6 follower: the template counts messages by topic" in done.stderr
     strategy = tmp_path / "acme-pace" / "src" / "acme_pace" / "strategy.py"
-    assert "interfaces.Follower" in strategy.read_text()
+    assert "hooks.Follower" in strategy.read_text()

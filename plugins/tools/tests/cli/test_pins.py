@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_retention.pins import Pin, pin_file, read_pins, write_pin
+from lakelog.maintenance.pins import Pin, pin_file, read_pins, write_pin
 from plugins.tools.tests.cli.conftest import Run
 
 FILES = RealFileSystem()

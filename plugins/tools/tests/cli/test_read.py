@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakelog import Message
 from lakelog.store.open import open_store
-from lakelog_cli.shown import shown
+from lakelog_cli.output import shown
 from plugins.tools.tests.cli.conftest import ENVIRON, Run, spoil_second
 
 

@@ -21,7 +21,7 @@ import attrs
 import pytest
 
 import lakelog as core
-from lakelog_cli.topkeys import ORDERS, Controls
+from lakelog_cli.commands.top import ORDERS, Controls
 
 WAIT_SECONDS: Final = 300
 pytestmark = pytest.mark.timeout(600)  # a loaded machine takes a minute to start a program

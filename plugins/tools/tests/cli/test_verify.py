@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakelog_cli.app import make_app
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.tools.tests.cli.conftest import ENVIRON, HAS_INDEX, Run
 
 UNIT = struct.Struct(">qiq")

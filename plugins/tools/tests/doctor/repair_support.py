@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.tests.store.support import SEGMENT, segments
-from lakelog.log.reading.pieces import Damage
+from lakelog.format.record_batch import Damage
 from lakelog.store.open import open_store
 from lakelog_doctor.check import check
 

@@ -14,10 +14,10 @@ import pytest
 
 from core.tests.store.support import SEGMENT, a_store, fill, open_small, overwrite, tree
 from lakelog import Message
+from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.hooks.dispatching import Problem
 from lakelog_doctor.check import check, check_checkpoint
-from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
-from lakelog_interfaces.strategies.verifying import Problem
 
 UNIT = struct.Struct(">qiq")
 ENTRIES = 30

@@ -16,8 +16,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
 from lakelog_queues.dispatching.tombstones import read_tombstones
-from lakelog_testing.copies import copy_store
 from lakelog_testing.crash import Image, SimFileSystem, images
+from lakelog_testing.samples import copy_store
 
 FILES: Final = RealFileSystem()
 TAGS: Final = ("a", "b", "c")

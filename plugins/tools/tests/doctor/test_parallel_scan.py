@@ -18,8 +18,8 @@ from core.tests.store.support import SEGMENT, a_store, open_small, read_small, s
 from lakelog import Store, accelerate
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.reading.damage import keep_damage
-from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
+from lakelog.log.damage import keep_damage
 from lakelog_doctor.parallel_scan import (
     Part,
     WholeSegment,
@@ -29,8 +29,7 @@ from lakelog_doctor.parallel_scan import (
     parallel_scan,
     read_whole,
 )
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from tests.support.sampling import chance
 
 Found = list[tuple[str, int, int, str]]

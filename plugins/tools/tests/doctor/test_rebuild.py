@@ -17,11 +17,11 @@ import pytest
 
 import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small, overwrite, tree
-from lakelog.codec import RecordBatch
 from lakelog.errors import DispatchStopped, StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import Context, Factory, Kind, NoSettings
+from lakelog.hooks.hookspecs import hookimpl
 from lakelog_doctor.rebuild import RebuildReport, rebuild
 from lakelog_queues.dispatching.tombstones import add_tombstone, read_tombstones
 

@@ -28,14 +28,14 @@ from lakelog import Message, PutResult, Store
 from lakelog.errors import BadSegment, LakelogError
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.log.reading.pieces import Damage
+from lakelog.format.record_batch import Damage
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap
 from lakelog.recovery.quarantine import entries
 from lakelog_doctor.check import check
 from lakelog_doctor.repair import RepairReport, repair
 from lakelog_queues.dispatching.tombstones import read_tombstones
 from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES
-from lakelog_testing.copies import copy_store
+from lakelog_testing.samples import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
 
 FILES = RealFileSystem()

@@ -1,27 +1,160 @@
-"""The gRPC port, in the event loop of the broker."""
+"""The gRPC port, in the event loop of the broker.
+
+The certificate of the TLS port: from given files, or self-signed by this process.
+
+One port for plain text and TLS: a proxy that selects the server by a connection's first byte.
+
+A port of grpcio accepts only one of the two; RocketMQ's proxy accepts both. A TLS connection begins
+with a handshake record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import datetime
 import functools
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc.access import GrpcAccess
-from lakelog_broker.grpc.certificates import key_and_certificate
-from lakelog_broker.grpc.clients import GrpcClients, client_id_of
-from lakelog_broker.grpc.consuming import Consuming
-from lakelog_broker.grpc.port_multiplexer import PortMultiplexer
-from lakelog_broker.grpc.producing import Producing
+from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients, client_id_of
+from lakelog_broker.grpc.mapping import status, status_of
+from lakelog_broker.grpc.messaging import Consuming, Producing, Routing
 from lakelog_broker.grpc.protos import SERVICE, class_of, proto
-from lakelog_broker.grpc.routing import Routing
-from lakelog_broker.grpc.statuses import status, status_of
 from lakelog_broker.popping.service import Popping
+
+_VALID_DAYS: Final = 3650
+
+
+def key_and_certificate(
+    certificate: Path | None, key: Path | None, host: str
+) -> tuple[bytes, bytes]:
+    """The private key and the certificate as PEM bytes; without files, a self-signed pair.
+
+    :param host: name for the ``subjectAltName`` of a self-signed certificate
+
+    Raises :class:`~lakelog.errors.SettingsError` for a file that cannot be read or if only one is
+    given, and ``ImportError`` if ``cryptography`` is needed and missing.
+    """
+    if (certificate is None) != (key is None):
+        raise SettingsError("certificate and key must be given together")
+    if certificate is None or key is None:
+        return _self_made(host)
+    try:
+        return key.read_bytes(), certificate.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"the certificate cannot be read: {error}") from error
+
+
+def _self_made(host: str) -> tuple[bytes, bytes]:
+    """Make a self-signed certificate, as RocketMQ's proxy does; its clients accept any."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lakelog")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName(host)]), False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private, made.public_bytes(pem)
+
+
+_HANDSHAKE: Final = 0x16
+
+
+class _Copier(asyncio.Protocol):
+    """Writes received bytes to its peer, no faster than the peer accepts them."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.peer: _Copier | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the protocol's
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.close()
+
+
+class PortMultiplexer(_Copier):
+    """A client's connection, copied to the Unix socket of the plain server or the TLS server.
+
+    :param plain: path of the plain server's socket
+    :param tls: path of the TLS server's socket
+    """
+
+    def __init__(self, plain: str, tls: str) -> None:
+        super().__init__()
+        self._plain, self._tls = plain, tls
+        self._first = bytearray()
+        self._opening: asyncio.Task[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Copy the bytes, or buffer them until the connection to the server is open."""
+        if self.peer is not None:
+            super().data_received(data)
+            return
+        self._first += data
+        assert self.transport is not None
+        self.transport.pause_reading()
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+
+    async def _open(self) -> None:
+        path = self._tls if self._first[0] == _HANDSHAKE else self._plain
+        assert self.transport is not None
+        try:
+            _, peer = await asyncio.get_running_loop().create_unix_connection(_Copier, path)
+        except OSError:
+            self.transport.close()
+            return
+        peer.peer, self.peer = self, peer
+        super().data_received(bytes(self._first))
+        self._first.clear()
+        if self.transport.is_closing():
+            self.connection_lost(None)
+        else:
+            with contextlib.suppress(RuntimeError):
+                self.transport.resume_reading()
+
 
 _GRACE_S: Final = 0.2
 

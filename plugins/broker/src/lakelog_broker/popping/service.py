@@ -24,6 +24,7 @@ import attrs
 from lakelog import Message, PutRefused, PutResult, StoredMessage
 from lakelog.errors import LakelogError
 from lakelog.format.properties import encode_properties
+from lakelog.format.record import decode
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
@@ -35,7 +36,6 @@ from lakelog_broker.popping.handles import (
     retry_topic,
 )
 from lakelog_broker.popping.queues import PopDelivery, PopQueue
-from lakelog_format.codec.decode import decode
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")

@@ -1,4 +1,7 @@
-"""One connection of a remoting client: reads frames, serves requests, and writes responses."""
+"""One connection of a remoting client: reads frames, serves requests, and writes responses.
+
+Records for clients that differ from the stored ones.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
-from lakelog import StoredMessage
+import attrs
+
+from lakelog import Message, StoredMessage
 from lakelog.errors import PutRefused, StoreError
-from lakelog.status import PutStatus
+from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.limits import Limits
+from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.results import PutStatus
+from lakelog_broker.appending import restored
 from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import property_value
 from lakelog_broker.remoting.frame import (
@@ -20,7 +29,29 @@ from lakelog_broker.remoting.frame import (
     decode_frame,
     encode_frame,
 )
-from lakelog_broker.remoting.records import record_with_own_topic
+
+_ENCODER: Final = Encoder(
+    Limits(MAX_FRAME_BYTES, MAX_FRAME_BYTES), "127.0.0.1:0", False, None, RoundRobin(1)
+)
+
+
+def record_with_own_topic(stored: StoredMessage) -> bytes:
+    """Encode a message that was set aside with its own topic and queue id, at its stored offsets.
+
+    All properties are kept. Raises ``ValueError`` if the message has no own topic.
+    """
+    own = restored(stored)
+    message: Message = attrs.evolve(
+        own,
+        properties=stored.properties_bytes,
+        store_host=stored.store_host,
+        prepared_transaction_offset=stored.prepared_transaction_offset,
+    )
+    record = _ENCODER.encode_one(message)
+    offsets = QueueOffsets({record.queue: stored.queue_offset})
+    record.place(stored.physical_offset, 2 * MAX_FRAME_BYTES, offsets, stored.store_timestamp_ms)
+    return bytes(record.buffer)
+
 
 _LOG = logging.getLogger("lakelog.broker")
 _ILLEGAL = {

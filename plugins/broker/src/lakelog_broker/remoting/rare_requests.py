@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.service import Popping
-from lakelog_broker.remoting.administration import (
-    consumers,
-    groups,
-    names,
-    progress,
-    statistics,
-    status,
-    topics,
-)
+from lakelog_broker.remoting.administration import groups, progress, status, topics
 from lakelog_broker.remoting.connection import Handler
-from lakelog_broker.remoting.handlers import popping, replies, scheduling
-from lakelog_broker.state.request_modes import RequestModes
+from lakelog_broker.remoting.handlers import popping, scheduling, sending
+from lakelog_broker.state.topics import RequestModes
 
 
 def rare_handlers(broker: Broker, pops: Popping, modes: RequestModes) -> dict[int, Handler]:
@@ -31,10 +23,10 @@ def rare_handlers(broker: Broker, pops: Popping, modes: RequestModes) -> dict[in
             topics.TopicRequests(broker),
             groups.GroupRequests(broker),
             progress.ProgressRequests(broker),
-            consumers.ConsumerRequests(broker),
-            statistics.StatisticsRequests(broker),
-            names.NameRequests(broker),
-            replies.ReplyRequests(broker),
+            groups.ConsumerRequests(broker),
+            status.StatisticsRequests(broker),
+            topics.NameRequests(broker),
+            sending.ReplyRequests(broker),
             status.StatusRequests(broker),
         )
         for code, handler in family.handlers().items()

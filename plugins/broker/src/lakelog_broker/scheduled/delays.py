@@ -20,15 +20,9 @@ from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_broker.appending import BrokerAppender
-from lakelog_broker.scheduled.delivering import (
-    MAX_DEFERRED,
-    RETRY_MS,
-    Clock,
-    Deliverer,
-    now_ms,
-)
+from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_queues.units.delays import DELAYS_MS
+from lakelog_queues.units.tags import DELAYS_MS
 from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_offsets
 
 BATCH: Final = 64

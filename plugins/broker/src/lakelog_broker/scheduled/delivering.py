@@ -16,7 +16,7 @@ from lakelog.errors import (
     StoreClosed,
     StoreError,
 )
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 _ILLEGAL: Final = {

@@ -19,7 +19,7 @@ import attrs
 
 from lakelog import Message, Store, StoredMessage
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.format.sysflag import COMMIT, TRANSACTION_MASK
+from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties

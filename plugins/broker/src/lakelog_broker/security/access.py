@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
-from lakelog_broker.security.requests import Request, Use, uses_of
-from lakelog_broker.security.users import AccessRight, User, read_users
+from lakelog_broker.security.users import AccessRight, Request, Use, User, read_users, uses_of
 from lakelog_broker.settings import BrokerSettings, refuse_exposed
 
 if TYPE_CHECKING:

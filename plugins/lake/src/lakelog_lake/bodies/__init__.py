@@ -58,11 +58,11 @@ def parser_for(text: str) -> BodyParser:
 
 
 def _opaque(name: str, place: str) -> BodyParser:
-    from lakelog_lake.bodies import opaque
+    from lakelog_lake.bodies import base
 
     if place:
         raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
-    return opaque.Binary() if name == "binary" else opaque.String()
+    return base.Binary() if name == "binary" else base.String()
 
 
 def _json(place: str) -> BodyParser:
@@ -99,13 +99,13 @@ def _protobuf(place: str) -> BodyParser:
 
 
 def _avro_registry(place: str) -> BodyParser:
-    from lakelog_lake.bodies.registry.avro import RegistryAvro
+    from lakelog_lake.bodies.avro import RegistryAvro
 
     return RegistryAvro.of(place)
 
 
 def _protobuf_registry(place: str) -> BodyParser:
-    from lakelog_lake.bodies.registry.protobuf import RegistryProtobuf
+    from lakelog_lake.bodies.protobuf import RegistryProtobuf
 
     return RegistryProtobuf.at(place)
 

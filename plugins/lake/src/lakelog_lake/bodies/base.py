@@ -3,16 +3,23 @@
 A parser is sent to the processes that write data files. It must be small, picklable, and
 deterministic in each process. It must not raise for the content of a body: the row is marked as not
 good, and lands in the table of dead letters with its error and its raw body.
+
+Parsers that decode bodies one by one with a library, and then build columns.
+
+Bodies without a schema: raw bytes, and text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import attrs
 import numpy as np
 import pyarrow as pa
+
+from lakelog_lake.errors import TemporaryError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,3 +87,147 @@ def _line(error: str) -> str:
     """Limit an error to one line of bounded length."""
     line = " ".join(error.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
+"""Decodes the fields of a body by column; raises any error for an invalid body."""
+
+_STEP_ROWS = 4096
+
+
+@attrs.frozen(slots=False)
+class Rowwise:
+    """A parser whose library decodes single bodies; its cached properties are not pickled."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without cached values, which are rebuilt from the schema."""
+        return {each.name: getattr(self, each.name) for each in attrs.fields(type(self))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
+    def _columns(self) -> tuple[pa.Schema, Any]:
+        """The columns, and the converter for a value of the library."""
+        raise NotImplementedError
+
+    def _decode(self, body: bytes) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> pa.Schema:
+        """A column for each field."""
+        return self._columns[0]
+
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
+        """Parse the bodies that can be decoded."""
+        return parse(bodies, self.fields, self._decode)
+
+
+def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
+    """The columns ``fields`` of the bodies that ``decode`` accepts."""
+    faults: dict[int, str] = {}
+    parts = []
+    for first in range(0, len(bodies), _STEP_ROWS):
+        good = []
+        for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
+            try:
+                good.append((row, decode(body.as_py())))
+            except TemporaryError:  # not an error of the body
+                raise
+            except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
+                faults[row] = _error_text(error)
+        parts += _columns(good, fields, faults)
+    return parsed(fields, parts, faults, len(bodies))
+
+
+def _columns(
+    rows: list[tuple[int, Mapping[str, Any]]], fields: pa.Schema, faults: dict[int, str]
+) -> list[pa.RecordBatch]:
+    """Build columns; split by halves where a value does not fit its column."""
+    if not rows:
+        return []
+    try:
+        return [pa.RecordBatch.from_pylist([values for _, values in rows], schema=fields)]
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if len(rows) == 1:
+            faults[rows[0][0]] = f"a value does not fit its column: {_error_text(error)}"
+            return []
+    half = len(rows) // 2
+    return [*_columns(rows[:half], fields, faults), *_columns(rows[half:], fields, faults)]
+
+
+def _error_text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def not_utf8(bodies: pa.Array) -> dict[int, str]:
+    """Errors of the rows that are not UTF-8, with the place."""
+    if _valid(bodies):
+        return {}
+    return dict(_faults(bodies, 0))
+
+
+def without(bodies: pa.Array, faults: dict[int, str]) -> tuple[pa.Array, np.ndarray]:
+    """The bodies without a fault, and their indices."""
+    rows = np.delete(np.arange(len(bodies)), list(faults))
+    return (bodies.take(pa.array(rows)) if faults else bodies), rows
+
+
+def _valid(bodies: pa.Array) -> bool:
+    try:
+        as_strings(bodies)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def as_strings(bodies: pa.Array) -> pa.Array:
+    """The same bytes as text; raises :class:`pyarrow.ArrowInvalid`."""
+    return bodies.cast(pa.large_string() if pa.types.is_large_binary(bodies.type) else pa.string())
+
+
+def _faults(bodies: pa.Array, first: int) -> list[tuple[int, str]]:
+    """Search by halves: an invalid row costs few passes over the others."""
+    if len(bodies) == 1:
+        try:
+            bodies[0].as_py().decode()
+        except UnicodeDecodeError as error:
+            return [(first, f"byte {error.start}: not UTF-8 ({error.reason})")]
+        return []
+    if _valid(bodies):
+        return []
+    half = len(bodies) // 2
+    return [*_faults(bodies[:half], first), *_faults(bodies[half:], first + half)]
+
+
+@attrs.frozen
+class Binary:
+    """Raw bodies; none is invalid."""
+
+    @property
+    def fields(self) -> pa.Schema:
+        """One column, ``body``."""
+        return pa.schema([("body", pa.binary())])
+
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
+        """Return all bodies."""
+        columns = pa.RecordBatch.from_arrays([bodies.cast(pa.binary())], schema=self.fields)
+        return parsed(self.fields, [columns], {}, len(bodies))
+
+
+@attrs.frozen
+class String:
+    """UTF-8 bodies; others are invalid."""
+
+    @property
+    def fields(self) -> pa.Schema:
+        """One column, ``body``."""
+        return pa.schema([("body", pa.string())])
+
+    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
+        """Return the bodies that are UTF-8."""
+        faults = not_utf8(bodies)
+        texts = as_strings(without(bodies, faults)[0]).cast(pa.string())
+        columns = pa.RecordBatch.from_arrays([texts], schema=self.fields)
+        return parsed(self.fields, [columns], faults, len(bodies))

@@ -170,10 +170,12 @@ def _kind(value: Any) -> str:
 def _is(value: str, kind: str) -> bool:
     import pyarrow as pa
 
-    from lakelog_lake.bodies import times
+    from lakelog_lake.bodies import json_schema
 
     try:
-        {"date": times.dates, "date-time": times.timestamps}[kind](pa.array([value], pa.string()))
+        {"date": json_schema.dates, "date-time": json_schema.timestamps}[kind](
+            pa.array([value], pa.string())
+        )
     except (pa.ArrowInvalid, UnicodeEncodeError):
         return False
     return True

@@ -1,4 +1,7 @@
-"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files."""
+"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files.
+
+A progress bar of landing on a terminal; nothing elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,99 @@ from lakelog.errors import SettingsError
 from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_cli.options import AsJson
 from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
-from lakelog_lake.commands.bar import both, landing_bar, reading_bar
-from lakelog_lake.commands.choosing import chosen
-from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
+from lakelog_cli.schema import prints
+from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
 from lakelog_lake.tables.parquet_writer import ParquetCompression
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from threading import Event
 
+    from lakelog_cli.output import Advance
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
     from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
-    from lakelog_lake.landing.target_set import Targets
-    from lakelog_lake.landing.watchdog import WatchdogNotifier
+    from lakelog_lake.landing.runner import WatchdogNotifier
+    from lakelog_lake.landing.target import Targets
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.tasks.ranges import TaskLimits
+    from lakelog_lake.tasks.task import Task, Written
+
+
+@attrs.define
+class LandingBar:
+    """Moves with each finished task, as a pass may take minutes.
+
+    :ivar _end: of the log when the last pass began, in bytes
+    """
+
+    _store: Path
+    _advance: Advance
+    _start: int | None = None
+    _ends: list[int] = attrs.field(factory=list)
+    _end: int = 0
+
+    def watched(self, engine: Engine) -> Engine:
+        """Return ``engine`` with tasks that move the bar."""
+
+        def run(tasks: Sequence[Task]) -> Sequence[Written]:
+            self._begin(tasks)
+            return engine(tasks)
+
+        return run
+
+    def done(self) -> None:
+        """Count one finished task; tasks are reported in their order."""
+        if self._ends and self._start is not None:
+            self._advance(self._ends.pop(0) - self._start, self._end - self._start)
+
+    def _begin(self, tasks: Sequence[Task]) -> None:
+        import lakelog
+
+        if self._start is None:
+            self._start = tasks[0].span.start
+        self._ends = [each.span.end for each in tasks]
+        with lakelog.open(self._store, mode="read") as store:
+            self._end = max(store.max_offset, self._ends[-1])
+        self._advance(tasks[0].span.start - self._start, self._end - self._start)
+
+
+@contextmanager
+def landing_bar(store: Path) -> Iterator[LandingBar | None]:
+    """Show a bar during the block; yields ``None`` where stderr is no terminal."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from lakelog_cli.output import progress  # brings rich
+
+    with progress("landing") as advance:
+        yield LandingBar(store, advance)
+
+
+@contextmanager
+def reading_bar() -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that takes the bytes read so far, and their total."""
+    from lakelog_cli.output import progress  # brings rich
+
+    with progress("reading") as advance:
+        yield advance
+
+
+def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
+    """Return a function, called after each task, that calls ``other`` and moves the bar."""
+
+    def done() -> None:
+        other()
+        if bar is not None:
+            bar.done()
+
+    return done
+
 
 _MIB = 1 << 20
 CATALOG = "catalog:"
@@ -196,10 +273,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.landing.committing import CommitLock
     from lakelog_lake.landing.destinations import TableLocation
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-    from lakelog_lake.landing.runner import stopped_by_signals
+    from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
-    from lakelog_lake.landing.watchdog import WatchdogNotifier
-    from lakelog_lake.log.selection import Chosen
+    from lakelog_lake.log.wanted import Chosen
     from lakelog_lake.tables import partitions
     from lakelog_lake.tasks.ranges import TaskLimits
 
@@ -356,7 +432,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.landing.dispatcher import LandingSource
     from lakelog_lake.landing.export import to_file, to_table
     from lakelog_lake.landing.targets import TableSpec, identity_of
-    from lakelog_lake.log.selection import Chosen
+    from lakelog_lake.log.wanted import Chosen
 
     source = LandingSource(
         store.absolute(),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakelog_cli.options import AlwaysJson
-from lakelog_cli.printed import prints
+from lakelog_cli.schema import prints
 
 
 @prints(is_document=True, is_always=True)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.printed import prints
-from lakelog_lake.commands.choosing import chosen
+from lakelog_cli.schema import prints
 from lakelog_lake.commands.infer import infer_schema
-from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
+from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import (
     CompactedRow,
     ExpiredRow,
@@ -96,10 +95,9 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     not compared.
     """
     from lakelog_cli.output import write_file
-    from lakelog_lake.commands.page import page
-    from lakelog_lake.commands.report import print_verified, print_verified_json
+    from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
-    from lakelog_lake.log.selection import Chosen
+    from lakelog_lake.log.wanted import Chosen
     from lakelog_lake.readback.open import all_opened
     from lakelog_lake.verify.verify import VerifyRequest
 

@@ -1,9 +1,21 @@
-"""The columns of a message in a table; (store, topic, queue_id, queue_offset) is the key."""
+"""The columns of a message in a table; (store, topic, queue_id, queue_offset) is the key.
+
+Decompresses bodies; a body that cannot be decompressed is returned as stored.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from lakelog.errors import CorruptRecord
+from lakelog.lazy import np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog.format.record_batch import RecordBatch
 
 TYPES: Final = {
     "store": "string",
@@ -40,7 +52,58 @@ ERROR: Final = "error"
 def store_name(path: Path) -> str:
     """The value of the column ``store``: the store's UUID, or without one the folder's name."""
     from lakelog.files.filesystem import RealFileSystem
-    from lakelog.files.state.identity import read_identity
+    from lakelog.files.identity import read_identity
 
     identity = read_identity(RealFileSystem(), path)
     return path.resolve().name if identity is None else identity.uuid
+
+
+def unpacked(
+    batch: RecordBatch, names: Sequence[str]
+) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
+    """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
+    from lakelog_queues.arrow import to_arrow
+
+    try:
+        return to_arrow(batch, columns=names, decompress=True), {}
+    except CorruptRecord:
+        bad = _packed_for_good(batch)
+        return _partly_unpacked(batch, names, list(bad)), bad
+
+
+def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
+    from lakelog.format.compression import decompress
+    from lakelog.format.layout import COMPRESSED
+
+    found = {}
+    for row, message in enumerate(batch.decoded):
+        if not message.sys_flag & COMPRESSED:
+            continue
+        try:
+            decompress(message.body, message.sys_flag)
+        except ValueError as error:
+            found[row] = CorruptRecord(str(error), offset=message.physical_offset)
+    return found
+
+
+def _partly_unpacked(
+    batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
+) -> pa.RecordBatch:
+    """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
+    import pyarrow as pa
+
+    from lakelog_queues.arrow import to_arrow
+
+    rows = np.arange(len(batch))
+    bad = np.isin(rows, packed)
+    parts = [
+        to_arrow(
+            batch.take(these),
+            names,
+            decompress=each,
+        )
+        for these, each in ((~bad, True), (bad, False))
+    ]
+    order = np.argsort(np.concatenate([rows[~bad], rows[bad]]))
+    whole = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
+    return whole.to_batches()[0]

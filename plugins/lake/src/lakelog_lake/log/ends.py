@@ -2,6 +2,21 @@
 
 The search for the end starts at the last record of a ConsumeQueue, so little of the log is read.
 The last segment is scanned only after a crash, or if queues are missing or far behind.
+
+Finds the durable end of a log, and caches it until it may have changed.
+
+For a closed store the durable end takes a scan of its last segment, which costs as much as landing
+some hundred MiB. The result stays durable as long as no segment file is replaced, extended or
+written to. It stays the end of the log only as long as the store also stays closed: an open creates
+``abort``, which changes the directory's modification time, even after ``abort`` is removed.
+
+Keeps the store open between passes as long as its log can only grow.
+
+A log only grows while one process has the store open. An unchanged ``abort`` file shows this: each
+open for writing creates the file anew, and a log is recovered, cut or replaced only before that. A
+store that no process has open is opened again for each pass, as users may have changed its files.
+Callers may read only the log through the kept reader: queues built in memory would grow without
+bound.
 """
 
 from __future__ import annotations
@@ -9,13 +24,28 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
+import attrs
+
+import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
-from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.format.layout import (
+    ABORT_FILE,
+    BLANK,
+    COMMITLOG_DIR,
+    LOCK_FILE,
+    MAGIC_BLANK,
+    OWN_DIR,
+    SETTINGS_FILE,
+    STORE_FILE,
+    segment_name,
+)
+from lakelog.format.record_batch import Blank, Damage
 from lakelog_lake.errors import DurableEndUnknown
 from lakelog_lake.log.record_starts import RecordStarts, log_folder
 
@@ -157,3 +187,124 @@ def is_open_somewhere(path: Path) -> bool:
         return False
     finally:
         lock.close()
+
+
+_State: TypeAlias = frozenset[tuple[str, int, int, int]]
+_SETTLED_NS: Final = 2_000_000_000
+"""File times may be so coarse that a second change right after the first does not show."""
+
+
+@attrs.define
+class DurableEnd:
+    """Caches the durable end of one log."""
+
+    _end: int = 0
+    _state: _State | None = None
+    _closed: _State | None = None
+
+    def behind(self, store: lakelog.Store, start: int) -> int | None:
+        """The durable end; ``None`` if it is not known.
+
+        For an open store, a cached end is returned only if it is behind ``start``: it is still
+        durable, but newer records may have become durable since.
+        """
+        closed = _closed(store.path)
+        state = _state(store.path / COMMITLOG_DIR)
+        if state == self._state and (start < self._end or self._is_still(closed)):
+            return self._end
+        end = store.flushed_offset
+        if not end and not store.is_flushed_known:
+            return None
+        self._end, self._state = end, state  # the states were taken before the answer
+        self._closed = closed
+        return end
+
+    def is_still(self, path: Path) -> bool:
+        """Whether the store is closed, and its files have not changed since the last call."""
+        return self._is_still(_closed(path)) and _state(path / COMMITLOG_DIR) == self._state
+
+    def _is_still(self, closed: _State | None) -> bool:
+        return closed is not None and closed == self._closed
+
+
+def _closed(folder: Path) -> _State | None:
+    """The state of a closed store's folders; ``None`` for an open or just closed store.
+
+    A store after a crash does not count as closed.
+    """
+    if (folder / ABORT_FILE).exists():
+        return None
+    found = frozenset(_stated((folder, folder / COMMITLOG_DIR)))
+    before = time.time_ns() - _SETTLED_NS
+    return found if all(changed < before for *_, changed in found) else None
+
+
+def _state(folder: Path) -> _State:
+    """Names, sizes and times of the log's files."""
+    return frozenset(_stated(folder.iterdir() if folder.is_dir() else ()))
+
+
+def _stated(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
+    for path in paths:
+        try:
+            known = path.stat()
+        except FileNotFoundError:  # deleted meanwhile; the next call returns another state
+            continue
+        yield path.name, known.st_ino, known.st_size, known.st_mtime_ns
+
+
+_Marks: TypeAlias = tuple[tuple[int, ...] | None, ...]
+_FOLDERS: Final = (".", COMMITLOG_DIR, OWN_DIR)
+_FILES: Final = (
+    ABORT_FILE,
+    f"{OWN_DIR}/{STORE_FILE}",
+    f"{OWN_DIR}/{SETTINGS_FILE}",
+    f"{OWN_DIR}/damage.json",
+)
+
+
+@attrs.define
+class CachedStore:
+    """Opens the store on demand."""
+
+    path: Path
+    _store: lakelog.Store | None = None
+    _marks: _Marks = ()
+
+    def now(self) -> lakelog.Store:
+        """The present store, open for reading."""
+        store = self.kept
+        if store is None:
+            self.close()
+            marks = _marks(self.path)  # taken before the store is opened
+            store = self._store = lakelog.open(self.path, mode="read")
+            self._marks = marks
+        return store
+
+    @property
+    def kept(self) -> lakelog.Store | None:
+        """The open store, unless it has to be opened again."""
+        is_same = self._marks == _marks(self.path) and is_open_somewhere(self.path)
+        return self._store if is_same else None
+
+    def close(self) -> None:
+        """Close the store, so that the next use opens it again."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def _marks(path: Path) -> _Marks:
+    """File attributes that change if the store is replaced or gets another owner."""
+    place = str(path)  # plain strings: this runs twice a second when idle
+    folders = (_stat(f"{place}/{name}", with_time=False) for name in _FOLDERS)
+    return (*folders, *(_stat(f"{place}/{name}", with_time=True) for name in _FILES))
+
+
+def _stat(path: str, *, with_time: bool) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    which = (found.st_dev, found.st_ino)
+    return (*which, found.st_size, found.st_mtime_ns) if with_time else which

@@ -1,24 +1,63 @@
-"""Reads one range of the log as a single batch, independently of the windows of the scan."""
+"""Reads one range of the log as a single batch, independently of the windows of the scan.
+
+Checks that a task accounts for every byte of its range: as records, blank or damage.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from lakelog.errors import CorruptRecord
-from lakelog.log.reading.pieces import Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
-from lakelog_lake.log import coverage as whole
 from lakelog_lake.log import wanted
+from lakelog_lake.log.wanted import NumberSpan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lakelog.codec import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
+
+
+def record_batches(
+    pieces: Iterable[Piece], part: NumberSpan, on_damage: Callable[[Damage], None]
+) -> Iterator[RecordBatch]:
+    """The records among ``pieces``, which must cover ``part``.
+
+    A scan silently skips trailing zeros and missing segments. At the end of a log that is right;
+    inside of it, it is damage.
+    """
+    at = part.low
+    for piece in pieces:
+        first, behind = edges(piece)
+        if first > at:
+            on_damage(_nothing(at, first))
+        if isinstance(piece, Damage):
+            on_damage(piece)
+        elif isinstance(piece, RecordBatch):
+            yield piece
+        at = max(at, behind)
+    if at < part.end:
+        on_damage(_nothing(at, part.end))
+
+
+def edges(piece: Piece) -> tuple[int, int]:
+    """The start and the end offset of a piece of the log."""
+    if isinstance(piece, Damage):
+        return piece.offset, piece.end_offset
+    if isinstance(piece, Blank):
+        return piece.offset, piece.offset + piece.size
+    return piece.base_offset + int(piece.starts[0]), piece.end_offset
+
+
+def _nothing(offset: int, end_offset: int) -> Damage:
+    what = "there are zeros or nothing where records were; was a segment deleted, moved or cut?"
+    return Damage(offset, end_offset, CorruptRecord(what, offset=offset))
 
 
 @attrs.frozen
@@ -49,7 +88,7 @@ def one_batch(batches: Iterator[RecordBatch], span: LogSpan) -> RecordBatch | No
     Each window is copied and released at once, so its memory is reused, and each page of the range
     is touched once.
     """
-    from lakelog.codec import RecordBatch
+    from lakelog.format.record_batch import RecordBatch
 
     whole = np.empty(span.end - span.start, np.uint8)
     starts: list[NDArray[np.int64]] = []
@@ -84,7 +123,7 @@ class DamagePolicy:
 
     def records(self, pieces: Iterable[Piece], span: LogSpan) -> Iterator[RecordBatch]:
         """The records among ``pieces``, which must cover ``span``."""
-        return whole.record_batches(pieces, wanted.NumberSpan(span.start, span.end), self.met)
+        return record_batches(pieces, wanted.NumberSpan(span.start, span.end), self.met)
 
     def met(self, damage: Damage) -> None:
         """Handle bytes that are no record; may raise :class:`~lakelog_lake.errors.CorruptLog`."""

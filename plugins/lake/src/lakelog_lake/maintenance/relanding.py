@@ -18,13 +18,13 @@ from uuid import uuid4
 import attrs
 import numpy as np
 
-from lakelog.format.sysflag import COMPRESSED
+from lakelog.format.layout import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import Conflict, NotLanded, TableMaintenanceError, TooBusy
-from lakelog_lake.landing.table_errors import table_errors
+from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.targets import TableSpec, target_of
-from lakelog_lake.maintenance.row_removal import RowsAt, take_out
+from lakelog_lake.maintenance.rewind import RowsAt, take_out
 from lakelog_lake.readback.folders import DeltaRows
 from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import OpenTable, all_opened, readable

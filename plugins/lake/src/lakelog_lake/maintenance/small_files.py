@@ -18,7 +18,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TooBusy
-from lakelog_lake.maintenance import merging
+from lakelog_lake.maintenance import parquet
 from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.readback.folders import Added, DeltaRows
@@ -131,7 +131,7 @@ def _weights(files: Sequence[Added]) -> list[Weight]:
 
 def _merged(sink: DeltaSink, group: Sequence[Added]) -> FileFacts:
     path = Path(str(sink.folder)) / f"compacted-{uuid4().hex}.parquet"
-    metadata = merging.merge([Path(str(each.path)) for each in group], path)
+    metadata = parquet.merge([Path(str(each.path)) for each in group], path)
     return facts_of(metadata, str(path), path.stat().st_size, {})
 
 

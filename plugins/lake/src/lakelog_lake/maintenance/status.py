@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 
 import lakelog
-from lakelog_lake.landing.table_errors import table_errors
-from lakelog_lake.readback.commits import TableCommit
+from lakelog_lake.landing.committing import table_errors
+from lakelog_lake.readback.landed_table import TableCommit
 from lakelog_lake.readback.open import all_opened
 
 

@@ -10,8 +10,14 @@ from urllib.parse import unquote
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable
-from lakelog_lake.readback.commits import TableCommit, of_delta, of_parquet
-from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, TableSize
+from lakelog_lake.readback.landed_table import (
+    BATCH_ROWS,
+    DataFile,
+    TableCommit,
+    TableSize,
+    of_delta,
+    of_parquet,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog_lake.errors import NeedsEngine, NoTable
-from lakelog_lake.readback.commits import TableCommit, of_iceberg
-from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, TableSize
+from lakelog_lake.readback.landed_table import (
+    BATCH_ROWS,
+    DataFile,
+    TableCommit,
+    TableSize,
+    of_iceberg,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded, Unreadable
+from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.destinations import TableLocation
-from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.targets import dead_letters_of
 from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
 from lakelog_lake.tables.fields import TableShape

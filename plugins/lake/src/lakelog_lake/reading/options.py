@@ -1,31 +1,230 @@
-"""Options of a read by Spark or DuckDB; unknown options are refused."""
+"""Options of a read by Spark or DuckDB; unknown options are refused.
+
+Values of options: words, switches, sizes, times; each error names the option.
+
+Limits of single columns derived from a predicate, as an option of a read.
+
+Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the possible values
+of a column, or the first number and the exclusive end of a span. Times are in ms since 1970. Limits
+may admit too many rows, as the caller filters the rows again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from lakelog.errors import UnknownSetting
+from lakelog.errors import SettingsError, UnknownSetting
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
 from lakelog_lake.log.ends import READABLE
 from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
-from lakelog_lake.reading.limits import limited
-from lakelog_lake.reading.values import (
-    SOURCE,
-    count,
-    mapping,
-    names,
-    nearest,
-    refused,
-    size,
-    switch,
-    time_ms,
-    word,
-)
+
+SOURCE: Final = "the options of the data source"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SIZE: Final = re.compile(r"(\d{1,18})\s*(|[kmgt])(|b|ib)", re.IGNORECASE)
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_DIGITS: Final = re.compile(r"\d{1,18}")
+
+
+def refused(key: str, message: str) -> SettingsError:
+    """The error for an invalid value of an option."""
+    return SettingsError(message, key=key, source=SOURCE)
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A hint for an unknown name: the nearest known one, or all."""
+    names = list(known)
+    found = get_close_matches(given, names, 1)
+    return f"did you mean {found[0]!r}?" if found else f"known are {', '.join(names)}"
+
+
+def word(key: str, text: str, known: Sequence[str]) -> str:
+    """Parse one of some words."""
+    found = text.strip().lower()
+    if found not in known:
+        *first, last = known
+        words = f"neither {', '.join(first)} nor {last}"
+        close = get_close_matches(found, known, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise refused(key, f"{text!r} is {words}{hint}")
+    return found
+
+
+def switch(key: str, text: str) -> bool:
+    """Parse ``true`` or ``false``."""
+    return word(key, text, ("true", "false")) == "true"
+
+
+def names(key: str, text: str) -> frozenset[str]:
+    """Parse comma-separated names."""
+    found = frozenset(each.strip() for each in text.split(",") if each.strip())
+    if not found:
+        raise refused(key, "give at least one name, or leave the option out")
+    return found
+
+
+def size(key: str, text: str) -> int:
+    """Parse a number of bytes, such as ``134217728``, ``128m`` or ``128MiB``."""
+    found = _SIZE.fullmatch(text.strip())
+    value = int(found[1]) << _SHIFTS[found[2].lower()] if found else 0
+    if value < 1:
+        raise refused(key, f"{text!r} is not a size above 0; write bytes, or 128m or 1GiB")
+    return value
+
+
+def count(key: str, text: str) -> int:
+    """Parse a whole number above 0."""
+    if not _DIGITS.fullmatch(text.strip()) or int(text) < 1:
+        raise refused(key, f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def mapping(key: str, text: str) -> dict[str, Any]:
+    """Parse a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise refused(key, f"{text!r} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise refused(key, f"{text!r} is not a JSON object")
+    return found
+
+
+def time_ms(key: str, text: str) -> int:
+    """Parse a time to ms since 1970: such a number, or ISO 8601, by default in UTC."""
+    if _DIGITS.fullmatch(text.strip()):
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise refused(
+            key,
+            f"{text!r} is not a time; write ms since 1970 or ISO 8601, as 2026-11-21T10:15:00Z",
+        ) from None
+    return ms_of(found)
+
+
+def ms_of(when: datetime) -> int:
+    """Convert ``when`` to ms since 1970, rounded down; by default in UTC."""
+    aware = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
+Limit: TypeAlias = "frozenset[Any] | NumberSpan"
+
+SPANS: Final = {
+    "physical_offset": "physical",
+    "queue_offset": "queue_offsets",
+    "store_timestamp": "times_ms",
+}
+SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
+"""Columns with limits, and their fields of :class:`~lakelog_lake.log.wanted.RecordCondition`."""
+_WHERE: Final = "where"
+
+TIME: Final = "store_timestamp"
+_MICROS_PER_MS: Final = 1000
+
+
+def compared(operator: str, name: str, value: int) -> dict[str, Limit]:
+    """The limit of column ``name`` for a comparison (``<``, ``<=``, ``>``, ``>=``) with a number.
+
+    Times are in µs since 1970; the ms that contains the number is included on both sides.
+    """
+    if name not in SPANS:
+        return {}
+    strict = len(operator) == 1 and name != TIME
+    number = _number(name, value)
+    if operator.startswith(">"):
+        return {name: NumberSpan(low=min(number + strict, LAST))}
+    return {name: NumberSpan(end=min(number + (not strict), LAST))}
+
+
+def among(name: str, values: Sequence[Any]) -> dict[str, Limit]:
+    """The limit of column ``name`` for membership in a list of constants without null."""
+    if name not in {*SPANS, *SETS} or not values:
+        return {}
+    if name in SETS:
+        return {name: frozenset(values)}
+    numbers = [_number(name, each) for each in values]
+    return {name: NumberSpan(min(numbers), min(max(numbers) + 1, LAST))}
+
+
+def _number(name: str, value: int) -> int:
+    return value // _MICROS_PER_MS if name == TIME else value
+
+
+def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Limits of a conjunction."""
+    found = {**one, **other}
+    for name in one.keys() & other.keys():
+        left, right = one[name], other[name]
+        if isinstance(left, NumberSpan) and isinstance(right, NumberSpan):
+            found[name] = left.both(right)
+        elif isinstance(left, frozenset) and isinstance(right, frozenset):
+            found[name] = left & right
+    return found
+
+
+def either(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
+    """Limits of a disjunction; a gap between two spans of numbers is included."""
+    found: dict[str, Limit] = {}
+    for name in one.keys() & other.keys():
+        left, right = one[name], other[name]
+        if isinstance(left, NumberSpan) and isinstance(right, NumberSpan):
+            found[name] = NumberSpan(min(left.low, right.low), max(left.end, right.end))
+        elif isinstance(left, frozenset) and isinstance(right, frozenset):
+            found[name] = left | right
+    return found
+
+
+def to_option(limits: Mapping[str, Limit]) -> str:
+    """Write limits as an option of the reader."""
+    return json.dumps({name: _plain(each) for name, each in limits.items()})
+
+
+def _plain(limit: Limit) -> list[Any]:
+    if isinstance(limit, frozenset):
+        return sorted(limit)
+    return [limit.low if limit.low > -LAST else None, limit.end if limit.end < LAST else None]
+
+
+def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
+    """Restrict ``wanted`` by limits; raises :class:`~lakelog.errors.SettingsError`."""
+    if text is None:
+        return wanted
+    changed: dict[str, Any] = {}
+    for column, values in _read(text).items():
+        if column in SPANS:
+            low, end = values
+            span = NumberSpan(-LAST if low is None else low, LAST if end is None else end)
+            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(span)
+        else:
+            held, these = getattr(wanted, SETS[column]), frozenset(values)
+            changed[SETS[column]] = these if held is None else held & these
+    return attrs.evolve(wanted, **changed)
+
+
+def _read(text: str) -> dict[str, list[Any]]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found.keys() <= {*SPANS, *SETS}:
+        raise refused(
+            _WHERE,
+            f"{text!r} was not written by lakelog_spark.read: call lakelog_spark.read(spark, path, "
+            "where=...) with the predicate, which sets this option",
+        )
+    return found
+
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -153,7 +352,7 @@ class ReadOptions:
     :ivar max_partition_bytes: bytes of the log that one task reads
     :ivar max_bytes_per_batch: bytes of the log per batch of a streaming query, if bounded
     :ivar max_rows_per_batch: records per batch, if bounded
-    :ivar trigger: the kind of trigger of the query, see :mod:`lakelog_spark.source.streaming`
+    :ivar trigger: the kind of trigger of the query, see :mod:`lakelog_spark.source.data_source`
     """
 
     path: Path

@@ -2,12 +2,29 @@
 
 A record belongs to exactly one range: the range in which it starts. For a read of few records, a
 range lists units of queues, and the task reads only the records of these units.
+
+Plans reads of single records by their queue units, instead of log ranges, for few records.
+
+Queue files have the offsets of the records. They are used only for topics that the condition names
+and that have queues, and only as far as the queues are known to be complete. If a read needs half
+of the log or more, one sequential read is faster.
+
+Cuts a range of a log into parts of bounded size, one per task.
+
+Cuts are made at the starts of segments, which need no search, and inside of large segments at known
+starts of records.
+
+Finds the part of a log with the records of a time span, from the headers of a few records.
+
+Store times increase along the log, except where a clock was set back. So a minute is added on both
+sides; the times of the records themselves are compared exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -15,12 +32,297 @@ import lakelog
 from lakelog.errors import MissingIndex
 from lakelog_lake.errors import OffsetUnavailable
 from lakelog_lake.log.ends import end_of, queued_end
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log.record_starts import (
+    MANY,
+    QueueFiles,
+    Raw,
+    RecordStarts,
+    real,
+    topics_of_batches,
+)
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
-from lakelog_lake.reading.by_queue import named_topics, queue_runs, queued_from
-from lakelog_lake.reading.cuts import runs
 from lakelog_lake.reading.options import SKIP, ReadOptions
-from lakelog_lake.reading.times import part_of_times
+
+_SAMPLE = 64
+_WORTH = 0.5
+_FINEST_BYTES = 4096
+_OF_A_BROKER = "config/topics.json"
+"""A file that every RocketMQ broker writes at its start."""
+
+
+@attrs.frozen
+class UnitsOf:
+    """Units of one queue, from ``first`` (inclusive) to ``end`` (exclusive).
+
+    :ivar record_bytes: approximate size of a record
+    """
+
+    queue: QueueFiles
+    first: int
+    end: int
+    record_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Approximate total size of the records."""
+        return (self.end - self.first) * self.record_bytes
+
+    def named(self) -> tuple[str, int, int, int]:
+        """Topic, queue id, first unit, and end (exclusive)."""
+        return (*self.queue.queue, self.first, self.end)
+
+    def split(self, offset: int) -> tuple[UnitsOf, UnitsOf]:
+        """Split into the units of records before a physical offset, and the others."""
+        middle = self.queue.first_from(offset, self.first, self.end)
+        return attrs.evolve(self, end=middle), attrs.evolve(self, first=middle)
+
+
+@attrs.frozen
+class QueueRun:
+    """The work of one task: units whose records are in one part of the log."""
+
+    part: NumberSpan
+    units: Sequence[tuple[str, int, int, int]]
+
+
+def queue_runs(
+    marks: RecordStarts, part: NumberSpan, wanted: RecordCondition, most_bytes: int
+) -> list[QueueRun] | None:
+    """Plan runs with at most about ``most_bytes`` of records each.
+
+    :returns: ``None`` if ``part`` should be read sequentially instead
+    """
+    topics = named_topics(wanted)
+    if topics is None or wanted.unqueued or part.low >= part.end:
+        return None
+    if topics - {each.queue[0] for each in marks.queues} or topics & topics_of_batches(
+        marks.store.path
+    ):
+        return None
+    found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
+    found = [each for each in found if each.first < each.end]
+    if sum(each.bytes for each in found) > (part.end - part.low) * _WORTH:
+        return None
+    return list(_split(part, found, most_bytes))
+
+
+def queued_from(marks: RecordStarts, wanted: RecordCondition) -> int:
+    """The physical offset from which on the queues have a unit for each record of the named topics.
+
+    Before the first unit of a topic there may be records of deleted queues. The queues of a topic
+    are deleted together, so the smallest first offset of its queues counts. A queue deleted by
+    lakelog continues its queue offsets; a queue deleted by a broker starts again at 0.
+    """
+    topics, has_broker = named_topics(wanted) or (), (marks.store.path / _OF_A_BROKER).exists()
+    begin: dict[str, int] = {}
+    for queue in marks.queues:
+        topic = queue.queue[0]
+        if topic in topics:
+            begin[topic] = min(begin.get(topic, LAST), _first_place(queue, has_broker))
+    return max(begin.values(), default=0)
+
+
+def _first_place(queue: QueueFiles, has_broker: bool) -> int:
+    """The physical offset of a queue's first unit; 0 if that is of its first message."""
+    unit = queue.first_from(1)  # units of deleted queues have offset 0
+    if queue.place(unit - 1) is not None or (unit == 0 and not has_broker):
+        return 0
+    found = queue.place(unit)
+    return LAST if found is None else found[0]
+
+
+def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
+    """The topics that records may have; ``None`` if topics were not named."""
+    if wanted.queues is not None:
+        of_queues = frozenset(topic for topic, _ in wanted.queues)
+        return of_queues if wanted.topics is None else of_queues & wanted.topics
+    return wanted.topics
+
+
+def _units_of(queue: QueueFiles, part: NumberSpan, wanted: RecordCondition) -> UnitsOf:
+    first = queue.first_from(part.low)
+    span = NumberSpan(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
+    raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
+    return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
+
+
+def _mean_bytes(raw: Raw) -> int:
+    sizes = raw["size"][real(raw)]
+    return max(1, int(sizes.mean())) if len(sizes) else 1
+
+
+def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[QueueRun]:
+    there = [each for each in units if each.first < each.end]
+    if not there:
+        return
+    if sum(each.bytes for each in there) <= most_bytes or part.end - part.low <= _FINEST_BYTES:
+        yield QueueRun(part, tuple(each.named() for each in there))
+        return
+    middle = (part.low + part.end) // 2
+    halves = [each.split(middle) for each in there]
+    yield from _split(NumberSpan(part.low, middle), [a for a, _ in halves], most_bytes)
+    yield from _split(NumberSpan(middle, part.end), [b for _, b in halves], most_bytes)
+
+
+Finds = Callable[[int, int], int | None]
+"""Returns the first known start of a record in a range of offsets, or ``None``."""
+
+
+def runs(
+    part: NumberSpan, segment_size_bytes: int, most_bytes: int, finds: Finds
+) -> list[NumberSpan]:
+    """Split ``part``; a piece exceeds ``most_bytes`` only if no record start is known inside.
+
+    :param finds: finds the first known record start in a range
+    """
+    edges = [part.low]
+    for target in _targets(part, segment_size_bytes, most_bytes):
+        if target % segment_size_bytes == 0:
+            edges.append(target)
+            continue
+        limit = min(part.end, _next_segment(target, segment_size_bytes))
+        found = finds(target, limit)
+        if found is not None and found > edges[-1]:
+            edges.append(found)
+    edges.append(part.end)
+    return [NumberSpan(a, b) for a, b in pairwise(edges) if a < b]
+
+
+def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
+    """Approximate offsets of cuts."""
+    first = part.low - part.low % segment
+    if most >= segment:
+        step = most // segment * segment
+        return [each for each in range(first + step, part.end, step) if each > part.low]
+    pieces = -(-segment // most)
+    found = [
+        start + number * segment // pieces
+        for start in range(first, part.end, segment)
+        for number in range(pieces)
+    ]
+    return [each for each in found if part.low < each < part.end]
+
+
+def _next_segment(offset: int, segment: int) -> int:
+    return offset - offset % segment + segment
+
+
+def batch_end(
+    marks: RecordStarts, part: NumberSpan, most_bytes: int | None, most_rows: int | None
+) -> int:
+    """The end of a batch that starts at ``part.low``; at most ``part.end``.
+
+    A batch is never empty: a record, and a range without known record starts, is not cut.
+    """
+    if part.low >= part.end:
+        return part.end
+    end = part.end
+    if most_bytes is not None:
+        end = min(end, _cut(marks, part, part.low + most_bytes))
+    if most_rows is not None:
+        end = min(end, _cut(marks, part, _behind_rows(marks, NumberSpan(part.low, end), most_rows)))
+    return end
+
+
+def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
+    """The last known start of a record up to ``target``, else the first one behind it."""
+    if target >= part.end:
+        return part.end
+    before = marks.before(target, part.low)
+    if before > part.low:
+        return before
+    behind = marks.behind(max(target, part.low + 1), part.end, MANY)
+    later = [each for each in marks.starts if part.low < each < part.end]
+    return min([each for each in (behind, *later) if each is not None], default=part.end)
+
+
+def _behind_rows(marks: RecordStarts, part: NumberSpan, most: int) -> int:
+    """The largest offset before which at most ``most`` records have units."""
+    low, high = part.low, part.end
+    if _rows(marks, part) <= most:
+        return high
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _rows(marks, NumberSpan(part.low, middle)) <= most:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _rows(marks: RecordStarts, part: NumberSpan) -> int:
+    return sum(
+        each.first_from(part.end) - each.first_from(part.low)
+        for each in marks.queues
+        if not each.queue[0].startswith("%LMQ%")  # light queues repeat messages
+    )
+
+
+SLACK_MS: Final = 60_000
+
+
+def part_of_times(
+    marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
+) -> NumberSpan:
+    """The bytes of ``part`` that can hold records stored in ``times_ms``."""
+    low, end = part.low, part.end
+    if times_ms.low > slack_ms:
+        low = _edge(marks, part, times_ms.low - slack_ms)[0]
+    if times_ms.end < LAST - slack_ms:
+        end = _edge(marks, part, times_ms.end + slack_ms)[1]
+    return NumberSpan(low, max(low, end))
+
+
+def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int]:
+    """Offsets of a known record older than ``time_ms``, and of the next one that is not older."""
+    starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
+
+    def is_older(offset: int) -> bool | None:
+        message = marks.message(offset)
+        return None if message is None else message.store_timestamp_ms < time_ms
+
+    before, behind = _narrow(0, len(starts), lambda at: is_older(starts[at]))
+    low = starts[max(before, 0)]
+    end = starts[behind] if behind < len(starts) else part.end
+    for queue in marks.longest[:1]:
+        low, end = _edge_in(queue, NumberSpan(low, end), is_older)
+    return low, end
+
+
+def _edge_in(
+    queue: QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
+) -> tuple[int, int]:
+    """As :func:`_edge`, among the records of one queue."""
+    first = queue.first_from(part.low)
+    count = queue.first_from(part.end, first) - first
+    low, end = part.low, part.end
+
+    def place(at: int) -> int:
+        found = queue.place(first + at)
+        return -1 if found is None else found[0]
+
+    before, behind = _narrow(0, count, lambda at: is_older(place(at)))
+    if before >= 0:
+        low = max(low, place(before))
+    if behind < count:
+        end = min(end, place(behind))
+    return low, end
+
+
+def _narrow(low: int, high: int, is_older: Callable[[int], bool | None]) -> tuple[int, int]:
+    """The last index that is older, or ``low - 1``; and the first that is not, or ``high``.
+
+    An index whose record cannot be read ends the search early.
+    """
+    before, behind = low - 1, high
+    while before + 1 < behind:
+        middle = (before + behind) // 2
+        older = is_older(middle)
+        if older is None:
+            break
+        before, behind = (middle, behind) if older else (before, middle)
+    return before, behind
+
 
 UnitRun: TypeAlias = tuple[str, int, int, int]
 """Topic, queue id, first unit, and end (exclusive)."""

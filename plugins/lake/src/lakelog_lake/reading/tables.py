@@ -9,13 +9,11 @@ import attrs
 import pyarrow as pa
 
 from lakelog.errors import CorruptRecord
-from lakelog_lake.log.columns import ERROR
-from lakelog_lake.log.unpacking import unpacked
+from lakelog_lake.log.columns import ERROR, unpacked
 from lakelog_queues.arrow import schema, to_arrow
 
 if TYPE_CHECKING:
-    from lakelog.codec import RecordBatch
-    from lakelog.log.reading.pieces import Damage
+    from lakelog.format.record_batch import Damage, RecordBatch
 
 _LARGEST_INT: Final = (1 << 31) - 1
 _ROWS: Final = 8192

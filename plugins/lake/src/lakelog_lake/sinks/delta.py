@@ -29,9 +29,8 @@ from lakelog_lake.sinks.base import FolderTable, Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
 from lakelog_lake.sinks.delta_history import DeltaHistory, app_of
 from lakelog_lake.sinks.history import KnownPositions
-from lakelog_lake.tables.fields import Layout
+from lakelog_lake.tables.fields import Layout, adds, fits
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
-from lakelog_lake.tables.growth import adds, fits
 from lakelog_lake.tables.history_setting import HISTORY, kept
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text

@@ -26,16 +26,8 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import (
-    TableUpdate,
-    _apply_table_update,
-    _TableMetadataUpdateContext,
-)
-from pyiceberg.table.update.snapshot import (
-    ExpireSnapshots,
-    _FastAppendFiles,
-    _ManifestMergeManager,
-)
+from pyiceberg.table.update import TableUpdate, _apply_table_update, _TableMetadataUpdateContext
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _FastAppendFiles, _ManifestMergeManager
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from lakelog_lake.sinks.iceberg_state import is_local, local_folder

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.iceberg_types import in_table, kinds, wanted
-from lakelog_lake.tables.fields import TableShape
+from lakelog_lake.tables.fields import TableShape, fits
 from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.growth import fits
 from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY
 
 if TYPE_CHECKING:

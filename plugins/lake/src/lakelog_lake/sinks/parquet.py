@@ -16,7 +16,7 @@ final name, which fails if another writer has made that version already. Its mem
 Manifests of older versions lack the last three; their tables have the original columns only.
 
 A data file that the newest version does not list has a hidden name, see
-:mod:`lakelog_lake.tables.visible_files`. So any reader of the folder reads exactly the table.
+:mod:`lakelog_lake.tables.file_facts`. So any reader of the folder reads exactly the table.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ import attrs
 from lakelog_lake.errors import Conflict, TableMismatch
 from lakelog_lake.sinks.base import FolderTable, Head
 from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables import visible_files
-from lakelog_lake.tables.fields import Layout
+from lakelog_lake.tables import file_facts
+from lakelog_lake.tables.fields import Layout, fits
 from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.growth import fits
 from lakelog_lake.tables.partitions import DEFAULT, as_text
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
@@ -140,10 +139,10 @@ class ParquetSink(FolderTable[Path]):
         while version >= 0:
             content = self._read(version)
             if is_all or content["whole"]:
-                seen = visible_files.seen_in(self.folder)
-                changed = visible_files.only(seen, self._paths(self._entries(self._newest())))
+                seen = file_facts.seen_in(self.folder)
+                changed = file_facts.only(seen, self._paths(self._entries(self._newest())))
             else:
-                changed = visible_files.shown(self._paths(content["files"]))
+                changed = file_facts.shown(self._paths(content["files"]))
             if changed:
                 sync(self.folder)
             if changed and self._newest() != version:
@@ -197,7 +196,7 @@ class ParquetSink(FolderTable[Path]):
 
     def paths(self) -> list[Path]:
         """The paths of the data files of the newest version."""
-        return [visible_files.found(path) for path in self._paths(self.files())]
+        return [file_facts.found(path) for path in self._paths(self.files())]
 
     def _paths(self, entries: Iterable[Mapping[str, Any]]) -> list[Path]:
         return [self.path / each["path"] for each in entries]
@@ -206,7 +205,7 @@ class ParquetSink(FolderTable[Path]):
         """Open each file of the newest version in turn, also if it is renamed meanwhile."""
         for path in self._paths(self.files()):
             for _ in range(_TRIES):
-                with suppress(FileNotFoundError), visible_files.found(path).open("rb") as file:
+                with suppress(FileNotFoundError), file_facts.found(path).open("rb") as file:
                     yield file
                     break
             else:
@@ -252,7 +251,7 @@ class ParquetSink(FolderTable[Path]):
 
     def _entry(self, facts: FileFacts) -> dict[str, Any]:
         return {
-            "path": self.within(visible_files.named(facts.path)),
+            "path": self.within(file_facts.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
             **{name: as_text(name, value) for name, value in facts.partition.items()},

@@ -1,4 +1,10 @@
-"""Engines that run tasks: this process, or a pool of processes; Spark runs the same function."""
+"""Engines that run tasks: this process, or a pool of processes; Spark runs the same function.
+
+The files of a pass that a thread writes while the previous pass is committed.
+
+No version of a table lists these files yet. The caller either uses them for the pass with the same
+start, or removes them. Both wait until the tasks are done.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +13,23 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol, Self
+from threading import Thread
+from typing import Any, Final, Protocol, Self
 
 import attrs
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import soon_done, started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
-from lakelog_lake.log.cached_store import CachedStore
+from lakelog_lake.log.ends import CachedStore
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.tables.file_facts import discard
 from lakelog_lake.tasks.task import Task, Written, write
 
@@ -196,3 +204,46 @@ def drop(done: Sequence[Written]) -> None:
     """Remove the files of tasks, as a range lands as a whole or is written again."""
     for each in done:
         discard(file for part in each.parts.values() for file in part.files)
+
+
+_NAME: Final = "lakelog-landing-ahead"
+
+
+@attrs.frozen
+class ReadAhead:
+    """One pass written ahead.
+
+    :ivar spans: the ranges of the log of this pass
+    :ivar _starts: the tables with the start offsets that the pass assumes
+    """
+
+    spans: Sequence[LogSpan]
+    _starts: Sequence[tuple[Any, int]]
+    _written: Future[Sequence[Written]]
+
+    @classmethod
+    def begun(
+        cls,
+        spans: Sequence[LogSpan],
+        starts: Sequence[tuple[Any, int]],
+        write: Callable[[], Sequence[Written]],
+    ) -> ReadAhead:
+        """Start ``write`` in a thread; run it here if the system can start no thread."""
+        return cls(spans, starts, soon_done(_in_a_thread, _NAME, write))
+
+    def is_of(self, starts: Sequence[tuple[Any, int]]) -> bool:
+        """Whether it was written for these tables and start offsets."""
+        return list(self._starts) == list(starts)
+
+    def written(self) -> Sequence[Written]:
+        """Wait for the results of its tasks; raises their errors."""
+        return self._written.result()
+
+    def drop(self) -> None:
+        """Wait, and remove its files; the engine has removed those of failed tasks."""
+        with suppress(Exception):
+            drop(self.written())
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    Thread(target=work, name=_NAME, daemon=True).start()

@@ -14,11 +14,10 @@ import attrs
 import lakelog
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
-from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage
 from lakelog_lake.errors import RetentionGap, WrongLog
-from lakelog_lake.log.coverage import edges
-from lakelog_lake.log.durable_end import DurableEnd
-from lakelog_lake.log.range_reader import LogSpan
+from lakelog_lake.log.ends import DurableEnd
+from lakelog_lake.log.range_reader import LogSpan, edges
 from lakelog_lake.log.record_starts import MANY, RecordStarts
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync

@@ -1,12 +1,17 @@
-"""One task: reads a range of the log once, and writes data files for each table."""
+"""One task: reads a range of the log once, and writes data files for each table.
+
+Groups the rows of a task by table partition, in the order of queues inside of each.
+
+Reads the records of a task as columns, with bodies unpacked and optionally parsed.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -14,25 +19,226 @@ import numpy as np
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog.format.checksum import Fingerprint
-from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.log.columns import ERROR
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
-from lakelog_lake.log.selection import EVERYTHING, Chosen
-from lakelog_lake.tables.fields import Layout, file_schema
+from lakelog.format.layout import INNER_BATCH
+from lakelog_lake.bodies.base import BodyParser, Parsed
+from lakelog_lake.errors import BadParser
+from lakelog_lake.log.columns import ERROR, NAMES, unpacked
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
+from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
+from lakelog_lake.tables.fields import BODY, Layout, file_schema
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.parquet_writer import ParquetCompression
+from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder, sync
-from lakelog_lake.tasks.grouping import ChosenRows, runs
 from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
 from lakelog_lake.tasks.ranges import FILE_BYTES
-from lakelog_lake.tasks.reader import Reader, Rejects
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from lakelog.codec import RecordBatch
+    from lakelog.errors import CorruptRecord
+    from lakelog.format.record_batch import RecordBatch
+
+_LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
+_INNER_NUMBER: Final = "INNER_NUM"
+
+
+@attrs.frozen
+class Group:
+    """Rows of one partition.
+
+    :ivar values: partition values by key
+    :ivar rows: indices in the batch, sorted by topic, queue and offset
+    """
+
+    values: Mapping[str, int | str]
+    rows: NDArray[np.int64]
+
+
+@attrs.frozen
+class ChosenRows:
+    """The records of a batch that become rows of any table.
+
+    :ivar topics: the distinct topics of the batch
+    :ivar codes: for each record the index of its topic
+    :ivar order: indices in the batch, sorted by topic, queue and offset
+    """
+
+    batch: RecordBatch
+    store: str
+    topics: Sequence[str]
+    codes: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, batch: RecordBatch, store: str, chosen: Chosen) -> ChosenRows:
+        """Select from ``batch``."""
+        topics, codes = coded_topics(batch)
+        rows = chosen_rows(batch, topics, codes, chosen)
+        keys = (batch.queue_offsets, batch.queue_ids, codes)
+        order = rows[np.lexsort(tuple(each[rows] for each in keys))]
+        return cls(batch, store, topics, codes, order)
+
+    def by_topic(self) -> dict[str, NDArray[np.int64]]:
+        """The rows of each topic."""
+        return {self.topics[self.codes[rows[0]]]: rows for rows in runs(self.order, self.codes)}
+
+    def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
+        """Split ``rows``, a subsequence of ``order``, by partition."""
+        columns = [self._column(key) for key in partition if key != STORE]
+        if columns:
+            rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
+        for part in runs(rows, *columns):
+            yield Group({key: self._value(key, int(part[0])) for key in partition}, part)
+
+    def _column(self, key: str) -> NDArray[np.int64]:
+        return self.codes if key == TOPIC else self._times(key)
+
+    def _times(self, key: str) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = (
+            np.clip(self.batch.store_timestamps_ms, -_LAST_MS, _LAST_MS) // TIMES[key]
+        )
+        return found
+
+    def _value(self, key: str, row: int) -> int | str:
+        if key == STORE:
+            return self.store
+        if key == TOPIC:
+            return str(self.topics[self.codes[row]])
+        return int(self._times(key)[row])
+
+    def next_offsets(self, rows: NDArray[np.int64]) -> QueueEnds:
+        """The offset behind the last row of each queue; ``rows`` is a subsequence of ``order``."""
+        ends: dict[str, dict[int, int]] = {}
+        for queue in runs(rows, self.codes, self.batch.queue_ids):
+            at = int(queue[-1])
+            queues = ends.setdefault(self.topics[self.codes[at]], {})
+            queues[int(self.batch.queue_ids[at])] = int(self.batch.queue_offsets[at]) + self._takes(
+                at
+            )
+        return ends
+
+    def _takes(self, at: int) -> int:
+        """The number of queue offsets that a record takes."""
+        if not int(self.batch.sys_flags[at]) & INNER_BATCH:
+            return 1
+        stated = self.batch[at : at + 1].properties[0].get(_INNER_NUMBER, "1")
+        return int(stated) if stated.isdigit() else 1
+
+
+def runs(rows: NDArray[np.int64], *columns: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
+    """Split ``rows`` where the value of a column changes."""
+    if len(rows):
+        changes = np.zeros(len(rows) - 1, np.bool_)
+        for column in columns:
+            changes |= np.diff(column[rows]) != 0
+        yield from np.split(rows, np.flatnonzero(changes) + 1)
+
+
+_NAMES: Final = NAMES[1:]
+
+
+@attrs.define
+class Rejects:
+    """Rows whose bodies do not parse, with their errors.
+
+    :ivar from_offset: records before this physical offset are ignored
+    """
+
+    from_offset: int
+    errors: dict[int, str] = attrs.field(factory=dict)
+
+    def add(self, offsets: NDArray[np.int64], parsed: Parsed) -> None:
+        """Add the rows of ``offsets``, one for each body, that did not parse."""
+        for offset, error in zip(offsets[~parsed.good].tolist(), parsed.errors, strict=True):
+            if offset >= self.from_offset:
+                self.errors[offset] = error
+
+    def add_packed(self, batch: RecordBatch, errors: Mapping[int, CorruptRecord]) -> None:
+        """Add rows whose bodies cannot be unpacked, by index in ``batch``."""
+        for row, error in errors.items():
+            offset = int(batch.physical_offsets[row])
+            if offset >= self.from_offset:
+                self.errors[offset] = str(error)
+
+
+@attrs.frozen
+class Reader:
+    """The records of one task; rows are indices in ``batch``."""
+
+    batch: RecordBatch
+    damages: DamagePolicy
+    step_bytes: int
+
+    def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
+
+        Raises :class:`~lakelog_lake.errors.CorruptBody` for such a body if damage is not skipped.
+        """
+        for part in steps(self.batch, rows, self.step_bytes):
+            columns, errors = unpacked(part, _NAMES)
+            self.damages.bodies(errors)
+            yield columns
+
+    def refused(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of dead letters in steps, including bodies that cannot be unpacked."""
+        for part in steps(self.batch, rows, self.step_bytes):
+            yield unpacked(part, _NAMES)[0]
+
+    def parsed(
+        self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows that parse, in steps, with the parser's columns instead of ``body``.
+
+        A body that cannot be unpacked counts as not parsed, without an error. Raises
+        :class:`~lakelog_lake.errors.BadParser` for a parser that violates its contract.
+        """
+        for part in steps(self.batch, rows, self.step_bytes):
+            columns, errors = unpacked(part, _NAMES)
+            if errors:
+                rejects.add_packed(part, errors)
+                columns = columns.filter(_mask(~np.isin(np.arange(len(part)), list(errors))))
+            if not columns.num_rows:
+                continue
+            rest = columns.drop_columns([BODY])
+            parsed = parser.parse(columns.column(BODY), rest)
+            _check(parser, parsed, columns.num_rows)
+            if not parsed.good.all():
+                rejects.add(rest.column("physical_offset").to_numpy(), parsed)
+                rest = rest.filter(_mask(parsed.good))
+            yield _beside(rest, parsed.columns)
+
+
+def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
+    good = int(parsed.good.sum())
+    expected = (rows, good, rows - good, parser.fields.names)
+    found = (
+        len(parsed.good),
+        parsed.columns.num_rows,
+        len(parsed.errors),
+        parsed.columns.schema.names,
+    )
+    if found != expected:
+        raise BadParser(
+            f"{parser!r} gave (flags, rows, errors, columns) {found} for {expected}: it violates "
+            "the contract of lakelog_lake.bodies.base"
+        )
+
+
+def _mask(good: NDArray[np.bool_]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(good)
+
+
+def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    names = [*one.schema.names, *other.schema.names]
+    return pa.RecordBatch.from_arrays([*one.columns, *other.columns], names=names)
+
 
 _STEP_BYTES: Final = 8 << 20
 ANY_TOPIC: Final = "*"

@@ -3,6 +3,13 @@
 Each side is read once. First the compared values of the table's rows are stored on disk by parts of
 the log; then the log is read in order, and each part compared. For rows of messages deleted from
 the log, only duplicates, wrong checksums of bodies, and gaps are reported.
+
+Stores the compared values of rows on disk, by part of the log; rows arrive in any order.
+
+A part is :data:`PART_BYTES` of the log. A row takes 56 bytes, far less than in the table, and
+memory is bounded.
+
+The records of a log that should be rows of a table, as compared values; and its damage.
 """
 
 from __future__ import annotations
@@ -10,30 +17,120 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
 import lakelog
+from lakelog.format.record_batch import Damage
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.log.range_reader import LogSpan
-from lakelog_lake.log.selection import Chosen
-from lakelog_lake.log.system_topics import is_system_topic
+from lakelog_lake.log.columns import unpacked
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
+from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
 from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import position_of, readable
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
-from lakelog_lake.verify.buckets import PART_BYTES, Buckets
-from lakelog_lake.verify.comparing import Comparison, VerifiableEnds
-from lakelog_lake.verify.differences import Differences
-from lakelog_lake.verify.log_facts import LogFacts
+from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    import lakelog
+    from lakelog.format.record_batch import RecordBatch
     from lakelog_lake.verify.row_facts import Facts
+
+PART_BYTES: Final = 128 << 20
+
+
+@attrs.define
+class Buckets:
+    """The compared values by part.
+
+    :ivar folder: an empty folder for this object only
+    :ivar part_bytes: bytes of the log in one part
+    :ivar parts: indexes of the parts with rows
+    """
+
+    folder: Path
+    part_bytes: int = PART_BYTES
+    parts: set[int] = attrs.field(factory=set)
+
+    def add(self, facts: Facts) -> None:
+        """Add each row to its part."""
+        numbers = self.numbers(facts)
+        for part in np.unique(numbers).tolist():
+            self.parts.add(part)
+            with self._file(part).open("ab") as file:
+                file.write(facts[numbers == part].tobytes())
+
+    def numbers(self, facts: Facts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The index of each row's part."""
+        return np.asarray(facts["at"] // self.part_bytes, np.int64)
+
+    def take(self, part: int) -> Facts:
+        """Return all rows of a part, and remove them."""
+        if part not in self.parts:
+            return np.zeros(0, FACT)
+        self.parts.remove(part)
+        found = np.fromfile(self._file(part), FACT)
+        self._file(part).unlink()
+        return found
+
+    def _file(self, part: int) -> Path:
+        return self.folder / str(part)
+
+
+_STEP_BYTES = 8 << 20
+
+
+@attrs.define
+class _Noted(DamagePolicy):
+    """Collects the places of damage."""
+
+    places: list[LogSpan] = attrs.field(factory=list)
+
+    def met(self, damage: Damage) -> None:
+        """Note bytes that are no record."""
+        self.places.append(LogSpan(damage.offset, damage.end_offset))
+
+
+@attrs.define
+class LogFacts:
+    """Reads the compared values of a log's records.
+
+    :ivar columns: the columns to compare, including the key
+    """
+
+    chosen: Chosen
+    columns: Sequence[str]
+    queues: Queues
+    damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
+
+    @property
+    def damaged(self) -> tuple[LogSpan, ...]:
+        """The damaged ranges, in log order; adjacent ones are one."""
+        return merged(self.damages.places)
+
+    def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[Facts]:
+        """Yield the compared values in log order, a few MiB of the log at a time."""
+        if span.end <= span.start:
+            return
+        for batch in self.damages.records(store.scan_pieces(span.start, span.end), span):
+            for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
+                rows = self._rows(part)
+                if rows is not None:
+                    yield facts_of(rows, self.queues)
+
+    def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
+
+        places = chosen_rows(batch, *coded_topics(batch), self.chosen)
+        if not len(places):
+            return None
+        part = batch.take(places)
+        return unpacked(part, self.columns)[0]
 
 
 @attrs.frozen

@@ -13,10 +13,8 @@ called, in threads.
 
 from __future__ import annotations
 
-from lakelog_queues.aio.consumer import AsyncConsumer
-from lakelog_queues.aio.group import AsyncGroupConsumer
-from lakelog_queues.aio.opening import AsyncOpening, open_async
-from lakelog_queues.aio.store import AsyncStore
+from lakelog_queues.aio.consumer import AsyncConsumer, AsyncGroupConsumer
+from lakelog_queues.aio.store import AsyncOpening, AsyncStore, open_async
 
 open = open_async  # noqa: A001  # lakelog.aio.open, like lakelog.open
 

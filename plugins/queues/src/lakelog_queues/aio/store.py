@@ -1,33 +1,159 @@
-"""A store for event loops: the methods of :class:`~lakelog.Store` as coroutines."""
+"""A store for event loops: the methods of :class:`~lakelog.Store` as coroutines.
+
+A thread that passes an event loop's puts to a store, in order.
+
+``put_async`` itself may block: for its turn to append, for a new segment, or for room if very many
+puts wait. The thread takes all queued puts at once, and wakes the loop once for them.
+
+Runs a blocking iterator in threads, one batch of items at a time.
+
+Opens a store in a thread: recovering a log, or waiting for an owner, may take long.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import suppress
 from functools import partial, wraps
+from itertools import islice
 from pathlib import Path
+from threading import Condition, Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from lakelog import Store
-from lakelog.errors import ThreadNotStarted
+from lakelog.errors import PutRefused, ThreadNotStarted
+from lakelog.log.put_future import AwaitableFuture
 from lakelog.message import Body, Message, MessageColumns, StoredMessage
-from lakelog.results import PutResult
-from lakelog.runtime.threads import in_thread
+from lakelog.results import PutResult, PutStatus
+from lakelog.runtime.threads import in_thread, soon_done, started
 from lakelog.settings.effective import Settings
-from lakelog.store.producer import Producer
-from lakelog.store.roles.parts import Role
-from lakelog_queues.aio.consumer import AsyncConsumer
-from lakelog_queues.aio.group import AsyncGroupConsumer
-from lakelog_queues.aio.put_thread import PutThread
-from lakelog_queues.aio.stepping import BATCH, stepped
+from lakelog.store.log_store import Producer
+from lakelog.store.open import open_store
+from lakelog.store.parts import Role
+from lakelog_queues.aio.consumer import AsyncConsumer, AsyncGroupConsumer
 
 if TYPE_CHECKING:
     from lakelog_queues.consumers.consumer import CommitPolicy
-    from lakelog_queues.consumers.start_positions import StartPosition
+    from lakelog_queues.consumers.queueaccess import StartPosition
+
+Begun: TypeAlias = "asyncio.Future[AwaitableFuture[Any]]"
+Given: TypeAlias = "tuple[Callable[[Any], AwaitableFuture[Any]], Any, Begun]"
+MOST_AT_ONCE: Final = 256
+"""Number of puts that are begun before the loop is notified."""
+
+
+class PutThread:
+    """The queue of puts from one event loop, and its thread."""
+
+    def __init__(self) -> None:
+        self._given: deque[Given] = deque()
+        self._changed = Condition()
+        self._closed = False
+        self._thread: Thread | None = None
+
+    async def put(self, begin: Callable[[Any], AwaitableFuture[Any]], what: Any) -> Any:
+        """Have the thread call ``begin(what)``; then wait for the result of its future.
+
+        Cancellation withdraws a put that has not begun yet.
+        """
+        begun: Begun = asyncio.get_running_loop().create_future()
+        self._give((begin, what, begun))
+        return await (await begun)
+
+    def _give(self, given: Given) -> None:
+        with self._changed:
+            if self._closed:
+                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
+            if self._thread is None:
+                self._start()
+            self._given.append(given)
+            if len(self._given) == 1:
+                self._changed.notify()
+
+    def _start(self) -> None:
+        try:
+            self._thread = started(Thread(target=self._run, name="lakelog-aio", daemon=True))
+        except ThreadNotStarted as error:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error)) from error
+
+    def _run(self) -> None:
+        while burst := self._next():
+            _schedule_finish([(each, _begin(each)) for each in burst])
+
+    def _next(self) -> list[Given]:
+        """The queued puts; empty once the queue is closed and drained."""
+        with self._changed:
+            while not (self._given or self._closed):
+                self._changed.wait()
+            count = min(len(self._given), MOST_AT_ONCE)
+            return [self._given.popleft() for _ in range(count)]
+
+    def close(self) -> None:
+        """Begin the queued puts, then stop; must not be called in the event loop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _begin(given: Given) -> AwaitableFuture[Any] | Exception | None:
+    begin, what, begun = given
+    if begun.cancelled():
+        return None
+    try:
+        return begin(what)
+    except Exception as error:  # noqa: BLE001  # it is passed to the awaiting task
+        return error
+
+
+def _schedule_finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
+    loop = those[0][0][2].get_loop()
+    with suppress(RuntimeError):  # no task waits in a closed loop
+        loop.call_soon_threadsafe(_finish, those)
+
+
+def _finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
+    """Give each waiting task the future of its put; runs in the loop."""
+    for (_, _, begun), found in those:
+        if begun.cancelled():
+            continue
+        if isinstance(found, AwaitableFuture):
+            begun.set_result(found)
+        elif found is not None:
+            begun.set_exception(found)
+
+
+T = TypeVar("T")
+BATCH: Final = 256
+"""Number of items taken per call in a thread."""
+
+
+async def stepped(make: Callable[[], Iterator[T]], batch: int = BATCH) -> AsyncIterator[T]:
+    """Yield the items of the iterator from ``make``; it is created and advanced only in threads."""
+    iterator = await in_thread(make)
+    while found := await in_thread(_some, iterator, batch):
+        for each in found:
+            yield each
+
+
+def _some(iterator: Iterator[T], count: int) -> list[T]:
+    return list(islice(iterator, count))
+
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def _in_thread(
@@ -265,7 +391,7 @@ class AsyncProducer:
     """Puts messages of one topic; created by :meth:`AsyncStore.producer`."""
 
     def __init__(self, store: AsyncStore, checked: Producer) -> None:
-        """Put the same messages as ``checked``, a :class:`~lakelog.store.producer.Producer`."""
+        """Put the same messages as ``checked``, a :class:`~lakelog.store.log_store.Producer`."""
         self._store = store
         self._of = checked
 
@@ -284,6 +410,55 @@ class AsyncProducer:
 
 
 def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
-    from lakelog_format.codec.body_column import body_column  # imports NumPy
+    from lakelog.format.body_column import body_column  # imports NumPy
 
     return MessageColumns(topic, body_column(bodies), *columns)
+
+
+def open_async(path: str | os.PathLike[str], **arguments: Any) -> AsyncOpening:
+    """Open the store in ``path``; use ``async with``, which closes it at the end.
+
+    With ``await`` instead, the caller must ``await store.close()``.
+
+    :param arguments: those of :func:`lakelog.open`, which also documents the errors
+    """
+    return AsyncOpening(partial(open_store, path, **arguments))
+
+
+class AsyncOpening:
+    """A store to be opened: use it in ``async with``, or await it once."""
+
+    def __init__(self, make: partial[Store]) -> None:
+        self._make = make
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncStore:
+        opening = asyncio.ensure_future(in_thread(self._make))
+        try:
+            return AsyncStore(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)  # the caller cannot close it any more
+            raise
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def _close(opening: asyncio.Future[Store]) -> None:
+    """Close, in a thread, a store whose caller was cancelled."""
+    if not opening.cancelled() and opening.exception() is None:
+        close = opening.result().close
+        soon_done(partial(asyncio.get_running_loop().run_in_executor, None), "asyncio", close)

@@ -2,6 +2,10 @@
 
 Conversion is vectorised, except for decompression of bodies, and for hosts: each distinct host is
 formatted once.
+
+The column of bodies, as stored or decompressed.
+
+Hosts and message ids as columns.
 """
 
 from __future__ import annotations
@@ -11,16 +15,129 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from lakelog.codec import RecordBatch
+from lakelog.errors import CorruptRecord
+from lakelog.format.compression import decompress
+from lakelog.format.layout import (
+    AT_BORN_HOST,
+    AT_PHYSICAL_OFFSET,
+    BORN_HOST_V6,
+    COMPRESSED,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    Transaction,
+)
+from lakelog.format.message_id import decode_host
 from lakelog.format.properties import KEYS, TAGS, UNIQUE_KEY
-from lakelog.format.sysflag import TRANSACTION_MASK, Transaction
-from lakelog.runtime.cached import cached_property
-from lakelog_queues.arrow.bodies import bodies, sys_flags
-from lakelog_queues.arrow.hosts import born_hosts, message_ids, store_hosts
+from lakelog.format.record_batch import LONG_BYTES, SUFFIX_BYTES, RecordBatch, anywhere
+from lakelog.lazy import cached_property
 from lakelog_queues.arrow.propertycolumns import PropertyColumns
 from lakelog_queues.arrow.schema import schema
-from lakelog_queues.arrow.slices import Longs, as_text, slices
+from lakelog_queues.arrow.slices import Longs, as_text, of_few, slices
+
+
+def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
+    """The bodies as ``binary``; with ``unpack``, compressed ones are decompressed.
+
+    Raises :class:`~lakelog.errors.CorruptRecord` for a body that cannot be decompressed.
+    """
+    if batch.decoder is not None:
+        stored = pa.array([each.body for each in batch.decoded], pa.binary())
+    elif batch.packed_bodies is not None:
+        octets, offsets = map(pa.py_buffer, batch.packed_bodies)
+        stored = pa.BinaryArray.from_buffers(pa.binary(), len(batch), [None, offsets, octets])
+    else:
+        stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
+    packed = (sys_flags(batch) & COMPRESSED).astype(np.bool_) if unpack else None
+    if packed is None or not packed.any():
+        return stored
+    unpacked = pa.array(
+        [_unpacked(batch, stored[row], row) for row in np.flatnonzero(packed).tolist()],
+        pa.binary(),
+    )
+    return pc.replace_with_mask(stored, pa.array(packed), unpacked)
+
+
+def sys_flags(batch: RecordBatch) -> NDArray[np.int32]:
+    """The system flags, ``int32``; with a decoder, those of the decoded bodies."""
+    if batch.decoder is None:
+        return batch.sys_flags
+    return np.array([each.sys_flag for each in batch.decoded], np.int32)
+
+
+def _unpacked(batch: RecordBatch, body: pa.BinaryScalar, row: int) -> bytes:
+    try:
+        return decompress(body.as_py(), int(sys_flags(batch)[row]))
+    except ValueError as error:
+        raise CorruptRecord(str(error), offset=int(batch.physical_offsets[row])) from error
+
+
+_DIGITS: Final = np.frombuffer("".join(f"{each:02X}" for each in range(256)).encode(), np.uint16)
+"""The two hexadecimal digits of each byte."""
+
+
+def born_hosts(batch: RecordBatch) -> pa.StringArray:
+    """``address:port`` of the sender of each record; IPv6 addresses are in brackets."""
+    return _hosts(batch, batch.starts + AT_BORN_HOST, _lengths(batch, BORN_HOST_V6))
+
+
+def store_hosts(batch: RecordBatch) -> pa.StringArray:
+    """``address:port`` of the store host of each record."""
+    return _hosts(batch, *_store_hosts(batch))
+
+
+def _lengths(batch: RecordBatch, v6: int) -> Longs:
+    return np.where(batch.sys_flags & v6, HOST_V6_BYTES, HOST_V4_BYTES).astype(np.int64)
+
+
+def _store_hosts(batch: RecordBatch) -> tuple[Longs, Longs]:
+    lengths = _lengths(batch, STORE_HOST_V6)
+    return batch.body_positions - SUFFIX_BYTES - lengths, lengths
+
+
+def _hosts(batch: RecordBatch, positions: Longs, lengths: Longs) -> pa.StringArray:
+    return of_few(slices(batch.buffer, positions, lengths), decode_host)
+
+
+def message_ids(batch: RecordBatch) -> pa.StringArray:
+    """The offset message id of each record: store host and physical offset in hexadecimal.
+
+    The bytes are those of the record, big-endian: 32 digits with an IPv4 host, 56 with IPv6.
+    Source: RocketMQ's ``MessageDecoder.createMessageId``.
+    """
+    positions, lengths = _store_hosts(batch)
+    ids, rows = [], []
+    for length in (HOST_V4_BYTES, HOST_V6_BYTES):
+        these = np.flatnonzero(lengths == length)
+        if len(these):
+            ids.append(_in_hex(batch, positions[these], batch.starts[these], length))
+            rows.append(these)
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
+        return pa.array([], pa.string())
+    order = np.argsort(np.concatenate(rows))
+    return pa.concat_arrays(ids).take(pa.array(order))
+
+
+def _in_hex(batch: RecordBatch, hosts: Longs, starts: Longs, length: int) -> pa.StringArray:
+    octets = np.empty((len(hosts), length + LONG_BYTES), np.uint8)
+    octets[:, :length] = _bytes_at(batch, hosts, length)
+    octets[:, length:] = _bytes_at(batch, starts + AT_PHYSICAL_OFFSET, LONG_BYTES)
+    digits = _DIGITS[octets]
+    width = 2 * octets.shape[1]
+    offsets = np.arange(0, len(hosts) * width + 1, width, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(hosts), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+def _bytes_at(batch: RecordBatch, positions: Longs, length: int) -> NDArray[np.uint8]:
+    found = anywhere(batch.buffer, np.dtype((np.void, length)))[positions]
+    return found.view(np.uint8).reshape(-1, length)
+
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000
 _TRANSACTIONS: Final = tuple(Transaction(each << 2).name for each in range(4))

@@ -1,21 +1,108 @@
-"""Property strings as columns: tags, keys, the unique key, and the whole map."""
+"""Property strings as columns: tags, keys, the unique key, and the whole map.
+
+Detects property strings of equal layout: same length, same names at the same positions.
+
+Messages of one producer often have such strings. Each property is then a slice of a table.
+
+Splits many rows of bytes at a separator, vectorised.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lakelog.codec import RecordBatch
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import KEY_SEPARATOR
-from lakelog.runtime.cached import cached_property
-from lakelog_format.codec.record_batch import anywhere
-from lakelog_queues.arrow.alikeproperties import alike_properties
+from lakelog.format.record_batch import RecordBatch, anywhere
+from lakelog.lazy import cached_property
 from lakelog_queues.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
-from lakelog_queues.arrow.split import Split, first_mark, split
+
+
+def alike_properties(table: Octets) -> dict[bytes, slice] | None:
+    """The columns of ``table`` with the last value of each name; ``None`` if layouts differ.
+
+    :param table: one property string per row, at least one row
+    """
+    values, fixed = _parts(table[0].tobytes())
+    marks = np.count_nonzero(table == NAME_VALUE_SEPARATOR[0])
+    marks += np.count_nonzero(table == PROPERTY_SEPARATOR[0])
+    first = table[0]
+    of_first = (first == NAME_VALUE_SEPARATOR[0]) | (first == PROPERTY_SEPARATOR[0])
+    # Every separator of the first row must be in every row, and there must be no others.
+    if marks != len(table) * int(of_first.sum()):
+        return None
+    fixed |= of_first
+    return values if bool((table[:, fixed] == first[fixed]).all()) else None
+
+
+def _parts(row: bytes) -> tuple[dict[bytes, slice], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """The position of each name's value in a row, and a mask of the bytes that belong to names."""
+    values: dict[bytes, slice] = {}
+    names = np.zeros(len(row), np.bool_)
+    start = 0
+    for each in row.split(PROPERTY_SEPARATOR):
+        name, separator, value = each.partition(NAME_VALUE_SEPARATOR)
+        if separator:
+            mark = start + len(name)
+            names[start:mark] = True
+            values[name] = slice(mark + 1, mark + 1 + len(value))
+        start += len(each) + len(PROPERTY_SEPARATOR)
+    return values, names
+
+
+@attrs.frozen(eq=False)
+class Split:
+    """Non-empty pieces in order, as arrays with one element per piece.
+
+    :ivar rows: row of the piece
+    :ivar starts: position of its first byte
+    :ivar ends: position after its last byte
+    """
+
+    rows: Longs
+    starts: Longs
+    ends: Longs
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def split(octets: Octets, bounds: Longs, separator: int) -> Split:
+    """The non-empty pieces of each row.
+
+    :param bounds: start of each row in ``octets``, and the end of the last one
+    :param separator: the value of one byte
+    """
+    low = int(bounds[0])
+    # A piece starts at the start of a row or after a separator, and ends at a separator or at the
+    # end of a row. Sorting both lists pairs them.
+    marks = np.flatnonzero(octets[low : int(bounds[-1])] == separator) + low
+    starts = np.sort(np.concatenate((bounds[:-1], marks + 1)), kind="stable")
+    ends = np.sort(np.concatenate((bounds[1:], marks)), kind="stable")
+    counts = np.diff(np.searchsorted(marks, bounds)) + 1
+    rows = np.repeat(np.arange(len(counts)), counts)
+    some = ends > starts
+    return Split(rows[some], starts[some], ends[some])
+
+
+def first_mark(octets: Octets, pieces: Split, mark: int) -> Longs:
+    """The position of the first ``mark`` in each piece; -1 if there is none."""
+    if not len(pieces):
+        return np.empty(0, np.int64)
+    low = int(pieces.starts[0])
+    marks = np.flatnonzero(octets[low : int(pieces.ends[-1])] == mark) + low
+    if len(marks) == len(pieces) and bool(((marks >= pieces.starts) & (marks < pieces.ends)).all()):
+        return marks
+    if not len(marks):
+        return np.full(len(pieces), -1)
+    found = marks[np.minimum(np.searchsorted(marks, pieces.starts), len(marks) - 1)]
+    return np.where((found >= pieces.starts) & (found < pieces.ends), found, -1)
+
 
 _LARGEST_TABLE: Final = 16
 """Largest size of a rows-by-names table, in cells per property."""

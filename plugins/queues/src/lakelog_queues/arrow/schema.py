@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakelog_format.arguments import WrongValue, wrong_type
+from lakelog.arguments import WrongValue, wrong_type
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final[dict[str, Any]] = {

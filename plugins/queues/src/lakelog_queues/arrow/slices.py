@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lakelog.format.record_batch import anywhere
 from lakelog.message import Body
-from lakelog_format.codec.record_batch import anywhere
 
 Longs = NDArray[np.int64]
 Octets = NDArray[np.uint8]

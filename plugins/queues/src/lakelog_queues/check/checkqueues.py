@@ -7,6 +7,8 @@ each queue, and one run of records.
 
 Not checked are units of records before the first byte of the log, and in ``consumequeue_ext`` the
 store times, bitmaps, and units to which no queue points.
+
+Looks up tags codes in ``consumequeue_ext``, for the check of queues.
 """
 
 from __future__ import annotations
@@ -17,24 +19,63 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-import numpy as np
 
+from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_interfaces.strategies.verifying import DamagedRanges, Problem
-from lakelog_queues.check.checkext import ext_resolver
-from lakelog_queues.check.checkfiles import CheckedFiles
-from lakelog_queues.check.checkunits import UnitCheck, as_they_are
+from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks.dispatching import DamagedRanges, Problem
+from lakelog.lazy import np
+from lakelog_queues.check.checkunits import CheckedFiles, RawUnits, Resolve, UnitCheck, as_they_are
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
+from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
-from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.plugin import ConsumeQueueSettings
 from lakelog_queues.units import batchunits
 from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, pack
+
+BROKEN: Final = "the files of tags codes do not fit together"
+
+
+def ext_resolver(
+    files: FileSystem, directory: Path, file_size_bytes: int, opened: OpenFiles
+) -> tuple[Resolve, list[Problem]]:
+    """A function that replaces addresses by tags codes, and problems with names and lengths.
+
+    The function leaves an address unchanged if there is no unit at it.
+    """
+    if not directory.is_dir():
+        return as_they_are, []
+    try:
+        ext = ExtFiles(files, directory, file_size_bytes, True, opened)
+    except CorruptQueue as error:
+        return as_they_are, [Problem(Path(error.path or directory), 0, BROKEN, "", str(error))]
+
+    def resolve(units: RawUnits) -> RawUnits:
+        codes = units["tags_code"].astype(np.int64)
+        at = np.flatnonzero(ext.is_address(codes))
+        if not len(at):
+            return units
+        codes[at] = _codes(ext, codes[at])
+        resolved = units.copy()
+        resolved["tags_code"] = codes
+        return resolved
+
+    return resolve, []
+
+
+def _codes(ext: ExtFiles, addresses: Longs) -> Longs:
+    try:
+        return ext.resolve(addresses)[0]
+    except CorruptQueue:
+        if len(addresses) == 1:
+            return addresses
+    half = len(addresses) // 2
+    return np.concatenate([_codes(ext, addresses[:half]), _codes(ext, addresses[half:])])
+
 
 _SIMPLE: Final = ("size", "tags_code")
 _BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
@@ -68,7 +109,7 @@ class Checked:
 
 
 class QueuesVerifier:
-    """A :class:`~lakelog_interfaces.strategies.verifying.Verifier`.
+    """A :class:`~lakelog.hooks.dispatching.Verifier`.
 
     Light queues are checked if the settings enable them, or if there is one. While an owner writes,
     only records are checked that end at or before the physical end of the most advanced queue at

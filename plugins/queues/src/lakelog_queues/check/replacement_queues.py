@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from lakelog.files.filesystem import FileSystem, folders_in, unreadable
 from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import CONSUMEQUEUE_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog_queues.check.checkfiles import CheckedFiles
+from lakelog.lazy import np
+from lakelog_queues.check.checkunits import CheckedFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
-from lakelog_queues.files.search import first_behind
+from lakelog_queues.files.simplequeue import first_behind
 from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, columns, unpack
 
 _MOST_OPEN: Final = 64

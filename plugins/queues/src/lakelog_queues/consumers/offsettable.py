@@ -5,39 +5,155 @@ committed here since the last write. So no process overwrites another's offsets.
 ``lock`` is held meanwhile.
 
 A commit returns when its offsets are durable. Commits during a write share the next one.
+
+The committed offsets of consumer groups, independent of the store's role.
+
+Validates names of consumer groups and topics, as RocketMQ does.
+
+Source: RocketMQ 5.3.3, ``Validators`` and ``TopicValidator``.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
-from lakelog.errors import (
-    IllegalMessage,
-    SettingsError,
-    StoreClosed,
-    StoreError,
-    StoreReadOnly,
-)
-from lakelog.files.file_identity import identity_at
-from lakelog.files.filesystem import FileSystem
+from lakelog.arguments import wrong_type
+from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreError, StoreReadOnly
+from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_format.codec.limits import encode_topic
+from lakelog.format.limits import encode_topic
+from lakelog_queues.arguments import text
 from lakelog_queues.configs import config_lock
-from lakelog_queues.consumers.names import offsets_name
-from lakelog_queues.consumers.offsets import Commit
 from lakelog_rocketmq.config.consumeroffsets import (
     FILE,
-    Offsets,
+    SEPARATOR,
     load_offsets,
     save_offsets,
     split_name,
 )
+from lakelog_rocketmq.config.consumeroffsets import Offsets as StoredOffsets
+
+Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
+"""Group, topic, and the next offset of some queues."""
+
+
+class Offsets(Protocol):
+    """The committed offsets; thread-safe."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed next offset of each queue for ``group``."""
+
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """By group, topic and queue id: the next offset to read."""
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit the next offsets of some queues; durable on return."""
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Make several commits in one write."""
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Remove the offsets of a group, for one topic or for all."""
+
+    def close(self) -> None:
+        """Write pending changes; no commit is possible afterwards."""
+
+
+class CurrentOffsets:
+    """The offsets of a store whose role may change under its consumers.
+
+    :param now: returns the current role's offsets; raises if the store is closed
+    :param last: the same, without raising
+    """
+
+    def __init__(self, now: Callable[[], Offsets], last: Callable[[], Offsets]) -> None:
+        self._now = now
+        self._last = last
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._last().read_only
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed next offset of each queue for ``group``."""
+        return self._now().committed(group, topic)
+
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """By group, topic and queue id: the next offset to read."""
+        return self._now().groups()
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit the next offsets of some queues."""
+        self._now().commit(group, topic, offsets)
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Make several commits in one write."""
+        self._now().commit_all(commits)
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Remove the offsets of a group, for one topic or for all."""
+        self._now().forget(group, topic)
+
+    def close(self) -> None:
+        """Do nothing: each role closes its own offsets."""
+
+
+MAX_GROUP_CHARACTERS: Final = 255
+MAX_TOPIC_CHARACTERS: Final = 127
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def check_group(group: str) -> str:
+    """The name of a group, if RocketMQ accepts it; raises ``SettingsError``."""
+    if not isinstance(group, str):
+        raise wrong_type("group", group, "a str such as 'billing'")
+    if not _NAME.fullmatch(group):
+        raise SettingsError(
+            f"a consumer group's name may contain a-z A-Z 0-9 _ - | % only, but is {group!r}",
+            key="group",
+        )
+    if len(group) > MAX_GROUP_CHARACTERS:
+        raise SettingsError(
+            f"a consumer group's name has at most {MAX_GROUP_CHARACTERS} characters, "
+            f"not {len(group)}",
+            key="group",
+        )
+    return group
+
+
+def check_topic(topic: str) -> str:
+    """The name of a topic, if RocketMQ's clients accept it; raises ``SettingsError``."""
+    if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_CHARACTERS:
+        raise SettingsError(
+            f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters of a-z A-Z 0-9 _ - | %, "
+            f"but is {topic!r}",
+            key="topic",
+        )
+    return topic
+
+
+def offsets_name(topic: str, group: str) -> str:
+    """The key of a topic and group in RocketMQ's table; raises ``SettingsError``."""
+    if not topic or SEPARATOR in text("topic", topic, "orders"):
+        raise SettingsError(
+            f"offsets cannot be kept for topic {topic!r}: RocketMQ joins topic and group by "
+            f"{SEPARATOR!r}",
+            key="topic",
+        )
+    return f"{topic}{SEPARATOR}{check_group(group)}"
+
 
 _REMOVED: Final = -1
 _MOST_QUEUE: Final = (1 << 31) - 1
@@ -51,7 +167,7 @@ class _State:
     :ivar identity: identifies this version of the file
     """
 
-    offsets: Offsets
+    offsets: StoredOffsets
     content: Mapping[str, Any]
     identity: object
 
@@ -162,7 +278,7 @@ class OffsetTable:
     def _identity(self) -> object:
         return identity_at(self._path / CONFIG_DIR / FILE)
 
-    def _merged(self) -> Offsets:
+    def _merged(self) -> StoredOffsets:
         """The file's content with the pending commits applied."""
         found = {name: dict(table) for name, table in self._state().offsets.items()}
         for name, changes in (*self._being_written.items(), *self._pending.items()):

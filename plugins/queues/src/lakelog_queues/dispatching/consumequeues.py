@@ -1,49 +1,157 @@
 """The dispatcher ``consume-queue``: builds all queues of a store from its log, and reads them.
 
 One thread dispatches; any thread reads. A unit is visible once it is written.
+
+Finds the offset from which a reader builds units in memory while an owner writes the files.
+
+The queues of an owner were complete once. Since then it has dispatched in the order of the log, one
+batch to all queues before the next. A batch spans at most ``BATCH_BYTES``, unless it is one larger
+record. Let D be the end of the last batch that is in all queues.
+
+1. The batch of any unit in a file begins at or before D. Let the unit's record start at ``o``. If
+   the record is a batch of its own, then ``D >= o``. Otherwise the batch contains the record, spans
+   at most ``BATCH_BYTES`` and begins at or before D; so ``D > o - BATCH_BYTES``. Hence every record
+   that ends at or before ``o - BATCH_BYTES`` has all its units.
+2. Queues are loaded one after the other, while the owner continues. A file that is loaded after
+   ``o`` was read holds all units up to there. So the queues are loaded twice: the first load
+   determines ``o``, and only the second is used.
+
+Therefore a dispatch from a record at or before ``o - BATCH_BYTES`` adds all missing units; existing
+ones are not added again. All this also holds if the owner has died, or if other owners followed:
+their writes are in the page cache, complete up to the last batch.
+
+Remaining files of removed queues, which a crash or an error left behind.
+
+They are not read any more. They are removed before a queue with the same name is created.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from lakelog.errors import CorruptQueue
+from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.state.durable_queue_ends import (
-    DurableQueueEnds,
-    RecordFingerprint,
-    read_kept,
-    write_kept,
-)
-from lakelog.format.layout import ABORT_FILE
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_interfaces.checkpoint import CheckpointKeeper
-from lakelog_interfaces.strategies.verifying import Verifier
+from lakelog.files.queue_ends import DurableQueueEnds, RecordFingerprint, read_kept, write_kept
+from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks.dispatching import Verifier
 from lakelog_queues.dispatching.flushing import Flushing
 from lakelog_queues.dispatching.grouping import Grouping
 from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.dispatching.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
-from lakelog_queues.dispatching.reader_start import complete_to, start_before
-from lakelog_queues.dispatching.removed import RemovedQueues
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
 from lakelog_queues.files.batchqueue import no_units
 from lakelog_queues.files.openfiles import PlainUnits
-from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.plugin import ConsumeQueueSettings
 from lakelog_queues.units.topicconfig import batch_topics
 
+BATCH_BYTES: Final = 4 << 20
+"""Length of a batch that an owner dispatches (``lakelog.log.scan.WINDOW_BYTES``)."""
+
+_SLACK_BYTES: Final = 3 * BATCH_BYTES
+"""One batch is enough; the others allow for owners with another version of lakelog."""
+
+
+def complete_to(queues: Collection[AnyQueue]) -> int:
+    """The physical offset up to which every queue that is loaded from now on has its units."""
+    last = max(queues, key=lambda queue: queue.reached, default=None)
+    return 0 if last is None else max(0, last.before(last.reached) - _SLACK_BYTES)
+
+
+def start_before(queues: Collection[AnyQueue], limit: int) -> int:
+    """The start or end of a record at or shortly before ``limit``; 0 if none is known."""
+    found = max((queue.reached for queue in queues if queue.reached <= limit), default=0)
+    for queue in queues:
+        if found >= limit - BATCH_BYTES:
+            break
+        if queue.reached > limit:
+            found = max(found, queue.before(limit + 1))
+    return found
+
+
 _LOG: Final = logging.getLogger("lakelog")
+_NOWHERE: Final = 1 << 63
+
+
+class RemovedQueues:
+    """The removed queues with remaining files.
+
+    :ivar again: physical offset from which records for such queues must be dispatched again
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        maker: QueueMaker,
+        tombstones: Mapping[str, int],
+        *,
+        read_only: bool,
+    ) -> None:
+        self.again = _NOWHERE
+        self._files = files
+        self._path = path
+        self._maker = maker
+        self._tombstones = tombstones
+        self._read_only = read_only
+        self._left: set[Queue] = set()
+
+    def owns(self, queue: AnyQueue) -> bool:
+        """Whether the files of a queue that was just loaded belong to a removed topic."""
+        end = self._tombstones.get(queue.queue[0], 0)
+        if not end:
+            return False
+        oldest = queue.oldest()
+        return oldest < end if oldest is not None else queue.is_empty()
+
+    def take(self, queue: AnyQueue) -> None:
+        """Hide a queue; :meth:`remove` removes its files."""
+        queue.close()
+        self.again = min(self.again, self._tombstones[queue.queue[0]])
+        if self._read_only:
+            self._maker.leave_out(queue.queue)  # its owner removes the files
+        else:
+            self._left.add(queue.queue)
+
+    def remove(self, only: Queue | None = None) -> None:
+        """Remove the files; after an ``OSError`` the next call continues.
+
+        :param only: a queue, which need not have remaining files; ``None`` is all
+        """
+        for name in sorted(self._left if only is None else self._left & {only}):
+            self._maker.remove_folders(name)
+            self._left.discard(name)
+
+    def finish(self) -> None:
+        """Remove the files that an earlier process left; after an error they stay hidden."""
+        if self._read_only or not self._tombstones:
+            return
+        try:
+            if self._left:
+                self._files.sync_dir(self._path / OWN_DIR)  # tombstones first, then removals
+                self.remove()
+            for topic in self._tombstones:
+                self._maker.remove_topic(topic)
+        except OSError as error:
+            _LOG.warning(
+                "%s: files of removed topics could not be removed; they are not read, and the next "
+                "open tries again: %s",
+                *(self._path, error),
+            )
+
+
 _KEPT_MARKS: Final = 2
 """Two, because a power cut may remove the record of the latest mark from the log."""
 _NOTHING_LACKS: Final = 1 << 63
 
 
 class ConsumeQueues:
-    """A :class:`~lakelog.interfaces.Dispatcher` and :class:`~lakelog.interfaces.QueueReader`.
+    """A :class:`~lakelog.hooks.Dispatcher` and :class:`~lakelog.hooks.QueueReader`.
 
     :ivar directories: the folders of the store directory that hold queues
     """
@@ -98,7 +206,7 @@ class ConsumeQueues:
         """Load the queues, remove units after ``end``, and return the offset to dispatch from.
 
         An owner starts after the latest mark that is proved by the log, because all units before it
-        were synced (see :mod:`lakelog.files.state.durable_queue_ends`). It starts earlier if a
+        were synced (see :mod:`lakelog.files.queue_ends`). It starts earlier if a
         queue lacks units that it had then, and at ``minimum`` if no mark is proved, as in a store
         that RocketMQ wrote last. A reader starts a few batches before the end of the queues while
         an owner writes them (see :mod:`.reader_start`), and after a clean stop after the last

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Final
 
 from lakelog.errors import StoreFailed, ThreadNotStarted
+from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.runtime.threads import started
-from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog_queues.settings import ConsumeQueueSettings
+from lakelog_queues.plugin import ConsumeQueueSettings
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -3,29 +3,70 @@
 Prepared and rolled back messages belong to no queue. Records whose topic cannot name a folder get
 no unit. Source: RocketMQ's ``CommitLog`` and
 ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
+
+Checks whether a topic can be the name of a folder; records of any other topic get no unit.
+
+``put`` refuses such topics, yet a log may hold them: RocketMQ's store accepts any topic, and only
+its broker refuses (``TopicValidator``). RocketMQ creates a queue for such a topic in a nested
+folder (``a/b``) or outside the queues (``..``), and does not find it after a restart.
+
+Light queues: one record has units in several queues.
+
+``INNER_MULTI_DISPATCH`` lists queues, and ``INNER_MULTI_QUEUE_OFFSET`` the queue offset in each. If
+the lists differ in length, as with a name that is no light queue's, the record gets no unit in any
+of them. Source: RocketMQ's ``ConsumeQueue.multiDispatchLmqQueue`` and ``MultiDispatchUtils``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.format.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.sysflag import PREPARED
-from lakelog.format.units import Longs, Units
-from lakelog.runtime.lazy import np
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_queues.units.delays import delivery_time_ms
-from lakelog_queues.units.foldernames import without_folders
+from lakelog.format.layout import PREPARED
+from lakelog.format.properties import (
+    DELAY,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    LIGHT_QUEUE_PREFIX,
+    MULTI_DISPATCH_SEPARATOR,
+    REPAIRED_TOPIC,
+    SCHEDULE_TOPIC,
+    decode_properties,
+    feeds_light_queues,
+)
+from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.record_batch import RecordBatch
+from lakelog.lazy import np
 from lakelog_queues.units.simpleunits import UNIT_BYTES, columns
+from lakelog_queues.units.tags import delivery_time_ms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LOG: Final = logging.getLogger(__name__)
+_LONGEST_BYTES: Final = 255
+"""``NAME_MAX`` of Linux's file systems."""
+
+
+def names_folder(topic: str) -> bool:
+    """Whether ``topic`` is a valid name of one folder, without a path."""
+    if topic in ("", ".", "..") or "/" in topic or "\x00" in topic:
+        return False
+    return len(topic.encode(errors="surrogateescape")) <= _LONGEST_BYTES
+
+
+def without_folders(topics: Iterable[str]) -> set[str]:
+    """The topics that cannot have queues; logs a warning for each."""
+    bad = {topic for topic in topics if not names_folder(topic)}
+    for topic in sorted(bad):
+        _LOG.warning("topic %r cannot name a folder; its messages are in the log only", topic)
+    return bad
 
 
 @attrs.frozen(eq=False)
@@ -147,7 +188,6 @@ class Grouping:
         return group if alive.all() else QueueGroup(group.queue, records[alive])
 
     def _lights(self, batch: RecordBatch) -> list[QueueUnits]:
-        from lakelog_queues.units.lights import light_units  # most stores never need it
 
         found: dict[Queue, list[tuple[int, int]]] = {}
         for queue, queue_offset, record in light_units(batch, (batch.sys_flags & PREPARED) == 0):
@@ -202,3 +242,49 @@ def _inner_batches(
         )
     if len(units):
         yield QueueUnits(queue, units, times)
+
+
+_NAMED: Final = INNER_MULTI_QUEUE_OFFSET.encode()
+_SEARCH: Final = re.compile(re.escape(_NAMED))
+
+
+def light_units(batch: RecordBatch, queued: NDArray[np.bool_]) -> Iterator[tuple[Queue, int, int]]:
+    """Queue, queue offset and index of the record for each unit, in the order of the log.
+
+    :param queued: for each record, whether it may have units
+    """
+    if _SEARCH.search(batch.buffer) is None:
+        return
+    for record in np.flatnonzero(queued).tolist():
+        start = int(batch.property_positions[record])
+        raw = bytes(batch.buffer[start : start + int(batch.property_lengths[record])])
+        if _NAMED in raw:
+            yield from _units_of(batch, record, decode_properties(raw))
+
+
+def _units_of(
+    batch: RecordBatch, record: int, properties: dict[str, str]
+) -> Iterator[tuple[Queue, int, int]]:
+    topic = batch[record : record + 1].topics[0]
+    names = _split(properties.get(INNER_MULTI_DISPATCH, ""))
+    offsets = _split(properties.get(INNER_MULTI_QUEUE_OFFSET, ""))
+    if not (feeds_light_queues(topic) and names and offsets):
+        return
+    if len(names) != len(offsets) or not all(text.isdecimal() for text in offsets):
+        _LOG.warning(
+            "the record at %d of topic %s gets no light units: it lists %d queues and %d offsets",
+            int(batch.physical_offsets[record]),
+            topic,
+            len(names),
+            len(offsets),
+        )
+        return
+    for name, offset in zip(names, offsets, strict=True):
+        if names_folder(name):
+            light = name.startswith(LIGHT_QUEUE_PREFIX)
+            yield (name, 0 if light else int(batch.queue_ids[record])), int(offset), record
+
+
+def _split(text: str) -> list[str]:
+    """The elements of a list, without trailing empty ones, like Java's ``String.split``."""
+    return text.rstrip(MULTI_DISPATCH_SEPARATOR).split(MULTI_DISPATCH_SEPARATOR) if text else []

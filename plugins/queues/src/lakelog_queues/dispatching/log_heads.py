@@ -7,9 +7,9 @@ from pathlib import Path
 import attrs
 
 from lakelog.files.filesystem import FileSystem, read_range
-from lakelog.files.state.durable_queue_ends import HEAD_BYTES, PLACE, RecordFingerprint
+from lakelog.files.queue_ends import HEAD_BYTES, PLACE, RecordFingerprint
 from lakelog.format.layout import segment_name
-from lakelog.interfaces import Context
+from lakelog.hooks import Context
 
 
 @attrs.frozen

@@ -12,7 +12,6 @@ from lakelog.files.filesystem import FileSystem, folders_in
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.dispatching.grouping import PackedUnits, QueueUnits
 from lakelog_queues.files.batchqueue import BatchQueue
 from lakelog_queues.files.invalid_files import (
@@ -20,11 +19,11 @@ from lakelog_queues.files.invalid_files import (
     quarantine_invalid,
     queues_with_invalid,
 )
-from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
 from lakelog_queues.files.replaced import RepairReplacements
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.files.unitfiles import UnitFiles
-from lakelog_queues.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
+from lakelog_queues.plugin import BATCH_UNIT_BYTES, ConsumeQueueSettings
 from lakelog_queues.units.simpleunits import UNIT_BYTES
 
 DIRECTORIES: Final = (CONSUMEQUEUE_EXT_DIR, CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)

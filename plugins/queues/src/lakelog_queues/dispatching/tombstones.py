@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from lakelog.arguments import WrongValue
 from lakelog.errors import CorruptConfig, StoreError
 from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
-from lakelog.files.state.identity import parsed, shown
+from lakelog.files.identity import parsed, shown
 from lakelog.format.layout import OWN_DIR, TOMBSTONES_FILE
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog_format.arguments import WrongValue
 
 _QUEUES: Final = "queues"
 _writes = 0  # by this process, of any store

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem
-from lakelog.format.units import Units
+from lakelog.format.queue_offsets import Units
+from lakelog.lazy import np
 from lakelog_queues.files.batchfolder import SizedFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.units.batchunits import (

@@ -15,8 +15,7 @@ from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
-from lakelog_queues.dispatching.dirty import DirtyFiles
-from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
 
 _MOST_OPEN: Final = 2
 _WIPED_AT_ONCE: Final = 1 << 16

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog.runtime.lazy import np
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

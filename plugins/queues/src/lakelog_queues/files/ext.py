@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
-from lakelog_format.codec.record_batch import gather
+from lakelog.format.record_batch import gather
+from lakelog.lazy import np
 from lakelog_queues.files.batchfolder import SizedFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.units import extunits
@@ -30,6 +28,10 @@ from lakelog_queues.units.extunits import (
     Longs,
     RawUnits,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 _LOG: Final = logging.getLogger(__name__)
 _SCANNED_AT_ONCE: Final = 1 << 20

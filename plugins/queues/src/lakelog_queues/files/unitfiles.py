@@ -15,8 +15,7 @@ from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
-from lakelog_queues.dispatching.dirty import DirtyFiles
-from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, OpenFiles, UnitLocation
+from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, DirtyFiles, OpenFiles, UnitLocation
 from lakelog_queues.units.simpleunits import UNIT_BYTES, ordered_length, unit_at, valid_length
 
 _FIRST_LOOK: Final = 512

@@ -1,27 +1,223 @@
-"""Builds the objects that find messages in one store."""
+"""Builds the objects that find messages in one store.
+
+Passes simple lookups to compiled code, which reads units or the key index, and then messages.
+
+The result is the same as that of the other modules of :mod:`lakelog_queues.finding`. These handle
+the calls that compiled code declines: calls to batch queues, to queues with extension files or with
+replacement units from a repair, calls that span two unit files, and calls that meet damage, a body
+decoder or an archive.
+
+Lists topics and queues, with the bounds of each queue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 
+from lakelog.accelerate import current
+from lakelog.arguments import whole
 from lakelog.errors import StoreError
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
-from lakelog.log.reading.log_reader import LogReader
-from lakelog_queues.arrivals import ArrivalSignal
-from lakelog_queues.finding.byqueue import QueueList, ReachingQueues
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.hooks import Dispatcher, HashChains, HashFiles, KeyIndex, QueueReader
+from lakelog.log.log_reader import LogReader
+from lakelog.log.segments import Viewable
+from lakelog.log.sources import FileSource, OwnedBounds, ReadBounds, ViewSource
+from lakelog.processes import shared_page as sharedpage
+from lakelog_queues.arguments import queue_name, topic_name
 from lakelog_queues.finding.bytime import TimeSearch
-from lakelog_queues.finding.compiled import lookups
 from lakelog_queues.finding.follow import QueueFollower
-from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.get import MOST_MESSAGES, QueueGetter
 from lakelog_queues.finding.query import KeyQuery
 from lakelog_queues.finding.records import PlacedRecords
-from lakelog_queues.lookups import Lookups
+from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
+from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
+from lakelog_queues.readers.arrivals import ArrivalSignal
+
+
+@runtime_checkable
+class PlainQueues(Protocol):
+    """Queues whose unit files compiled code may read directly."""
+
+    def plain(
+        self, queue: Queue, minimum: int, offset: int | None
+    ) -> tuple[int, int, Any, int, int] | None:
+        """The place of the unit of queue offset ``offset``; see ``SimpleQueue.plain``."""
+
+
+@attrs.frozen
+class MappedSegments:
+    """The log of an owner, as compiled code reads it.
+
+    :ivar memory: the shared page
+    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
+    :ivar segment_bytes: length of each segment
+    """
+
+    memory: memoryview
+    open_segments: dict[int, Viewable]
+    segment_bytes: int
+
+
+@attrs.frozen
+class SegmentFiles:
+    """The log in a process that does not own it, as compiled code reads it.
+
+    :ivar folder: the directory of the segments
+    :ivar segment_bytes: length of each segment
+    """
+
+    bounds: ReadBounds
+    folder: Path
+    segment_bytes: int
+
+
+ReadLog: TypeAlias = MappedSegments | SegmentFiles
+
+
+def readable(log: LogReader) -> ReadLog | None:
+    """A log for direct reads by compiled code; ``None`` if records are not served as stored.
+
+    That is the case with known damage, or with a decoder.
+    """
+    source, bounds = log.source, log.bounds
+    if log.known_damage or log.decoder is not None:
+        return None
+    if isinstance(source, FileSource):
+        folder = source.folder()
+        return None if folder is None else SegmentFiles(bounds, folder, source.size_bytes)
+    if not (type(source) is ViewSource and type(bounds) is OwnedBounds):
+        return None
+    words, segments = bounds.positions.words, source.segments
+    if not isinstance(words, memoryview):
+        return None
+    return MappedSegments(words.cast("B"), segments.open_segments, segments.size_bytes)
+
+
+@attrs.frozen(kw_only=True)
+class LookupParts:
+    """The parts of a store that compiled code needs to look messages up.
+
+    :ivar log: gives access to the bytes of the log
+    :ivar plain: see :class:`PlainQueues`; ``None`` if the queues cannot be read directly
+    :ivar hash_files: see :class:`~lakelog.hooks.HashFiles`; ``None`` without such an index
+    :ivar buried: returns the physical offset below which records of a topic do not count, because
+        the topic was removed
+    :ivar refresh: brings queues and index up to date; ``None`` if another thread or process does
+    :ivar layout: the module that defines the positions of the words in the shared page
+    :ivar most_messages: the limit of one call; more are left to Python
+    :ivar most_bytes: the limit of one call, for all records together
+    :ivar filtered_units: the least number of units that a call with tags examines
+    :ivar result: the class of the result
+    :ivar status: the status of a result with messages
+    :ivar no_match: the status of a result without a matching message
+    """
+
+    log: ReadLog
+    plain: Callable[[Queue, int, int | None], object] | None
+    hash_files: Callable[[], HashChains | None] | None
+    buried: Callable[[str], int]
+    refresh: Callable[[], None] | None = None
+    layout: ModuleType = sharedpage
+    most_messages: int = MOST_MESSAGES
+    most_bytes: int = MOST_BYTES
+    filtered_units: int = FILTERED_UNITS
+    result: type[GetResult] = GetResult
+    status: GetStatus = GetStatus.FOUND
+    no_match: GetStatus = GetStatus.NO_MATCHED_MESSAGE
+
+
+def lookups(
+    queues: object,
+    index: object,
+    log: LogReader,
+    tombstone_of: Callable[[str], int],
+    refresh: Callable[[], None] | None,
+) -> Lookups:
+    """The lookups of this process's accelerator, or ones that always fall back to Python."""
+    accelerator, read_log = current(), readable(log)
+    if accelerator is None or read_log is None:
+        return NO_LOOKUPS
+    parts = LookupParts(
+        log=read_log,
+        plain=queues.plain if isinstance(queues, PlainQueues) else None,
+        hash_files=index.hash_files if isinstance(index, HashFiles) else None,
+        buried=tombstone_of,
+        refresh=refresh,
+    )
+    return accelerator.lookups(parts) or NO_LOOKUPS
+
+
+def java_order(text: str) -> bytes:
+    """The sort key for Java's order of strings, which compares UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+@runtime_checkable
+class ReachingQueues(Protocol):
+    """Queues with the end of their last record."""
+
+    def reached(self, queue: Queue) -> int:
+        """Physical end offset of the last record that has a unit; 0 without one."""
+
+
+@attrs.frozen
+class QueueList:
+    """Lists queues.
+
+    :ivar minimum: returns the physical offset of the first byte still in the log
+    :ivar reached: see :class:`ReachingQueues`; ``None`` if the last unit must be read
+    """
+
+    queues: QueueReader
+    minimum: Callable[[], int]
+    reached: Callable[[Queue], int] | None = None
+
+    def topics(self) -> list[str]:
+        """All topics that have a queue, in Java's string order."""
+        return sorted({topic for topic, _ in self.queues.queues()}, key=java_order)
+
+    def infos(self, topic: str | None = None) -> list[QueueInfo]:
+        """All queues, or those of one topic, sorted by topic in Java's order, then by queue id."""
+        if topic is not None:
+            topic_name(topic)
+        minimum = self.minimum()
+        wanted = [each for each in self.queues.queues() if topic is None or each[0] == topic]
+        wanted.sort(key=lambda queue: (java_order(queue[0]), queue[1]))
+        infos = (self._info(queue, minimum) for queue in wanted)
+        return [info for info in infos if info is not None]
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """The first existing queue offset and the next one to be written.
+
+        ``None`` if there is no such queue.
+        """
+        return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
+
+    def units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
+        """At most ``count`` units from queue offset ``first``, as stored and without checks."""
+        queue = queue_name(topic, queue_id)
+        return self.queues.units(queue, whole("first", first), whole("count", count))
+
+    def _info(self, queue: Queue, minimum: int) -> QueueInfo | None:
+        bounds = self.queues.bounds(queue, minimum)
+        if bounds is None:  # deleted meanwhile
+            return None
+        return QueueInfo(*queue, self.queues.kind(queue), *bounds, self._end(queue, bounds[1]))
+
+    def _end(self, queue: Queue, end: int) -> int:
+        """The physical end offset of the last unit's record; 0 if there is none."""
+        if end <= 0:
+            return 0
+        if self.reached is not None:
+            return self.reached(queue)
+        units = self.queues.units(queue, end - 1, 1)
+        return int(units.offsets[-1]) + int(units.sizes[-1]) if len(units) else 0
+
 
 Kind = TypeVar("Kind")
 

@@ -8,11 +8,11 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.arguments import span_ms, whole
 from lakelog.message import StoredMessage
 from lakelog.runtime.threads import in_thread
-from lakelog_format.arguments import span_ms, whole
-from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.finding.results import GetResult, GetStatus
+from lakelog_queues.readers.arrivals import ArrivalSignal
 
 BATCH_MESSAGES: Final = 256
 _AT_THE_END: Final = frozenset(

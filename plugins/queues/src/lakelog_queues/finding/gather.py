@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.codec import RecordBatch
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.format.units import Ints, Longs
-from lakelog.log.reading.sources import Extent, Source, ViewExtent
-from lakelog.runtime.lazy import np
-from lakelog_format.codec.frame import checked_frame
-from lakelog_format.codec.record_batch import Decoder
+from lakelog.format.queue_offsets import Ints, Longs
+from lakelog.format.record import checked_frame
+from lakelog.format.record_batch import Decoder, RecordBatch
+from lakelog.lazy import np
+from lakelog.log.sources import Extent, Source, ViewExtent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,33 +1,78 @@
-"""Gets messages of one queue from a queue offset on, as objects or as Arrow columns."""
+"""Gets messages of one queue from a queue offset on, as objects or as Arrow columns.
+
+A fast path for the common call: all messages exist, are whole and stand close together.
+
+For any other call, such as one that meets a damaged record or the end of a file, it returns
+``None``. Then :mod:`~lakelog_queues.finding.selection` determines the result and its status.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.codec import RecordBatch
-from lakelog.interfaces import QueueReader
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.runtime.lazy import np
-from lakelog_queues.finding.fast_path import FewMessagesGetter
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import QueueReader
+from lakelog.lazy import np
+from lakelog.log.log_reader import LogReader
+from lakelog.message import StoredMessage
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import (
+    NO_LOOKUPS,
     ColumnsResult,
     GetResult,
     GetStatus,
+    Lookups,
     PlacedResult,
     RecordsResult,
 )
-from lakelog_queues.finding.selection import UNITS_PER_FILE, Selector, wanted
+from lakelog_queues.finding.selection import UNITS_PER_FILE, GetSelection, Selector, wanted
 from lakelog_queues.finding.tagfilter import code_filter, tag_filter
-from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+MOST_MESSAGES: Final = 4096
+"""Largest number of messages whose units are read at once."""
+
+
+@attrs.frozen
+class FewMessagesGetter:
+    """Gets messages through the fast path.
+
+    :ivar minimum: returns the physical offset of the first byte still in the log
+    """
+
+    queues: QueueReader
+    log: PlacedRecords
+    minimum: Callable[[], int]
+
+    def get(self, want: GetSelection) -> GetResult | None:
+        """The result of ``want``; ``None`` if the fast path does not apply."""
+        if want.tags is not None or want.max_messages > MOST_MESSAGES:
+            return None
+        bounds = self.queues.bounds(want.queue, self.minimum())
+        if bounds is None or not bounds[0] <= want.offset < bounds[1]:
+            return None
+        messages = self._messages(want, min(want.max_messages, bounds[1] - want.offset))
+        if messages is None:
+            return None
+        return GetResult(GetStatus.FOUND, messages, want.offset + len(messages), *bounds)
+
+    def _messages(self, want: GetSelection, count: int) -> list[StoredMessage] | None:
+        units = self.queues.units(want.queue, want.offset, count)
+        if len(units) != count or int(units.queue_offsets[-1]) != want.offset + count - 1:
+            return None
+        # for a few numbers, lists are faster than arrays
+        is_too_much = sum(units.sizes.tolist()) > want.max_bytes
+        if is_too_much or units.counts.tolist().count(1) != count:
+            return None
+        return self.log.few(units.offsets, units.sizes, verify=want.verify)
+
 
 DEFAULT_MESSAGES = 32
 

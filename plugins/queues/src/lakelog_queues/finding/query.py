@@ -12,11 +12,11 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.arguments import WrongValue, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
-from lakelog.interfaces import KeyIndex
+from lakelog.hooks import KeyIndex
 from lakelog.message import StoredMessage
-from lakelog_format.arguments import WrongValue, whole
 from lakelog_queues.arguments import FOREVER_MS, text, time_ms, topic_name
 
 DEFAULT_MESSAGES: Final = 64
@@ -29,7 +29,7 @@ def _nowhere(_topic: str) -> int:
 
 
 class MessageLog(Protocol):
-    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog.log.log_reader.LogReader` that is needed here."""
 
     @property
     def oldest_offset(self) -> int:

@@ -8,24 +8,24 @@ from typing import Final
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.codec import decode
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.format.hosts import host_bytes
 from lakelog.format.layout import (
     AT_BORN_HOST,
+    BORN_HOST_V6,
     HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
     PREFIX,
     RECORD_MIN_BYTES,
 )
-from lakelog.format.sysflag import BORN_HOST_V6
-from lakelog.format.units import Flags, Ints, Longs
-from lakelog.log.open_segment import deleted
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.log.reading.sources import Extent, ViewExtent
+from lakelog.format.message_id import host_bytes
+from lakelog.format.queue_offsets import Flags, Ints, Longs
+from lakelog.format.record import decode
+from lakelog.lazy import np
+from lakelog.log.log_reader import LogReader
+from lakelog.log.segments import deleted
+from lakelog.log.sources import Extent, ViewExtent
 from lakelog.message import StoredMessage
-from lakelog.runtime.lazy import np
 from lakelog_queues.finding.gather import GAP_BYTES, GONE, WHOLE, Gathered, gather
 
 _LONG: Final = Struct(">q")

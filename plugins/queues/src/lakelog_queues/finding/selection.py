@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from lakelog.codec import RecordBatch
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Longs, Units
-from lakelog.interfaces import QueueReader
-from lakelog.runtime.lazy import np
-from lakelog_format.arguments import whole
+from lakelog.arguments import whole
+from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import QueueReader
+from lakelog.lazy import np
 from lakelog_queues.arguments import queue_name
 from lakelog_queues.finding.gather import BROKEN, WHOLE, Gathered
 from lakelog_queues.finding.records import PlacedRecords

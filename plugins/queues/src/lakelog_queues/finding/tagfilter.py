@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakelog.arguments import WrongValue, whole, wrong_type
 from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
-from lakelog_format.arguments import WrongValue, whole, wrong_type
-from lakelog_queues.units.javahash import java_hash
+from lakelog.lazy import np
+from lakelog_queues.units.tags import java_hash
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from lakelog.format.units import Longs
+    from lakelog.format.queue_offsets import Longs
 
 ALL: Final = "*"
 _FIRST_NO_HASH: Final = -(1 << 31) - 1
@@ -42,8 +42,6 @@ class TagFilter:
 
     def may_match(self, codes: Longs) -> NDArray[np.bool_]:
         """For each tags code (``int64``), whether a record with this code may match."""
-        import numpy as np
-
         if not self.by_code:
             return np.ones(len(codes), np.bool_)
         good: NDArray[np.bool_] = codes <= _FIRST_NO_HASH

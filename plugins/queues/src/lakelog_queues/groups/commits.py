@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from lakelog.format.queue_offsets import Queue
-from lakelog_queues.consumers.offsets import Offsets
+from lakelog_queues.consumers.offsettable import Offsets
 from lakelog_queues.groups.members import MemberLocks
 from lakelog_queues.groups.state import GroupState
 

@@ -15,15 +15,14 @@ from typing import Final, Protocol
 
 import attrs
 
+from lakelog.arguments import span_ms, whole
 from lakelog.errors import LakelogError, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import register_forked
-from lakelog_format.arguments import span_ms, whole
-from lakelog_queues.consumers.offsets import Offsets
-from lakelog_queues.consumers.queueaccess import QueueAccess
-from lakelog_queues.consumers.start_positions import EARLIEST, LATEST, find
+from lakelog_queues.consumers.offsettable import Offsets
+from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST, QueueAccess, find
 from lakelog_queues.finding.results import GetStatus, PlacedResult
 from lakelog_queues.groups.commits import GroupCommits
 from lakelog_queues.groups.database import GroupDatabase

@@ -15,11 +15,10 @@ from typing import Final
 from weakref import finalize
 
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.shared.byte_lock import ProcessLock
-from lakelog.files.shared.ofd_lock import is_locked, set_lock
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog.interfaces import DispatchedLog
+from lakelog.hooks import DispatchedLog
+from lakelog.processes.locks import ProcessLock, is_locked, set_lock
 
 LOCKS_FILE: Final = "groups.lock"
 

@@ -21,14 +21,7 @@ import attrs
 from lakelog.errors import SettingsError
 from lakelog.message import StoredMessage
 from lakelog_queues.finding.results import PlacedResult
-from lakelog_queues.groups.property_values import (
-    Long,
-    NoResult,
-    Value,
-    double,
-    integer,
-    order,
-)
+from lakelog_queues.groups.property_values import Long, NoResult, Value, double, integer, order
 
 Properties: TypeAlias = Mapping[str, str]
 Evaluate: TypeAlias = Callable[[Properties], Value]

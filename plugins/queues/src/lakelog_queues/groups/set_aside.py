@@ -12,7 +12,7 @@ from lakelog.errors import StoreError
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import DELAY, encode_properties
 from lakelog.message import Message, StoredMessage
-from lakelog_queues.units.delays import DELAYS_MS
+from lakelog_queues.units.tags import DELAYS_MS
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"

@@ -1,15 +1,49 @@
-"""Notifies the waiters of a process without the services, and of a store whose role may change."""
+"""Notifies the waiters of a process without the services, and of a store whose role may change.
+
+The signal that messages were dispatched, as waiters use it in every role of a store.
+
+Reports in an event loop which queues have new messages.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final, Protocol
 
-from lakelog.dispatch.arrivals import Arrivals, always
-from lakelog.files.pages.wake_page import PageWaiter, WakePage
+import attrs
+
+from lakelog.dispatch import Arrivals, always
+from lakelog.errors import StoreClosed
+from lakelog.format.queue_offsets import Queue
+from lakelog.processes.wake_page import PageWaiter, WakePage
 from lakelog.runtime.threads import in_thread
-from lakelog_queues.arrivals import ArrivalSignal
+from lakelog_queues.finding.results import QueueInfo
+
+
+class ArrivalSignal(Protocol):
+    """The signal as waiters use it: the ``Arrivals`` of an owner, or that of a reader."""
+
+    @property
+    def version(self) -> int:
+        """A number that changes with each arrival."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more messages will come."""
+
+    def wait(self, seen: int, timeout_s: float) -> int:
+        """Sleep until the version differs from ``seen``, the time is over, or it is closed.
+
+        :returns: the version on return
+        """
+
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+        """As :meth:`wait`, without a time limit and without blocking the event loop.
+
+        :param is_urgent: while it is false, an owner may gather messages for some tens of ms
+        """
+
 
 FIRST_LOOK_S: Final = 0.005
 LAST_LOOK_S: Final = 0.1
@@ -180,3 +214,37 @@ class PolledArrivals:
             return self.wait(seen, LAST_LOOK_S)
         finally:
             self._waiting_count -= 1
+
+
+@attrs.frozen
+class QueueGrowth:
+    """Compares the ends of queues after each arrival.
+
+    :ivar queues: lists the queues of a topic, or all
+    """
+
+    arrivals: ArrivalSignal
+    queues: Callable[[str | None], Sequence[QueueInfo]]
+
+    async def watch(
+        self, topic: str | None, since: Mapping[Queue, int] | None
+    ) -> AsyncIterator[dict[Queue, int]]:
+        """Yield the queues that have grown, each with its end, until the store is closed."""
+        seen = self.arrivals.version
+        known = dict(await in_thread(self._ends, topic) if since is None else since)
+        while True:
+            try:
+                now = await in_thread(self._ends, topic)
+            except StoreClosed:
+                return
+            grown = {queue: end for queue, end in now.items() if end > known.get(queue, 0)}
+            known.update(now)
+            if grown:
+                yield grown
+            await self.arrivals.wait_async(seen)
+            if self.arrivals.closed:
+                return
+            seen = self.arrivals.version
+
+    def _ends(self, topic: str | None) -> dict[Queue, int]:
+        return {(each.topic, each.queue_id): each.max_offset for each in self.queues(topic)}

@@ -16,17 +16,15 @@ from typing import Final
 
 import attrs
 
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, forget_topic, resume
-from lakelog.dispatch.runner import Lag
+from lakelog.dispatch import DispatchCursor, Lag, NamedDispatcher, forget_topic, resume
 from lakelog.errors import OffsetOutOfRange, StoreClosed
-from lakelog.files.file_identity import identity_at
-from lakelog.files.filesystem import FileSystem
-from lakelog.files.pages.wake_page import PageWaiter
-from lakelog.files.shared.ownership import is_owned
+from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
-from lakelog.interfaces import DispatchedLog
-from lakelog.log.reading.log_reader import LogReader
+from lakelog.hooks import DispatchedLog
+from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import unread
+from lakelog.processes.ownership import is_owned
+from lakelog.processes.wake_page import PageWaiter
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.readers.arrivals import PolledArrivals
 

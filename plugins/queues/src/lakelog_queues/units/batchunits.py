@@ -8,14 +8,16 @@ compactedOffset i32 | reserved i32``, big-endian. Source: RocketMQ's ``BatchCons
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lakelog.format.units import Units
-from lakelog_format.codec.record_batch import RecordBatch
+from lakelog.format.queue_offsets import Units
+from lakelog.format.record_batch import RecordBatch
+from lakelog.lazy import np
 from lakelog_queues.units.tags import tags_codes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 Longs = NDArray[np.int64]
 RawUnits = NDArray[Any]

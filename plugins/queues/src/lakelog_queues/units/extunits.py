@@ -6,10 +6,13 @@ counts the whole unit. Source: RocketMQ's ``ConsumeQueueExt``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
+from lakelog.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 Longs = NDArray[np.int64]
 RawUnits = NDArray[Any]

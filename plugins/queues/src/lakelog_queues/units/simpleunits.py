@@ -9,8 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from lakelog.format.units import Units
-from lakelog.runtime.lazy import np
+from lakelog.format.queue_offsets import Units
+from lakelog.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.config.lenient import parse_object
+from lakelog_rocketmq.config.configfile import parse_object
 
 _LOG: Final = logging.getLogger(__name__)
 _FILE: Final = "topics.json"

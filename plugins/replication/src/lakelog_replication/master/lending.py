@@ -23,7 +23,7 @@ from contextlib import suppress
 from threading import RLock
 from typing import Final, Protocol
 
-from lakelog.interfaces import CopyProgress
+from lakelog.hooks import CopyProgress
 
 LENT_SECONDS: Final = 0.005
 """Interval at which the thread of the connections checks them while they are lent."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File
-from lakelog.interfaces import ReplicatedLog
+from lakelog.hooks import ReplicatedLog
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.wire import frame_header, whole_reports
 

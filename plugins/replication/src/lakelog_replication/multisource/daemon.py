@@ -4,6 +4,13 @@ The programs are supervised like services of a store. A program that ends, for a
 restarted after growing pauses, and the others continue. Masters come from the settings, from name
 servers, and from the file that stores the masters found by name servers. A master that is no longer
 listed is kept.
+
+The status of a folder of copies, in ``lakelog/serve.json`` of the folder.
+
+The fields are those of :mod:`lakelog_daemon.status` that do not concern a single store, and::
+
+    masters        {name: {"slaves": HOST:PORT, "broker": HOST:PORT or null, "listed": whether a
+                   name server lists it now}}
 """
 
 from __future__ import annotations
@@ -13,9 +20,12 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import RealFileSystem
@@ -26,17 +36,88 @@ from lakelog_daemon.file_lock import locked
 from lakelog_daemon.logs import LogWriter, fields
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_daemon.plan import ServePlan
+from lakelog_daemon.processes import Usage
 from lakelog_daemon.service import Service, Supervisor
-from lakelog_daemon.status import FAILED, SERVING, STOPPED, remove_pid, write_pid, write_status
+from lakelog_daemon.status import (
+    FAILED,
+    SERVING,
+    STOPPED,
+    VERSION,
+    disks,
+    now_ms,
+    remove_pid,
+    write_pid,
+    write_status,
+    writer,
+)
 from lakelog_daemon.status import STOPPING as NOW_STOPPING
 from lakelog_replication.address import Address
 from lakelog_replication.multisource.copy_program import copy_spec
 from lakelog_replication.multisource.name_server import NameServerWatch
 from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
-from lakelog_replication.multisource.status import FolderStatus, unhealthy
 
 if TYPE_CHECKING:
-    from lakelog_replication.replica.settings import SlaveSettings
+    from lakelog_replication.settings import SlaveSettings
+
+
+@attrs.define
+class FolderStatus:
+    """Builds statuses; CPU times cover the time since the last status.
+
+    :ivar dropped: returns the number of dropped log lines
+    """
+
+    path: Path
+    dropped: Callable[[], int]
+    _started_ms: int = attrs.field(factory=now_ms, init=False)
+    _usage: Usage = attrs.field(factory=Usage, init=False)
+
+    def status(
+        self,
+        state: str,
+        rows: Sequence[Mapping[str, Any]],
+        masters: Iterable[SourceMaster],
+        listed: Collection[str],
+    ) -> dict[str, Any]:
+        """The status, as described in this module.
+
+        :param state: the daemon's state, as in :mod:`lakelog_daemon.status`
+        :param rows: the supervisor's rows, one for each program
+        :param masters: all masters that are copied
+        :param listed: names of the masters that name servers list
+        """
+        problems = unhealthy(rows)
+        return {
+            "version": VERSION,
+            "path": str(self.path),
+            **writer(),
+            "started_ms": self._started_ms,
+            "heartbeat_ms": now_ms(),
+            "state": state,
+            "health": "degraded" if problems else "ok",
+            "problems": problems,
+            "masters": {
+                each.name: {
+                    "slaves": str(each.slaves),
+                    "broker": None if each.broker is None else str(each.broker),
+                    "listed": each.name in listed,
+                }
+                for each in masters
+            },
+            "disks": disks(self.path, self.path),
+            "processes": self._usage.rows(os.getpid(), rows),
+            "log_lines_dropped": self.dropped(),
+        }
+
+
+def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One text for each program that is restarting or hanging."""
+    return [
+        f"the copy of {row['name']} is {row['health']} ({row['last_exit']})"
+        for row in rows
+        if row["health"] in ("restarting", "hanging")
+    ]
+
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lakelog.errors import ReplicaStopped
-from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
+from lakelog.files.identity import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import (
     BLANK,
     BLANK_MIN_BYTES,
@@ -20,7 +20,7 @@ from lakelog.format.layout import (
     is_segment_name,
     segment_name,
 )
-from lakelog.interfaces import Context, ReplicaLog
+from lakelog.hooks import Context, ReplicaLog
 from lakelog.message import Body
 
 MOST_RECORD_BYTES: Final = 64 << 20
@@ -47,7 +47,7 @@ def check_run(view: memoryview, base_offset: int, *, sealed: bool) -> RunEnd | N
     :param base_offset: physical offset of the first byte of ``view``
     :param sealed: whether each record must have a CRC of the whole record
     """
-    from lakelog.codec import decode_run
+    from lakelog.format.record_batch import decode_run
 
     batch = decode_run(view, base_offset, sealed=sealed)
     if not len(batch):

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from lakelog.runtime.threads import started
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, RuntimeInfo, runtime_info
-from lakelog_replication.replica.settings import SlaveSettings
+from lakelog_replication.settings import SlaveSettings
 
 _LOG: Final = logging.getLogger("lakelog")
 _MERGED_S: Final = 0.1

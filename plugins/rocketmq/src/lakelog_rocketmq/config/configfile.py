@@ -3,12 +3,21 @@
 RocketMQ writes the file in place without a sync, so that it may be torn. It then reads the
 ``.bak``, which holds the former content. lakelog does the same, and logs a warning. Files that
 lakelog writes are never torn: first the ``.bak``, then the file is replaced by a rename.
+
+Parses JSON as fastjson writes it, with unquoted keys.
+
+fastjson writes integer keys of a map without quotes, ``{0:500,1:490}``, which is not JSON. The text
+is split into strings, bare words and punctuation; a bare word before a colon is quoted. Strings are
+never changed.
+
+Maps with integer keys, and the version, in RocketMQ's JSON files.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +27,39 @@ import attrs
 
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file, unreadable
-from lakelog_rocketmq.config.lenient import parse_object
+
+_TOKEN: Final = re.compile(
+    r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<key>[^\s"{}\[\]:,]+)(?=\s*:)|[^\s"{}\[\]:,]+',
+    re.DOTALL,
+)
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    """The object in a file; the last value wins if a key repeats, as in fastjson.
+
+    Raises ``ValueError`` if the content is anything else.
+
+    >>> parse_object(b'{"offsetTable":{"T@g":{0:500,-1:490}},"note":"{2:3}"}')
+    {'offsetTable': {'T@g': {'0': 500, '-1': 490}}, 'note': '{2:3}'}
+    """
+    try:
+        found = json.loads(quote_keys(content.decode()))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {type(found).__name__}, not an object")
+    return found
+
+
+def quote_keys(text: str) -> str:
+    """Quote every bare key in ``text``."""
+    return _TOKEN.sub(_mended, text)
+
+
+def _mended(token: re.Match[str]) -> str:
+    key = token["key"]
+    return token[0] if key is None else json.dumps(key)
+
 
 _log = logging.getLogger("lakelog")
 _BACKUP: Final = ".bak"
@@ -134,3 +175,44 @@ def _replace(files: FileSystem, path: Path, data: bytes) -> None:
         with suppress(OSError):
             files.unlink(temporary)
         raise
+
+
+def integer_table(found: object, where: str) -> dict[int, int]:
+    """A map of integers to integers; raises ``ValueError`` for anything else.
+
+    :param where: the name of the map, for error messages
+    """
+    return {int(key): _integer(value, f"{where}[{key}]") for key, value in _map(found, where)}
+
+
+def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The map under ``name``; empty if it is missing or null.
+
+    Raises ``ValueError`` if the value is no map.
+    """
+    found = content.get(name)
+    return {} if found is None else dict(_map(found, name))
+
+
+def next_version(former: object, now_ms: int) -> dict[str, Any]:
+    """RocketMQ's ``DataVersion``, incremented; ``now_ms`` is in ms since 1970."""
+    known = dict(former) if isinstance(former, Mapping) else {}
+    counter = known.get("counter")
+    return {
+        "stateVersion": 0,
+        **known,
+        "counter": counter + 1 if isinstance(counter, int) else 1,
+        "timestamp": now_ms,
+    }
+
+
+def _map(found: object, where: str) -> list[tuple[str, Any]]:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{where} is {type(found).__name__}, not a map")
+    return list(found.items())
+
+
+def _integer(value: object, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{where} is {value!r}, not an integer")
+    return value

@@ -13,8 +13,14 @@ from typing import Any, Final, TypeAlias
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
-from lakelog_rocketmq.config.tables import integer_table, next_version, object_table
+from lakelog_rocketmq.config.configfile import (
+    Loaded,
+    integer_table,
+    load_config,
+    next_version,
+    object_table,
+    save_config,
+)
 
 FILE: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"

@@ -12,8 +12,13 @@ from typing import Any, Final
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
-from lakelog_rocketmq.config.tables import integer_table, next_version
+from lakelog_rocketmq.config.configfile import (
+    Loaded,
+    integer_table,
+    load_config,
+    next_version,
+    save_config,
+)
 
 FILE: Final = "delayOffset.json"
 

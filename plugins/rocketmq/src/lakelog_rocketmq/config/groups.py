@@ -14,8 +14,13 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
-from lakelog_rocketmq.config.tables import next_version, object_table
+from lakelog_rocketmq.config.configfile import (
+    Loaded,
+    load_config,
+    next_version,
+    object_table,
+    save_config,
+)
 
 FILE: Final = "subscriptionGroup.json"
 MAX_RETRIES: Final = 16

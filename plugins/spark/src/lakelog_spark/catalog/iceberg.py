@@ -11,6 +11,8 @@ the metadata here. Any other change of the table, even a compaction, is a confli
 
 For a local table, manifests are synced before the commit, and the metadata file, which Java writes
 during the commit, directly after it.
+
+Partitions and data files in the JSON that Iceberg's Java classes parse.
 """
 
 from __future__ import annotations
@@ -28,22 +30,88 @@ from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES, TOPIC
+from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES
+from lakelog_lake.sinks.iceberg_fields import TOPIC as TOPIC_PROPERTY
 from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, local_folder
-from lakelog_lake.sinks.iceberg_types import ids, kinds, wanted
+from lakelog_lake.sinks.iceberg_types import ids, in_table, kinds, wanted
 from lakelog_lake.tables.fields import Layout, TableShape
 from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.partitions import DAY
+from lakelog_lake.tables.partitions import DAY, HOUR, STORE, TOPIC
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_spark.catalog.iceberg_json import TRANSFORMS, data_file, partition_of, schema_of
-from lakelog_spark.sessions.package import ICEBERG_JAR
-from lakelog_spark.sessions.versions import check_jar
+from lakelog_spark.sessions.package import ICEBERG_JAR, check_jar
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyspark.sql import DataFrame, SparkSession
+
+TRANSFORMS: Final = {
+    TOPIC: ("topic", "identity"),
+    STORE: ("store", "identity"),
+    DAY: ("store_timestamp", "day"),
+    HOUR: ("store_timestamp", "hour"),
+}
+"""The column and transform of each partition key."""
+_KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
+
+
+def schema_of(text: str) -> Schema:
+    """Parse a schema in the format of Java's ``SchemaParser``."""
+    from pyiceberg.schema import Schema
+
+    return Schema.model_validate_json(text)
+
+
+def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
+    parts = (
+        (str(schema.find_column_name(e["source-id"])), str(e["transform"])) for e in spec["fields"]
+    )
+    return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
+
+
+def data_file(
+    facts: FileFacts, uri: str, spec_id: int, schema: Schema, values: Sequence[int | str]
+) -> str:
+    """The manifest entry of a file, for Java's ``ContentFileParser``.
+
+    :param uri: URI of the file
+    :param values: the values of its partition, as in Iceberg's JSON
+    """
+
+    def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+        keys = [schema.find_field(in_table(name)).field_id for name in values]
+        return {"keys": keys, "values": list(values.values())}
+
+    return json.dumps(
+        {
+            "spec-id": spec_id,
+            "content": "data",
+            "file-path": uri,
+            "file-format": "parquet",
+            "partition": list(values),
+            "file-size-in-bytes": facts.size_bytes,
+            "record-count": facts.rows,
+            "column-sizes": by_id(facts.column_sizes),
+            "value-counts": by_id(facts.value_counts),
+            "null-value-counts": by_id(facts.null_counts),
+            "lower-bounds": by_id(_bounds(schema, facts.lower)),
+            "upper-bounds": by_id(_bounds(schema, facts.upper)),
+            "split-offsets": sorted(facts.row_groups),
+        }
+    )
+
+
+def _bounds(schema: Schema, values: Mapping[str, int | str]) -> dict[str, str]:
+    """Bounds in Iceberg's single-value binary serialization, in hexadecimal."""
+    from pyiceberg.conversions import to_bytes
+
+    return {
+        name: to_bytes(schema.find_field(name).field_type, value).hex().upper()  # type: ignore[arg-type]  # plain columns
+        for name, value in values.items()
+    }
+
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
@@ -144,7 +212,7 @@ class SparkIcebergSink:
         spec = json.loads(self._iceberg.PartitionSpecParser.toJson(table.spec()))
         lacks = missing(self.name, kinds(schema), kinds(wanted(self.shape.columns)))
         check_partition(self.name, partition_of(schema, spec), self.shape.partition)
-        check_topic(self.name, table.properties().get(TOPIC), self.shape.topic)
+        check_topic(self.name, table.properties().get(TOPIC_PROPERTY), self.shape.topic)
         return lacks
 
     def _schema(self, table: Any) -> Schema:
@@ -152,7 +220,7 @@ class SparkIcebergSink:
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
-        found = self._load().properties().get(TOPIC) if self._is_there() else None
+        found = self._load().properties().get(TOPIC_PROPERTY) if self._is_there() else None
         return None if found is None else str(found)
 
     def head(self, store: str) -> Head:
@@ -315,7 +383,7 @@ def _quoted(table: str) -> str:
 
 
 def _creation(table: str, shape: TableShape) -> str:
-    topic = {} if shape.topic is None else {TOPIC: shape.topic}
+    topic = {} if shape.topic is None else {TOPIC_PROPERTY: shape.topic}
     given = {**TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
     made = (_partition(*TRANSFORMS[key]) for key in shape.partition)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.runtime.threads import started
 from lakelog_lake.errors import SparkFailed, SparkLost, StatementRefused, TemporaryTaskError
-from lakelog_lake.landing.table_errors import is_lost
-from lakelog_spark.sessions.versions import need_spark
+from lakelog_lake.landing.committing import is_lost
+from lakelog_spark.sessions.package import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,7 +28,7 @@ _OURS: Final = "lakelog-"
 _PACKAGES: Final = {
     "lakelog-core": ("lakelog",),
     "lakelog-testing": (),
-    "lakelog-tools": ("lakelog_cli", "lakelog_doctor"),
+    "lakelog-tools": ("lakelog_cli", "lakelog_daemon", "lakelog_doctor"),
 }
 """Packages of the distributions whose package has another name than they."""
 _NAME: Final = "lakelog.zip"

@@ -13,8 +13,7 @@ from uuid import uuid4
 import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog_lake.reading.options import PATH, ReadOptions
-from lakelog_lake.reading.values import SOURCE, nearest, refused, switch
+from lakelog_lake.reading.options import PATH, SOURCE, ReadOptions, nearest, refused, switch
 
 CHECKPOINT: Final = "checkpointlocation"
 """An option of the query that Spark also passes to a sink; upper and lower case are equal."""

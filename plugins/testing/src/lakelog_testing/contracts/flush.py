@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from lakelog.errors import StoreFailed
-from lakelog.interfaces import FlushStrategy, Outcome
+from lakelog.hooks import FlushStrategy, Outcome
 from lakelog.registry import check_object
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_testing.fakelog import FakeLog
 from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, running, settle
 

@@ -2,25 +2,113 @@
 
 Writers must reach the disk only through the ``File`` that they receive. Otherwise failures injected
 by a test or by the crash simulator have no effect.
+
+Lists a process's open files, for tests that check for leaks.
+
+Source: ``proc(5)``, ``/proc/PID/fd``. Descriptors that vanish during the listing, such as that of
+the listing itself, are skipped.
+
+Allocates the blocks of a segment for a writer under test, as a store does.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import SegmentWriter, Writer
+from lakelog.hooks import Extendable, Sealable, SegmentWriter, Writer
 from lakelog.registry import check_object
-from lakelog_testing.descriptors import open_in
-from lakelog_testing.faultyfile import FaultyFile
-from lakelog_testing.samebytes import assert_same
-from lakelog_testing.stepwise import STEP_BYTES, Stepwise, has_data
+from lakelog_testing.faultyfile import FaultyFile, assert_same
 from lakelog_testing.threads import beside
+
+
+def open_files(pid: int | None = None) -> list[tuple[int, str]]:
+    """Descriptor and name of each open file, by default of this process.
+
+    Names are the kernel's: ``socket:[1]``; that of a deleted file ends in `` (deleted)``. Raises
+    ``FileNotFoundError`` if there is no such process.
+    """
+    folder = Path(f"/proc/{os.getpid() if pid is None else pid}/fd")
+    found = list[tuple[int, str]]()
+    for each in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            found.append((int(each), os.readlink(folder / each)))
+    return found
+
+
+def open_in(folder: Path, pid: int | None = None) -> list[str]:
+    """Names of the open files in a folder, at any depth, or of the file ``folder`` itself."""
+    place = os.path.realpath(folder)
+    inside = (place, place + " (deleted)")
+    names = [name for _, name in open_files(pid)]
+    return [name for name in names if name in inside or name.startswith(place + os.sep)]
+
+
+STEP_BYTES: Final = 4096
+"""Allocation step in bytes, unless the writer's alignment is larger."""
+
+
+class Stepwise:
+    """A segment writer whose file is allocated in steps, as in a store."""
+
+    def __init__(self, writer: Writer, file: FaultyFile, size_bytes: int, position: int) -> None:
+        self._inner = writer.open(file, size_bytes, position)
+        self._size_bytes = size_bytes
+        self._file = file
+        self._step_bytes = max(STEP_BYTES, writer.traits.alignment_bytes)
+        self._end = 0
+        self.view = self._inner.view
+        self.commit = self._inner.commit
+        self.sync = self._inner.sync
+        self.close = self._inner.close
+
+    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Allocate the required blocks, then write."""
+        end = position + len(data)
+        if end > self._end:
+            self._end = min(-(-end // self._step_bytes) * self._step_bytes, self._size_bytes)
+            self._file.allocate(self._end)
+            if isinstance(self._inner, Extendable):
+                self._inner.extend(position, self._end)
+        self._inner.write(position, data)
+
+    def seal(self) -> None:
+        """Seal the segment, if the writer supports it."""
+        if isinstance(self._inner, Sealable):
+            self._inner.seal()
+
+    def finish(self) -> None:
+        """Finish a full segment as a store does."""
+        self.seal()
+        self.commit()
+        self.sync()
+        self.close()
+
+    def fails(self, position: int = 0) -> bool:
+        """Whether a write at ``position``, or its commit or sync, fails."""
+        try:
+            self.write(position, b"record" * 100)
+            self.commit()
+            self.sync()
+        except OSError:
+            return True
+        return False
+
+
+def has_data(path: Path, position: int) -> bool:
+    """Whether a file has data from ``position`` on, including written zeros."""
+    with path.open("rb") as file, suppress(OSError):
+        return os.lseek(file.fileno(), position, os.SEEK_DATA) >= position
+    return False
+
 
 SIZE = 1 << 16
 """Length of the segment in these tests."""

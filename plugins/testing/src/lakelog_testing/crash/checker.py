@@ -12,11 +12,11 @@ import attrs
 
 from lakelog import Store
 from lakelog.errors import LakelogError, PluginError
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import ABORT_FILE
-from lakelog.log.reading.damage import read_damage
+from lakelog.log.damage import read_damage
 from lakelog.message import Message, StoredMessage
-from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog_testing.crash.ledger import Entry, Expected
 from lakelog_testing.crash.opener import Opener, Tool, owned_by
 from lakelog_testing.crash.quarantined import LogBytes, not_kept

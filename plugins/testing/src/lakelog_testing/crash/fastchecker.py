@@ -21,24 +21,21 @@ from unittest.mock import patch
 
 import attrs
 
-from lakelog.codec import RecordBatch
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
+from lakelog.dispatch import DispatchCursor, NamedDispatcher, resume
 from lakelog.errors import DispatchStopped, LakelogError
-from lakelog.files.state.identity import read_identity
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.log.reading.damage import read_damage
-from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.scan import scan
-from lakelog.log.reading.sources import FileSource
+from lakelog.files.checkpoint import read_checkpoint
+from lakelog.files.identity import read_identity
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch, decode_run
+from lakelog.hooks import Context, KeyIndex, QueueReader
+from lakelog.log.damage import read_damage
+from lakelog.log.scan import scan
+from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
 from lakelog.recovery.apply import apply_plan
 from lakelog.recovery.examine import RecoveryPlan, examine
 from lakelog.store.strategies import make_dispatchers
-from lakelog_format.codec.run import decode_run
-from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.ledger import Entry, Expected
@@ -205,7 +202,7 @@ class FastChecker:
     def _recovered(self, directory: StoreDirectory) -> RecoveryPlan:
         core = self.opener.settings.core
         try:
-            with patch("lakelog.log.reading.scan.decode_run", self.decoder):
+            with patch("lakelog.log.scan.decode_run", self.decoder):
                 plan = examine(directory, core)
             apply_plan(directory, plan, core.segment_size_bytes)
             read_identity(directory.files, directory.path)

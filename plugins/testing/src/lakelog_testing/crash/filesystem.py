@@ -19,9 +19,8 @@ from typing import Any
 import attrs
 
 from lakelog.files.access import PRIVATE
-from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.filesystem import File, FileIdentity, RealFileSystem
 from lakelog.message import Body
-from lakelog_interfaces.files import FileIdentity
 from lakelog_testing.crash.contents import Contents, FrozenFile
 from lakelog_testing.crash.names import ROOT, Entry, FrozenNames, Names
 

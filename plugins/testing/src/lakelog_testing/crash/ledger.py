@@ -13,8 +13,7 @@ from typing import Final
 import attrs
 
 from lakelog.message import Message, StoredMessage
-from lakelog.results import PutResult
-from lakelog.status import PutStatus
+from lakelog.results import PutResult, PutStatus
 
 _NEVER: Final = 1 << 62
 

@@ -13,7 +13,7 @@ import attrs
 from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import FileSystem
-from lakelog.interfaces import Kind
+from lakelog.hooks import Kind
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve

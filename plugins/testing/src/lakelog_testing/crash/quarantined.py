@@ -9,11 +9,11 @@ import attrs
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.pages.shared_page import PAGE_FILE
-from lakelog.files.shared.queue_table import is_table
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog_format.codec.frame import checked_frame
+from lakelog.format.record import checked_frame
+from lakelog.processes.queue_table import is_table
+from lakelog.processes.shared_page import PAGE_FILE
 from lakelog_testing.crash.ledger import Entry
 
 

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.segment_files import segment_files
 from lakelog.message import StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
-from lakelog_interfaces.checkpoint import StoreCheckpoint
 from lakelog_queues.dispatching.tombstones import read_tombstones
 from lakelog_testing.crash.ledger import Entry, Expected
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakelog.format.queue_offsets import Queue
-    from lakelog.format.units import Units
+    from lakelog.format.queue_offsets import Queue, Units
 
 Queues = dict["Queue", dict[int, StoredMessage]]
 """The records in the log, by queue and queue offset."""

@@ -9,13 +9,12 @@ from typing import Annotated, Any
 import attrs
 import typer
 
-from lakelog.interfaces import CleaningReport, Deleted
+from lakelog.hooks import CleaningReport, Deleted
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
+from lakelog_cli.output import shown, write_lines
 from lakelog_cli.rows.repairs import CleanSummary, DeletedSegmentRow
-from lakelog_cli.shown import shown
+from lakelog_cli.schema import prints
 
 
 @prints(DeletedSegmentRow, CleanSummary)

@@ -9,8 +9,8 @@ import typer
 
 from lakelog_cli.options import AsJson
 from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.state import CompletionRow
+from lakelog_cli.schema import prints
 
 
 class Shell(StrEnum):

@@ -14,9 +14,8 @@ from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AlwaysJson, AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.state import SettingsDocument
-from lakelog_cli.schema import plain_value, schema
+from lakelog_cli.schema import plain_value, prints, schema
 
 app = typer.Typer(
     help="Show settings: values, origins, and the schema.",

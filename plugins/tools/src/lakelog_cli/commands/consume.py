@@ -21,9 +21,9 @@ from lakelog_cli.options import (
     Tags,
     a_time,
 )
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
-from lakelog_queues.consumers.start_positions import EARLIEST, LATEST
+from lakelog_cli.schema import prints
+from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST
 
 _WAIT_MS: Final = 500
 _BATCH: Final = 32

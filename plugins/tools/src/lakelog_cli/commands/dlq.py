@@ -9,11 +9,10 @@ from lakelog_cli.group import LakelogGroup
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for, open_to_change
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, Group, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
+from lakelog_cli.output import shown, write_lines
 from lakelog_cli.rows.queues import MessageRow, ResentRow
-from lakelog_cli.shown import shown
-from lakelog_queues.consumers.names import check_group
+from lakelog_cli.schema import prints
+from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, resent
 

@@ -11,30 +11,26 @@ import typer
 
 from lakelog import Store
 from lakelog.errors import LakelogError
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.identity import read_replica
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.files.shared.ownership import is_owned, owner_pid
-from lakelog.files.state.replica import read_replica
 from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.format.record_batch import RecordBatch
+from lakelog.processes.ownership import is_owned, owner_pid
+from lakelog.recovery.examine import MARGIN_MS
 from lakelog.recovery.report import RecoveryReport
-from lakelog.recovery.start_point import MARGIN_MS
 from lakelog_cli.commands.verify import Verdict, begin_checking, findings_of
-from lakelog_cli.crashes import crash_of
-from lakelog_cli.diskbars import bars, disks
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import ProblemReporter
+from lakelog_cli.findings import ProblemReporter, crash_of, recovery_row
 from lakelog_cli.opening import assignment, open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_document
-from lakelog_cli.printed import prints
-from lakelog_cli.progress import progress
-from lakelog_cli.recoverylines import recovery_row
+from lakelog_cli.output import progress, shown, write_document
 from lakelog_cli.rows.state import DoctorDocument
-from lakelog_cli.shown import shown
+from lakelog_cli.schema import prints
+from lakelog_cli.statelines import bars, disks
 from lakelog_cli.walk import directory_of
 from lakelog_doctor.recover import recover
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_interfaces.checkpoint import read_checkpoint
 
 _FULL: Final = 0.9
 """Share of a disk from which its space is a finding: RocketMQ's limit for refusing puts."""

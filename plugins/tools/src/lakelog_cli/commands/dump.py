@@ -1,32 +1,396 @@
-"""``lakelog dump``: everything in a store as JSON, for comparing stores."""
+"""``lakelog dump``: everything in a store as JSON, for comparing stores.
+
+The records to which the units of a queue point, as record batches in the units' order.
+
+Units that are close together in the log are read at once.
+
+Records as rows of ``dump``, with the names and values of RocketMQ's own dump.
+
+Numbers are as in the record. Hosts are written ``address|port``, as Java writes addresses: IPv6
+with all eight groups, and IPv4 for an IPv4-mapped IPv6 address.
+
+The rows of ``dump``, with the names and values of RocketMQ's own dump.
+
+``store``, then every ``queue``, then the messages of every queue (``msg``), the log (``rec`` and
+``blank``), and every key with its offsets in the index (``query``).
+
+Objects of ``lakelog dump``, with the names and values of RocketMQ's own dump.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+import base64
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
+import attrs
+import numpy as np
 import typer
 
 from lakelog import Store
-from lakelog.log.reading.pieces import Blank, Piece
-from lakelog_cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
+from lakelog.format.checksum import crc32
+from lakelog.format.layout import ABORT_FILE
+from lakelog.format.message_id import format_message_id
+from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
+from lakelog.format.queue_offsets import Longs, Units
+from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AlwaysJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
-from lakelog_cli.recordlines import Row, blank_line, record_lines
-from lakelog_cli.rows.dumped import (
-    BlankLine,
-    MessageLine,
-    QueryLine,
-    QueueLine,
-    RecordLine,
-    StoreLine,
-)
-from lakelog_cli.shown import shown
+from lakelog_cli.output import shown, write_lines
+from lakelog_cli.schema import prints
 from lakelog_cli.walk import DamageCounter, walk
-from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_queues.finding.finder import java_order
+from lakelog_queues.finding.results import QueueInfo
+
+Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
+"""Reads the log from one offset to another."""
+
+GAP_BYTES: Final = 1 << 16
+"""Largest gap between two records that is read with them."""
+RUN_BYTES: Final = 16 << 20
+"""Approximate size of one read."""
+
+
+@attrs.frozen(eq=False)
+class Queued:
+    """Units, and the record of each."""
+
+    units: Units
+    records: RecordBatch
+
+
+def queued_records(units: Units, pieces: Pieces) -> Iterator[Queued]:
+    """Yield ``units`` with their records; units without a whole record are omitted."""
+    for run in _runs(units):
+        first, last = int(run.offsets[0]), int(run.offsets[-1])
+        for piece in pieces(first, last + 1):
+            if isinstance(piece, RecordBatch):
+                yield from _met(run, piece)
+
+
+def _runs(units: Units) -> Iterator[Units]:
+    """Split into runs with offsets that ascend in small steps, as in an intact queue."""
+    if not len(units):
+        return
+    steps = np.diff(units.offsets)
+    cuts = np.flatnonzero((steps <= 0) | (steps - units.sizes[:-1] > GAP_BYTES)) + 1
+    bounds = [0, *cuts.tolist(), len(units)]
+    for start, end in pairwise(bounds):
+        yield from _limited(units[start:end])
+
+
+def _limited(run: Units) -> Iterator[Units]:
+    """Split a run into parts of about ``RUN_BYTES``."""
+    part = (run.offsets - run.offsets[0]) // RUN_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(run)]
+    for start, end in pairwise(cuts):
+        yield run[start:end]
+
+
+def _met(run: Units, batch: RecordBatch) -> Iterator[Queued]:
+    """Select the units whose records start in ``batch``."""
+    places: Longs = batch.base_offset + batch.starts
+    at = np.searchsorted(places, run.offsets)
+    known = np.flatnonzero(places[np.minimum(at, len(places) - 1)] == run.offsets)
+    if len(known):
+        records = batch.take(at[known])
+        yield Queued(run[known], records)
+
+
+Row = dict[str, Any]
+
+
+def record_lines(batch: RecordBatch) -> Iterator[Row]:
+    """One row per record of a batch."""
+    return rows_of("rec", record_columns(batch) | {"pos": batch.physical_offsets.tolist()})
+
+
+def rows_of(kind: str, columns: Mapping[str, Iterable[Any]]) -> Iterator[Row]:
+    """Convert columns to rows."""
+    for values in zip(*columns.values(), strict=True):
+        yield {"kind": kind, **dict(zip(columns, values, strict=True))}
+
+
+def blank_line(blank: Blank) -> Row:
+    """The row of the blank record at the end of a segment."""
+    return {"kind": "blank", "physOffset": blank.offset, "size": blank.size}
+
+
+def record_columns(batch: RecordBatch) -> dict[str, list[Any]]:
+    """The columns of every row of a record, by name."""
+    hosts = batch.hosts()
+    return {
+        "topic": batch.topics,
+        "queueId": batch.queue_ids.tolist(),
+        "queueOffset": batch.queue_offsets.tolist(),
+        "physOffset": batch.physical_offsets.tolist(),
+        "storeSize": batch.sizes.tolist(),
+        "magic": [f"{magic:08x}" for magic in batch.magics.tolist()],
+        "sysFlag": batch.sys_flags.tolist(),
+        "flag": batch.flags.tolist(),
+        "bodyCRC": batch.body_crcs.tolist(),
+        "bornTimestamp": batch.born_timestamps_ms.tolist(),
+        "bornHost": [java_host(born) for born, _ in hosts],
+        "storeTimestamp": batch.store_timestamps_ms.tolist(),
+        "storeHost": [java_host(store) for _, store in hosts],
+        "reconsumeTimes": batch.reconsume_times.tolist(),
+        "preparedTransactionOffset": batch.prepared_transaction_offsets.tolist(),
+        "rawCrc32": [crc32(batch.record(at)) for at in range(len(batch))],
+    }
+
+
+@lru_cache(maxsize=4096)
+def java_host(host: str) -> str:
+    """A host as Java's ``InetAddress`` prints it.
+
+    >>> java_host("10.0.0.1:80"), java_host("[2001:db8::1]:80")
+    ('10.0.0.1|80', '2001:db8:0:0:0:0:0:1|80')
+    """
+    address, _, port = host.rpartition(":")
+    ip = ipaddress.ip_address(address.strip("[]"))
+    if ip.version == 4:
+        return f"{ip}|{port}"
+    if ip.ipv4_mapped:
+        return f"{ip.ipv4_mapped}|{port}"
+    groups = ":".join(f"{int(group, 16):x}" for group in ip.exploded.split(":"))
+    return f"{groups}|{port}"
+
+
+QUERY_LIMIT: Final = 64
+"""RocketMQ's limit on the results of a query."""
+UNITS: Final = 4096
+"""Number of units read at once."""
+BATCH_QUEUE: Final = "BatchCQ"
+NO_OFFSET: Final = -1
+
+
+def store_line(store: Store, queues: Iterable[Row]) -> Row:
+    """The row of the whole store, from the rows of its queues.
+
+    A store that cannot be loaded cannot be dumped, so ``loaded`` is always true.
+    """
+    return {
+        "kind": "store",
+        "loaded": True,
+        "abortFilePresent": (store.path / ABORT_FILE).exists(),
+        "minPhyOffset": store.min_offset,
+        "maxPhyOffset": store.max_offset,
+        "confirmOffset": store.max_offset,
+        "maxPhyOffsetInConsumeQueue": max(
+            (each["maxPhysicOffset"] for each in queues), default=NO_OFFSET
+        ),
+    }
+
+
+def queue_line(store: Store, queue: QueueInfo) -> Row:
+    """The row of one queue."""
+    return {
+        "kind": "queue",
+        "topic": queue.topic,
+        "queueId": queue.queue_id,
+        "cqType": queue.kind,
+        "minOffset": queue.min_offset,
+        "maxOffset": queue.max_offset,
+        "maxPhysicOffset": _max_physical_offset(store, queue),
+    }
+
+
+def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
+    """The end of the last unit's record; for batch queues its start, as in RocketMQ."""
+    if queue.kind != BATCH_QUEUE:
+        return queue.max_physical_offset
+    units = store.queue_units(queue.topic, queue.queue_id, queue.max_offset - 1, 1)
+    return int(units.offsets[-1]) if len(units) else queue.max_physical_offset
+
+
+def message_lines(store: Store, queue: QueueInfo, problems: list[str]) -> Iterator[Row]:
+    """Yield a row per unit with its record; units without a whole record go to ``problems``."""
+    at = queue.min_offset
+    while at < queue.max_offset:
+        units = store.queue_units(queue.topic, queue.queue_id, at, UNITS)
+        if not len(units):
+            problems.append(f"queue {queue.topic}/{queue.queue_id}: no unit for offset {at}")
+            return
+        left = len(units)
+        for queued in queued_records(units, store.scan_pieces):
+            left -= len(queued.units)
+            yield from _message_rows(queue, queued)
+        if left:
+            place = f"queue {queue.topic}/{queue.queue_id} from offset {at}"
+            problems.append(f"{place}: {left} units point to no whole record")
+        at = int(units.queue_offsets[-1] + units.counts[-1])
+
+
+def _message_rows(queue: QueueInfo, queued: Queued) -> Iterator[Row]:
+    columns = record_columns(queued.records) | _content(queued.records) | _units(queue, queued)
+    return rows_of("msg", columns)
+
+
+def _content(batch: RecordBatch) -> dict[str, list[Any]]:
+    offsets = batch.physical_offsets.tolist()
+    stored = [store for _, store in batch.hosts()]
+    properties = list(map(java_properties, batch.property_strings))
+    return {
+        "msgId": list(map(format_message_id, stored, offsets)),
+        "tags": [each.get(TAGS) for each in properties],
+        "keys": [each.get(KEYS) for each in properties],
+        "properties": properties,
+        "body": [base64.b64encode(body).decode("ascii") or None for body in batch.bodies],
+    }
+
+
+def java_properties(text: bytes) -> dict[str, str]:
+    r"""Properties as RocketMQ decodes them; properties with an empty value are dropped.
+
+    >>> java_properties(b"A\x01b\x02A\x01\x02C\x01\x02")
+    {'A': 'b'}
+    """
+    pairs = (piece.partition("\x01") for piece in text.decode(errors="replace").split("\x02"))
+    return {name: value for name, _, value in pairs if name and value}
+
+
+def _units(queue: QueueInfo, queued: Queued) -> dict[str, list[Any]]:
+    units, count = queued.units, len(queued.units)
+    return {
+        "cqTopic": [queue.topic] * count,
+        "cqQueueId": [queue.queue_id] * count,
+        "cqOffset": units.queue_offsets.tolist(),
+        "cqPos": units.offsets.tolist(),
+        "cqSize": units.sizes.tolist(),
+        "tagsCode": units.tags_codes.tolist(),
+        "batchNum": units.counts.tolist(),
+    }
+
+
+@attrs.define
+class KeysSeen:
+    """The keys of all records of a log, by topic."""
+
+    _topics: dict[str, set[str]] = attrs.field(factory=dict, init=False)
+
+    def add(self, batch: RecordBatch) -> None:
+        """Add the unique key and the keys of each record, including rolled back ones."""
+        for topic, text in zip(batch.topics, batch.property_strings, strict=True):
+            properties = java_properties(text)
+            keys = self._topics.setdefault(topic, set())
+            if UNIQUE_KEY in properties:
+                keys.add(properties[UNIQUE_KEY])
+            keys.update(filter(None, properties.get(KEYS, "").split(KEY_SEPARATOR)))
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield topics and keys, in Java's order."""
+        for topic in sorted(self._topics, key=java_order):
+            for key in sorted(self._topics[topic], key=java_order):
+                yield topic, key
+
+
+def query_line(store: Store, topic: str, key: str) -> Row:
+    """The row of one key; its offsets are sorted, and may include those of other topics."""
+    found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
+    return {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
+
+
+class StoreLine(TypedDict):
+    """The store."""
+
+    kind: Literal["store"]
+    loaded: bool
+    abortFilePresent: bool
+    minPhyOffset: int
+    maxPhyOffset: int
+    confirmOffset: int
+    maxPhyOffsetInConsumeQueue: int
+
+
+class QueueLine(TypedDict):
+    """A queue."""
+
+    kind: Literal["queue"]
+    topic: str
+    queueId: int
+    cqType: str
+    minOffset: int
+    maxOffset: int
+    maxPhysicOffset: int
+
+
+class RecordFields(TypedDict):
+    """The fields of every line of a record.
+
+    :ivar magic: eight hexadecimal digits
+    :ivar bornHost: ``address|port``, in the format of Java
+    :ivar rawCrc32: CRC-32 of the whole record
+    """
+
+    topic: str
+    queueId: int
+    queueOffset: int
+    physOffset: int
+    storeSize: int
+    magic: str
+    sysFlag: int
+    flag: int
+    bodyCRC: int
+    bornTimestamp: int
+    bornHost: str
+    storeTimestamp: int
+    storeHost: str
+    reconsumeTimes: int
+    preparedTransactionOffset: int
+    rawCrc32: int
+
+
+class MessageLine(RecordFields):
+    """A message of a queue, with its unit in the queue.
+
+    :ivar body: the body in base64; null if it is empty
+    :ivar cqPos: the physical offset in the unit
+    """
+
+    kind: Literal["msg"]
+    msgId: str
+    tags: str | None
+    keys: str | None
+    properties: dict[str, str]
+    body: str | None
+    cqTopic: str
+    cqQueueId: int
+    cqOffset: int
+    cqPos: int
+    cqSize: int
+    tagsCode: int
+    batchNum: int
+
+
+class RecordLine(RecordFields):
+    """A record of the log.
+
+    :ivar pos: its physical offset
+    """
+
+    kind: Literal["rec"]
+    pos: int
+
+
+class BlankLine(TypedDict):
+    """The blank record at the end of a segment."""
+
+    kind: Literal["blank"]
+    physOffset: int
+    size: int
+
+
+class QueryLine(TypedDict):
+    """A key with its offsets in the index."""
+
+    kind: Literal["query"]
+    topic: str
+    key: str
+    physOffsets: list[int]
 
 
 @prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)

@@ -13,7 +13,7 @@ from lakelog.message import StoredMessage
 from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_for
+from lakelog_cli.opening import check_queue, open_for
 from lakelog_cli.options import (
     AsJson,
     Assignments,
@@ -24,9 +24,8 @@ from lakelog_cli.options import (
     Topic,
     a_time,
 )
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.unknown_names import check_queue
+from lakelog_cli.schema import prints
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP

@@ -10,7 +10,7 @@ import typer
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import open_for, open_to_change
+from lakelog_cli.opening import check_name, open_for, open_to_change
 from lakelog_cli.options import (
     AsJson,
     Assignments,
@@ -20,19 +20,12 @@ from lakelog_cli.options import (
     StorePath,
     a_time,
 )
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
+from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
-from lakelog_cli.tables import write_rows
-from lakelog_cli.unknown_names import check_name
-from lakelog_queues.configs import (
-    DEFAULT_RETRIES,
-    remove_group,
-    retry_limits,
-    set_retry_limit,
-)
-from lakelog_queues.consumers.names import check_group
-from lakelog_queues.consumers.start_positions import EARLIEST, LATEST, within
+from lakelog_cli.schema import prints
+from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
+from lakelog_queues.consumers.offsettable import check_group
+from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST, within
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """A group's next offsets, by topic and queue id."""

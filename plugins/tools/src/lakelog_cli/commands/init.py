@@ -11,8 +11,8 @@ from lakelog.errors import NotAStore
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
 from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import InitRow
+from lakelog_cli.schema import prints
 
 
 @prints(InitRow)

@@ -13,17 +13,14 @@ import typer
 from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.maintenance.pins import Pin, PinValidator, read_pins, remove_pin
+from lakelog.settings.catalog import MAINTENANCE
 from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import open_for
+from lakelog_cli.opening import check_name, open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
+from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.queues import PinRow, RemovedPinRow
-from lakelog_cli.tables import write_rows
-from lakelog_cli.unknown_names import check_name
-from lakelog_retention.maintenance.pin_check import PinValidator
-from lakelog_retention.pins import Pin, read_pins, remove_pin
-from lakelog_retention.settings import MaintenanceSettings
+from lakelog_cli.schema import prints
 
 app = typer.Typer(
     cls=ListByDefault,
@@ -74,7 +71,7 @@ def remove(
 
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
     """The pins after their check, and a line for each."""
-    after_ms, now_ms = _expires_after_ms(store), _now_ms()
+    after_ms, now_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms, _now_ms()
     log, judge = (store.min_offset, store.max_offset), PinValidator(store.scan_pieces)
     found, rows = [], []
     for each in pins:
@@ -83,13 +80,6 @@ def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str
         found.append(pin)
         rows.append(_row(pin, log, expired=expired))
     return found, rows
-
-
-def _expires_after_ms(store: Store) -> int | None:
-    """The setting of the store's maintenance, which may be a plugin that extends lakelog's."""
-    sections = store.settings.sections.values()
-    used = (each for each in sections if isinstance(each, MaintenanceSettings))
-    return next(used, MaintenanceSettings()).pin_expires_after_ms
 
 
 def _now_ms() -> int:

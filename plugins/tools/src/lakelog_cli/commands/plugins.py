@@ -12,22 +12,19 @@ from typing import Annotated, Any
 import attrs
 import typer
 
-from lakelog.interfaces import Kind
+from lakelog.hooks import Kind
 from lakelog.registry import Registry
-from lakelog.registry.collection import Offered
-from lakelog.registry.discovery import PluginSource
-from lakelog.registry.missing import kind_text
+from lakelog.registry.loading import PluginSource, kind_text
+from lakelog.registry.registry import Offered
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
-from lakelog_cli.newplugin.kinds import TEMPLATES, PluginTemplate
-from lakelog_cli.newplugin.package import PluginNames, write_package
+from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
-from lakelog_cli.output import write_document, write_lines
-from lakelog_cli.printed import prints
+from lakelog_cli.output import shown, write_document, write_lines
 from lakelog_cli.rows.state import PluginsDocument, WrittenFileRow
-from lakelog_cli.shown import shown
+from lakelog_cli.schema import prints
 
 app = typer.Typer(
     help="List installed strategies and plugins with their distributions and settings; "

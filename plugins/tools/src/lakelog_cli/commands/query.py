@@ -9,7 +9,7 @@ import typer
 from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_for
+from lakelog_cli.opening import check_name, open_for
 from lakelog_cli.options import (
     AsJson,
     Assignments,
@@ -19,10 +19,9 @@ from lakelog_cli.options import (
     Topic,
     a_time,
 )
-from lakelog_cli.printed import prints
+from lakelog_cli.output import shown
 from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.shown import shown
-from lakelog_cli.unknown_names import check_name
+from lakelog_cli.schema import prints
 
 EPILOG: Final = times.HELP
 

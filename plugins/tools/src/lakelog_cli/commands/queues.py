@@ -7,11 +7,10 @@ from typing import Annotated
 import attrs
 import typer
 
-from lakelog_cli.opening import open_for
+from lakelog_cli.opening import check_name, open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.printed import prints
-from lakelog_cli.tables import write_rows
-from lakelog_cli.unknown_names import check_name
+from lakelog_cli.output import write_rows
+from lakelog_cli.schema import prints
 from lakelog_queues.finding.results import QueueInfo
 
 

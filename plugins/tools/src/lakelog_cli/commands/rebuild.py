@@ -9,10 +9,9 @@ import typer
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
-from lakelog_cli.progress import progress
+from lakelog_cli.output import progress, write_lines
 from lakelog_cli.rows.repairs import RebuildRow
+from lakelog_cli.schema import prints
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
 

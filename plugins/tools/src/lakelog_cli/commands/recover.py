@@ -9,13 +9,12 @@ import typer
 
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.findings import recovery_lines, recovery_row
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
-from lakelog_cli.progress import progress
-from lakelog_cli.recoverylines import recovery_lines, recovery_row
+from lakelog_cli.output import progress, write_lines
 from lakelog_cli.rows.repairs import RecoverRow
+from lakelog_cli.schema import prints
 from lakelog_doctor.recover import recover as recover_store
 
 

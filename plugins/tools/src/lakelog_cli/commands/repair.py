@@ -11,14 +11,12 @@ import typer
 
 from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
+from lakelog_cli.findings import aside_row, recovery_lines, recovery_row
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
-from lakelog_cli.progress import progress
-from lakelog_cli.recoverylines import aside_row, recovery_lines, recovery_row
+from lakelog_cli.output import progress, shown, write_lines
 from lakelog_cli.rows.repairs import RepairRow
-from lakelog_cli.shown import shown
+from lakelog_cli.schema import prints
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
 

@@ -1,7 +1,12 @@
-"""``lakelog report``: a store as one HTML page."""
+"""``lakelog report``: a store as one HTML page.
+
+The page of ``lakelog report``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +15,95 @@ import typer
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_file, write_lines
-from lakelog_cli.printed import prints
-from lakelog_cli.progress import progress
-from lakelog_cli.report.content import read_content
-from lakelog_cli.report.page import page
+from lakelog_cli.output import progress, size, write_file, write_lines
+from lakelog_cli.report import charts
+from lakelog_cli.report.charts import document, facts, section
+from lakelog_cli.report.content import Content, read_content
 from lakelog_cli.rows.repairs import ReportRow
+from lakelog_cli.schema import prints
+
+
+def page(content: Content) -> str:
+    """The whole document."""
+    return document(content.path, _sections(content), content.made_ms)
+
+
+def _sections(content: Content) -> Iterator[str]:
+    yield _facts(content)
+    traffic = content.traffic
+    yield '<div class="two">'
+    yield section("Messages a second", charts.over_time(traffic, traffic.messages, "messages/s"))
+    yield section("Bytes a second", charts.over_time(traffic, traffic.record_bytes, "bytes/s"))
+    topics = content.topics.items()
+    yield section(
+        "Topics by messages",
+        charts.bars((name, each.messages, f"{each.messages:,}") for name, each in topics),
+    )
+    yield section(
+        "Topics by size",
+        charts.bars((name, each.record_bytes, size(each.record_bytes)) for name, each in topics),
+    )
+    yield "</div>"
+    yield section("Segments", charts.segment_map(content.segments))
+    if content.damages:
+        rows = ((each.offset, each.end_offset, str(each)) for each in content.damages)
+        yield section("Damage", charts.table(["from", "to", "what"], rows))
+    yield section("Disks", charts.disk_bars(content) + _retention(content))
+    yield '<div class="two">'
+    yield section(
+        "Consumer groups, messages behind",
+        charts.bars((f"{g.group} · {g.topic}", g.behind, f"{g.behind:,}") for g in content.groups),
+    )
+    yield section(
+        "Tables and other followers, bytes behind",
+        charts.bars(
+            (f"{name} {to}".strip(), lag, size(lag)) for name, to, lag in content.followers
+        ),
+    )
+    yield "</div>"
+    if content.copies:
+        copies = ((name, *_lag(lag), remark) for name, lag, remark in content.copies)
+        heads = ["copy", "bytes", "messages", "seconds", ""]
+        yield section("Copies", charts.table(heads, copies))
+    yield section("Queues", _queues(content))
+
+
+def _facts(content: Content) -> str:
+    damaged = sum(each.damaged_bytes for each in content.segments.segments)
+    with_keys = sum(each.with_keys for each in content.topics.values())
+    growth = content.traffic.growth_bytes_per_day
+    values = {
+        "state": content.state,
+        "written by": content.written_by,
+        "messages": f"{content.records:,}",
+        "log": size(content.max_offset - content.min_offset),
+        "offsets": f"{content.min_offset} to {content.max_offset}",
+        "topics": f"{len(content.topics):,}",
+        "with keys": f"{with_keys:,}",
+        "a day": "-" if growth is None else size(round(growth)),
+        "damaged": size(damaged),
+    }
+    return facts(values, bad=["damaged"] if damaged else [])
+
+
+def _retention(content: Content) -> str:
+    if content.cleaner is None:
+        return "<p>No cleaner is set: nothing is deleted.</p>"
+    return f"<p>The cleaner is {escape(content.cleaner)}.</p>"
+
+
+def _queues(content: Content) -> str:
+    rows = [
+        (each.topic, each.queue_id, each.kind, each.min_offset, each.max_offset)
+        for each in content.queues
+    ]
+    return charts.table(["topic", "queue", "kind", "first offset", "next offset"], rows)
+
+
+def _lag(lag: dict[str, object] | None) -> tuple[object, object, object]:
+    if lag is None:
+        return "not known", "", ""
+    return lag["bytes"], lag["messages"], lag["seconds"]
 
 
 @prints(ReportRow)

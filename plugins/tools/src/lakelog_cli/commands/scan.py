@@ -8,16 +8,15 @@ from typing import Annotated
 
 import typer
 
-from lakelog.log.reading.pieces import Piece
+from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
+from lakelog_cli.schema import prints
 from lakelog_cli.walk import DamageCounter, walk
-from lakelog_format.codec.record_batch import RecordBatch
 
 
 @prints(MessageRow)

@@ -11,9 +11,9 @@ import attrs
 import typer
 
 from lakelog import Store
+from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
-from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import (
     ABORT_FILE,
     CONFIG_DIR,
@@ -22,22 +22,17 @@ from lakelog.format.layout import (
     OWN_DIR,
     QUARANTINE_DIR,
 )
+from lakelog.format.record_batch import RecordBatch
+from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
-from lakelog_cli.amounts import blocks
-from lakelog_cli.copylags import CopyLags
-from lakelog_cli.copylines import lag_rows, lag_text
-from lakelog_cli.diskbars import bars, disks
-from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_document
-from lakelog_cli.printed import prints
+from lakelog_cli.output import blocks, shown, write_document
 from lakelog_cli.report.content import TrafficOverTime, read_traffic
-from lakelog_cli.rows.state import StatsDocument
-from lakelog_cli.shown import shown
+from lakelog_cli.rows.state import StatsDocument, sizes
+from lakelog_cli.schema import prints
+from lakelog_cli.statelines import CopyLags, bars, disks, lag_rows, lag_text
 from lakelog_cli.walk import directory_of
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_interfaces.checkpoint import read_checkpoint
 
 BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
 

@@ -12,7 +12,7 @@ import typer
 from lakelog import Store
 from lakelog.message import StoredMessage
 from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_for
+from lakelog_cli.opening import check_name, check_queue, open_for
 from lakelog_cli.options import (
     AsJson,
     Assignments,
@@ -22,9 +22,8 @@ from lakelog_cli.options import (
     Tags,
     Topic,
 )
-from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.unknown_names import check_name, check_queue
+from lakelog_cli.schema import prints
 from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1

@@ -1,30 +1,283 @@
-"""``lakelog top``: the present state of a running store."""
+"""``lakelog top``: the present state of a running store.
+
+The keys of ``lakelog top``: the order of its tables, a filter by name, and the end.
+
+Renders one frame of ``lakelog top`` from a view of a running store.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import select
+import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import attrs
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_cli.copylags import copy_lags
-from lakelog_cli.grouplags import group_lags
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_document
-from lakelog_cli.printed import prints
+from lakelog_cli.output import Columns, blocks, milliseconds, shown, size, span, write_document
 from lakelog_cli.rows.state import TopView
-from lakelog_cli.topkeys import Controls, keyboard
-from lakelog_cli.topview import frame
+from lakelog_cli.schema import prints
+from lakelog_cli.statelines import bars, copy_lags, group_lags, lag_table
 from lakelog_daemon.watching import Watcher
+
+QUIT: Final = "q"
+_ESCAPE: Final = "\x1b"
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[\d;]*[A-Za-z~]|O[A-Za-z])")
+"""The escape sequences of arrows and similar keys."""
+_ERASING: Final = ("\x7f", "\b")
+_NAME: Final = "name"
+_COLUMNS: Final = {"lag": "behind", "cpu": "cpu_percent", "memory": "rss_bytes"}
+ORDERS: Final = ("as listed", _NAME, *_COLUMNS)
+"""Names go from the least on, numbers from the largest on."""
+_NAMES: Final = {"groups": ("group", "topic"), "processes": ("name",), "members": ("name",)}
+"""The tables with rows to arrange, and the columns that name a row."""
+
+View = Mapping[str, Any]
+
+
+@attrs.define
+class Controls:
+    """The choices of the user so far.
+
+    :ivar order: one of ``ORDERS``
+    :ivar text: only rows with it in a name are shown, whatever the case of letters
+    :ivar is_typing: whether keys belong to ``text``
+    :ivar is_done: whether to end
+    """
+
+    order: str = ORDERS[0]
+    text: str = ""
+    is_typing: bool = False
+    is_done: bool = False
+
+    def press(self, keys: str) -> None:
+        """Handle the keys typed since the last call; keys such as arrows are ignored."""
+        for key in _SEQUENCE.sub("", keys):
+            if self.is_typing:
+                self._type(key)
+            else:
+                self._choose(key)
+
+    def _type(self, key: str) -> None:
+        if key in "\r\n":
+            self.is_typing = False
+        elif key == _ESCAPE:
+            self.is_typing, self.text = False, ""
+        elif key in _ERASING:
+            self.text = self.text[:-1]
+        elif key.isprintable():
+            self.text += key
+
+    def _choose(self, key: str) -> None:
+        if key == QUIT:
+            self.is_done = True
+        elif key == "s":
+            self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
+        elif key == "/":
+            self.is_typing, self.text = True, ""
+        elif key == _ESCAPE:
+            self.text = ""
+
+    @property
+    def line(self) -> str:
+        """The keys, and the present choices."""
+        text = f"{shown(self.text)}_" if self.is_typing else shown(self.text) or "none"
+        return f"s order: {self.order}   / filter: {text}   q quit"
+
+    def arranged(self, view: View) -> View:
+        """The view with its rows in this order, and without those that the filter leaves out."""
+        tables = {name: view[name] for name in _NAMES if isinstance(view.get(name), Sequence)}
+        return {**view, **{name: self._rows(rows, _NAMES[name]) for name, rows in tables.items()}}
+
+    def _rows(self, rows: Sequence[View], names: Sequence[str]) -> list[View]:
+        text = self.text.casefold()
+        kept = [row for row in rows if any(text in row[name].casefold() for name in names)]
+        if self.order == _NAME:
+            return sorted(kept, key=lambda row: [row[name] for name in names])
+        column = _COLUMNS.get(self.order)
+        if column is None or not any(column in row for row in kept):
+            return kept
+        return sorted(kept, key=lambda row: -(row.get(column) or 0))
+
+
+@contextmanager
+def keyboard() -> Iterator[Callable[[float], str]]:
+    """Yield a function that waits for a number of seconds, and returns the keys typed meanwhile.
+
+    If standard input is no terminal, it only waits. The terminal is restored afterwards.
+    """
+    if not sys.stdin.isatty():
+        yield _without_keys
+        return
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    former = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+    try:
+        yield lambda seconds: _typed(terminal, seconds)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, former)
+
+
+def _without_keys(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
+def _typed(terminal: int, seconds: float) -> str:
+    if not select.select([terminal], [], [], seconds)[0]:
+        return ""
+    try:
+        data = os.read(terminal, 256)
+    except OSError:  # the terminal is gone
+        return QUIT
+    return data.decode(errors="ignore") if data else QUIT
+
+
+_COLOURS: Final = {"ok": "green", "degraded": "yellow", "failed": "bold red"}
+_MOST_GROUPS: Final = 10
+_HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stopped": "dim"}
+
+
+def frame(view: View, keys: str = "") -> RenderableType:
+    """Render ``view``; ``keys`` is a line of help."""
+    parts: list[RenderableType] = [_head(view)]
+    parts += [Text(keys, "dim")] if keys else []
+    parts += _problems(view)
+    if view.get("positions"):
+        parts += [Text(), _log(view), *_history(view), _lags(view)]
+    if view.get("groups"):
+        parts += [Text(), _group_lines(view["groups"])]
+    if view.get("replication") is not None:
+        parts += [Text(), lag_table(view["replication"])]
+    parts += [Text(line) for line in bars(view["disks"])]
+    parts += [Text(), _processes(view["processes"])]
+    if view.get("members") is not None:
+        parts += [Text(), _members(view), *_remarks(view)]
+    return Group(*parts)
+
+
+def _head(view: View) -> Text:
+    who = "serve" if view["served_by"] else "a program"
+    head = Text(f"{shown(view['path'])}  {who}, process {view['pid']}  {view['state']}  ")
+    head.append(view["health"], _COLOURS.get(view["health"], ""))
+    if view.get("started_ms"):
+        head.append(f"  up {span(time.time() - view['started_ms'] / 1000)}")
+    return head
+
+
+def _problems(view: View) -> Iterator[Text]:
+    for each in view["problems"]:
+        yield Text(f"! {shown(each)}", "yellow")
+    if not view.get("positions") and "masters" not in view:
+        yield Text("no positions are there; it is no lakelog")
+
+
+def _log(view: View) -> Columns:
+    """The positions of the log, and their rates."""
+    counts, rates = view["positions"], view.get("rates", {})
+    table = Columns("", "appended", "flushed", "dispatched", "records", "syncs", "flush latency")
+    table.add_row(
+        "now",
+        *(str(counts[name]) for name in ("appended", "flushed", "dispatched", "records", "syncs")),
+        milliseconds(view.get("flush", {}).get("mean_ms")),
+    )
+    if rates:
+        grown = (f"{size(rates[name])}/s" for name in ("appended", "flushed", "dispatched"))
+        table.add_row("rate", *grown, f"{rates['records']:.0f}/s", f"{rates['syncs']:.1f}/s", "")
+    return table
+
+
+def _history(view: View) -> Iterator[Text]:
+    """The rates of the last frames, the newest on the right."""
+    for name, unit in (("records", "/s"), ("appended", " bytes/s")):
+        values = [each.get(name, 0.0) for each in view.get("history", ())]
+        if len(values) > 1:
+            yield Text(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
+
+
+def _group_lines(rows: Sequence[View]) -> Columns:
+    """The consumer groups that are furthest behind."""
+    table = Columns("group", "topic", "messages behind")
+    for row in rows[:_MOST_GROUPS]:
+        table.add_row(shown(row["group"]), shown(row["topic"]), f"{row['behind']:,}")
+    if len(rows) > _MOST_GROUPS:
+        table.add_row(f"and {len(rows) - _MOST_GROUPS} more", "", "")
+    return table
+
+
+def _lags(view: View) -> Text:
+    lags = view["lags"]
+    known = [f"not flushed {size(lags['flush_bytes'])}"]
+    known.append(f"not dispatched {size(lags['dispatch_bytes'])}")
+    known += [f"{shown(name)} {size(lag)} behind" for name, lag in lags["followers"].items()]
+    return Text(f"lags: {', '.join(known)}")
+
+
+def _members(view: View) -> Columns:
+    """The processes that have the store open for writing."""
+    table = Columns("has it open", "pid", "times", "for all...")
+    for row in view["members"]:
+        table.add_row(
+            Text(shown(row["name"])), str(row["pid"]), str(row["opens"]), ", ".join(row["does"])
+        )
+    return table
+
+
+def _remarks(view: View) -> Iterator[Text]:
+    """Unusual findings, and limits of the view."""
+    if view["members_not_seen"]:
+        yield Text(f"{view['members_not_seen']} more have it open, of other users or containers")
+    elif view["members_not_seen"] is None:
+        yield Text("whether more have it open is not known: /proc/locks says nothing of it")
+    appending = view["appending"]
+    if appending is not None:
+        since = span(max(0.0, time.time() - appending["since_ms"] / 1000))
+        yield Text(f"! process {appending['pid']} has been appending for {since}", "yellow")
+    for row in view["deleted"]:
+        what = f"{row['files']} deleted files, {size(row['bytes'])}"
+        yield Text(f"process {row['pid']} ({shown(row['name'])}) keeps {what}")
+    if view["processes_not_readable"]:
+        count = view["processes_not_readable"]
+        others = "one other process" if count == 1 else f"{count} other processes"
+        yield Text(f"deleted files that {others} may keep cannot be seen")
+
+
+def _processes(rows: Sequence[View]) -> Columns:
+    table = Columns(
+        "process", "pid", "kind", "state", "health", "cpu", "memory", "restarts", "says..."
+    )
+    for row in rows:
+        cpu = row.get("cpu_percent")
+        table.add_row(
+            Text(shown(row["name"])),
+            str(row["pid"] or "-"),
+            row["kind"],
+            row["state"],
+            Text(row["health"], _HEALTH.get(row["health"], "")),
+            "-" if cpu is None else f"{cpu:.1f} %",
+            size(row.get("rss_bytes")),
+            str(row.get("restarts", "-")),
+            Text(shown(row.get("says") or row.get("last_exit") or "")),
+        )
+    return table
+
 
 _HISTORY: Final = 60
 """Frames whose rates are shown."""

@@ -10,15 +10,13 @@ import typer
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import open_for, open_to_change
+from lakelog_cli.opening import check_name, open_for, open_to_change
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath, Topic
-from lakelog_cli.output import write_lines
-from lakelog_cli.printed import prints
+from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.queues import CreatedTopicRow, DeletedTopicRow, TopicQueueRow
-from lakelog_cli.tables import write_rows
-from lakelog_cli.unknown_names import check_name
+from lakelog_cli.schema import prints
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
-from lakelog_queues.consumers.names import check_topic
+from lakelog_queues.consumers.offsettable import check_topic
 
 DEFAULT_QUEUES: Final = 8
 """RocketMQ's ``defaultTopicQueueNums``."""

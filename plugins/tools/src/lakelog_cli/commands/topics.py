@@ -6,9 +6,9 @@ from typing import Any
 
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.printed import prints
+from lakelog_cli.output import write_rows
 from lakelog_cli.rows.queues import TopicRow
-from lakelog_cli.tables import write_rows
+from lakelog_cli.schema import prints
 from lakelog_queues.finding.results import QueueInfo
 
 

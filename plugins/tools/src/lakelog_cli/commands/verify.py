@@ -1,8 +1,11 @@
-"""``lakelog verify``: reads the whole log with every check, and reports problems."""
+"""``lakelog verify``: reads the whole log with every check, and reports problems.
+
+The page of ``lakelog verify``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,25 +15,23 @@ import typer
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog_cli.amounts import size
-from lakelog_cli.crashes import Crash, crash_of
+from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
+from lakelog.hooks.dispatching import Problem
+from lakelog.processes.ownership import is_owned
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import ProblemReporter
+from lakelog_cli.findings import Crash, ProblemReporter, crash_of
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_file
-from lakelog_cli.printed import prints
-from lakelog_cli.report.segments import SegmentCounts
+from lakelog_cli.output import size, write_file
+from lakelog_cli.report import charts
+from lakelog_cli.report.charts import document, facts, paragraphs, section
+from lakelog_cli.report.content import SegmentCounts
 from lakelog_cli.rows.repairs import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
+from lakelog_cli.schema import prints
 from lakelog_cli.walk import directory_of, walk_parts
-from lakelog_doctor.check import Checking, check_checkpoint
+from lakelog_doctor.check import Checking, check_checkpoint, problems
 from lakelog_doctor.parallel_scan import Part, WholeSegment
-from lakelog_doctor.segment_problems import problems
-from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_interfaces.strategies.verifying import Problem
 
 
 @attrs.define
@@ -208,7 +209,6 @@ class Verdict:
 
 
 def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
-    from lakelog_cli.report.verified import page
 
     found, reporter = verdict.found, verdict.reporter
     values = {
@@ -288,3 +288,51 @@ def _advice(verdict: Verdict) -> str:
     if verdict.reporter.problems:
         steps.append("`lakelog rebuild` builds queues and index anew from the log")
     return "; then ".join(steps)
+
+
+def page(
+    path: str,
+    values: Mapping[str, str],
+    segments: SegmentCounts,
+    reporter: ProblemReporter,
+    advice: str,
+) -> str:
+    """The whole document.
+
+    :param values: the summary, by name
+    :param advice: the commands that mend the problems; empty if there are none
+    """
+    return document(f"Check of {path}", _parts(values, segments, reporter, advice))
+
+
+def _parts(
+    values: Mapping[str, str], segments: SegmentCounts, reporter: ProblemReporter, advice: str
+) -> Iterator[str]:
+    yield facts(values, bad=["state"] if values["state"] == "damaged" else [])
+    if advice:
+        yield section("What to do", paragraphs([advice]))
+    yield section("Segments", charts.segment_map(segments))
+    yield section("Findings", _findings(reporter))
+
+
+def _findings(reporter: ProblemReporter) -> str:
+    heads = ["kind", "file", "at", "what", "expected", "found"]
+    table = charts.table(heads, map(_finding, reporter.rows))
+    left = reporter.not_kept
+    return table + (paragraphs([f"and {left} more: lakelog verify --json"]) if left else "")
+
+
+def _finding(row: Mapping[str, Any]) -> list[object]:
+    """One row; fields that only some kinds of findings have are joined in the column ``what``."""
+    named = {"kind", "path", "position", "offset", "what", "expected", "found"}
+    more = [f"{name} {value}" for name, value in row.items() if name not in named]
+    at = row.get("position", row.get("offset", ""))
+    words = ", ".join(filter(None, [row.get("what", ""), *more]))
+    return [
+        row["kind"],
+        row.get("path") or "",
+        at,
+        words,
+        row.get("expected", ""),
+        row.get("found", ""),
+    ]

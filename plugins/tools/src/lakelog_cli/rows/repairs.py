@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from lakelog_interfaces.strategies.maintaining import KeptSegment
+from lakelog.hooks.housekeeping import KeptSegment
 
 
 class PlaceRow(TypedDict):

@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lakelog_broker.bodies import object_keys, queue_object
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode, object_keys, queue_object
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.state.traffic import GROUP_GET, MINUTE

@@ -17,7 +17,7 @@ import attrs
 
 from lakelog import Message, PutResult
 from lakelog.format.message_id import format_message_id
-from lakelog.status import PutStatus
+from lakelog.results import PutStatus
 from lakelog_broker.appending import is_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode

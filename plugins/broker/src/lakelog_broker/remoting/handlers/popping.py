@@ -16,16 +16,14 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode, body_of
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.state.request_modes import POP, PULL, RequestModes
-from lakelog_broker.state.topics import READABLE
+from lakelog_broker.state.topics import POP, PULL, READABLE, RequestModes
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 _MAX_MESSAGES: Final = 32

@@ -1,0 +1,229 @@
+"""Spans around puts, and around the work of a consumer.
+
+Spans of many messages at once: a run that was dispatched, a range of the log that landed.
+
+Such a span is no child of the puts, which are thousands: it has links to their spans.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from opentelemetry import propagate, trace
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
+
+import lakelog
+from lakelog import LogStore, Message, PutResult, StoredMessage
+from lakelog.errors import LakelogError
+from lakelog.format.properties import decode_properties
+
+if TYPE_CHECKING:
+    from lakelog.format.record_batch import RecordBatch
+
+SCOPE: Final = "lakelog"
+SYSTEM: Final = "lakelog"
+"""The value of ``messaging.system``."""
+
+
+@attrs.frozen
+class TracedStore:
+    """Puts messages with a span each, whose context is in the message.
+
+    :ivar store: the store that puts them
+    """
+
+    store: LogStore
+
+    def put(self, message: Message) -> PutResult:
+        """As :meth:`lakelog.Store.put`; the span ends when it returns."""
+        with _sending(message) as (span, sent):
+            result = self.store.put(sent)
+            span.set_attributes(
+                {
+                    "messaging.message.id": result.message_id,
+                    "messaging.destination.partition.id": str(result.queue_id),
+                    "messaging.lakelog.status": result.status.name,
+                }
+            )
+        return result
+
+    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
+        """As :meth:`lakelog.Store.put_batch`, with one span; each message has its context."""
+        topics = sorted({each.topic for each in messages})
+        found = _attributes(", ".join(topics), "send")
+        found["messaging.batch.message_count"] = len(messages)
+        tracer = trace.get_tracer(SCOPE)
+        with tracer.start_as_current_span(
+            f"send {', '.join(topics)}", kind=SpanKind.PRODUCER, attributes=found
+        ):
+            return self.store.put_batch([_with_context(each) for each in messages])
+
+
+@contextmanager
+def handling(message: StoredMessage) -> Iterator[Span]:
+    """A span around the work for a message, as a child of the span that put it.
+
+    ::
+
+        for message in consumer.poll(32):
+            with lakelog_tracing.handling(message):
+                handle(message)
+
+    An exception is recorded, and raised again.
+    """
+    found = _attributes(message.topic, "process")
+    found["messaging.message.id"] = message.message_id
+    found["messaging.message.body.size"] = len(message.body)
+    found["messaging.destination.partition.id"] = str(message.queue_id)
+    found["messaging.lakelog.offset"] = message.queue_offset
+    with trace.get_tracer(SCOPE).start_as_current_span(
+        f"process {message.topic}",
+        propagate.extract(message.properties),
+        kind=SpanKind.CONSUMER,
+        attributes=found,
+    ) as span:
+        yield span
+
+
+@contextmanager
+def _sending(message: Message) -> Iterator[tuple[Span, Message]]:
+    found = _attributes(message.topic, "send")
+    found["messaging.message.body.size"] = len(message.body)
+    with trace.get_tracer(SCOPE).start_as_current_span(
+        f"send {message.topic}", kind=SpanKind.PRODUCER, attributes=found
+    ) as span:
+        yield span, _with_context(message)
+        if not span.is_recording():
+            return
+        span.set_status(Status(StatusCode.OK))
+
+
+def _attributes(topic: str, operation: str) -> dict[str, Any]:
+    return {
+        "messaging.system": SYSTEM,
+        "messaging.destination.name": topic,
+        "messaging.operation.type": operation,
+    }
+
+
+def _with_context(message: Message) -> Message:
+    """A copy with the properties of the current context; the caller's message is not changed."""
+    given = message.properties
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    if not carrier:
+        return message
+    known: Mapping[str, str] = decode_properties(given) if isinstance(given, bytes) else given or {}
+    return attrs.evolve(message, properties={**known, **carrier})
+
+
+MOST_LINKS: Final = 128
+"""Links of a span; the SDK keeps no more by default."""
+_MOST_READ: Final = 10_000
+"""Messages of a range that are read for their contexts."""
+_MARK: Final = b"traceparent\x01"
+_NS_IN_MS: Final = 1_000_000
+
+
+class TracingDispatcher:
+    """Makes a span of each run of records: from the put of its first message to its dispatch.
+
+    If it is named last in ``dispatchers``, a span ends when queues and index have the run, too.
+    It writes no files, so after a restart it continues at the end of the log.
+
+    :ivar directories: none
+    """
+
+    directories: Sequence[str] = ()
+
+    def __init__(self, *, is_silent: bool = False) -> None:
+        """Make one; a silent one makes no spans."""
+        self._is_silent = is_silent
+
+    def resume(self, minimum: int, end: int) -> int:
+        """Nothing is missing."""
+        del minimum
+        return end
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        """Make the span of a run."""
+        if self._is_silent or not len(batch):
+            return
+        begun_ns = min(int(batch.store_timestamps_ms[0]) * _NS_IN_MS, time.time_ns())
+        topics = sorted(set(batch.topics))
+        span = _started("dispatch", topics, begun_ns)
+        if span.is_recording():
+            span.set_attribute("messaging.batch.message_count", len(batch))
+            start = int(batch.base_offset + batch.starts[0])
+            span.set_attribute("messaging.lakelog.start_offset", start)
+            span.set_attribute("messaging.lakelog.end_offset", batch.end_offset)
+            encoded = (each for each in batch.property_strings if _MARK in each)
+            _link(span, map(decode_properties, encoded))
+        span.end()
+
+    def truncate(self, end_offset: int) -> None:
+        """Nothing was built."""
+
+    def flush(self) -> None:
+        """Nothing was built."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def landed(
+    store: Path, tables: Sequence[str], begun_ns: int, done: Mapping[str, Any] | BaseException
+) -> None:
+    """Make the span of a pass of landing; an observer of :mod:`lakelog_lake.engine_provider`."""
+    span = _started("land", tables, begun_ns)
+    if isinstance(done, BaseException):
+        span.record_exception(done)
+        span.set_status(Status(StatusCode.ERROR, str(done)))
+    elif span.is_recording():
+        for name, value in done.items():
+            span.set_attribute(f"messaging.lakelog.{name}", value)
+        _link(span, _properties(store, done["start"], done["end"]))
+    span.end()
+
+
+def _started(operation: str, destinations: Sequence[str], begun_ns: int) -> Span:
+    name = ", ".join(destinations)
+    attributes = {
+        "messaging.system": SYSTEM,
+        "messaging.destination.name": name,
+        "messaging.operation.type": operation,
+    }
+    return trace.get_tracer(SCOPE).start_span(
+        f"{operation} {name}", kind=SpanKind.INTERNAL, attributes=attributes, start_time=begun_ns
+    )
+
+
+def _properties(store: Path, start: int, end: int) -> Iterator[Mapping[str, str]]:
+    try:
+        with lakelog.open(store, mode="read") as opened:
+            for message in islice(opened.scan(start, end), _MOST_READ):
+                yield message.properties
+    except LakelogError:  # the log has moved on: the span has no further links
+        return
+
+
+def _link(span: Span, properties: Iterable[Mapping[str, str]]) -> None:
+    for context in islice(_contexts(properties), MOST_LINKS):
+        span.add_link(context)
+
+
+def _contexts(properties: Iterable[Mapping[str, str]]) -> Iterator[SpanContext]:
+    """The different contexts of messages."""
+    seen = set()
+    for each in properties:
+        found = trace.get_current_span(propagate.extract(each)).get_span_context()
+        key = (found.trace_id, found.span_id)
+        if found.is_valid and key not in seen:
+            seen.add(key)
+            yield found

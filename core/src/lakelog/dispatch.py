@@ -1,0 +1,518 @@
+"""Passes runs of records to the dispatchers, in the configured order.
+
+An error in a dispatcher stops dispatching: no record is skipped, and no later record is passed to
+any dispatcher until the error is resolved.
+
+Notifies waiters that messages were dispatched, or that no more will come.
+
+A version counts the notifications. A waiter that reads the version before it reads messages cannot
+miss a notification, however late it starts to wait.
+
+Follows an owner's log and dispatches new records (RocketMQ's ReputMessageService).
+
+A thread sleeps until there are new records. After a small round it pauses, so that under load many
+records share one round. It does not pause while a reader waits for messages, unless more messages
+were appended during the round.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Condition, Event, Lock, Thread
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
+from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.hooks import Dispatcher, TopicRemover
+from lakelog.processes.positions import Positions
+from lakelog.processes.wake_page import LONGEST_SLEEP_S, PageWaiter
+from lakelog.runtime.threads import started
+
+if TYPE_CHECKING:
+    from lakelog.format.record_batch import RecordBatch
+
+_log = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class NamedDispatcher:
+    """A dispatcher and its name in the settings."""
+
+    name: str
+    dispatcher: Dispatcher
+
+
+class DispatchCursor:
+    """The progress of dispatching a log; used by one thread at a time.
+
+    :ivar offset: the log is dispatched up to here, in bytes from its start
+    :ivar dispatchers: all dispatchers, in order
+    :ivar last_timestamp_ms: store time of the last dispatched record
+    :ivar failure: why dispatching has stopped, if it has
+    """
+
+    def __init__(self, path: Path, dispatchers: Sequence[NamedDispatcher], offset: int) -> None:
+        self.offset = offset
+        self.last_timestamp_ms = 0
+        self.failure: DispatchStopped | None = None
+        self._path = path
+        self._records = 0
+        self.dispatchers = dispatchers
+
+    def run(self, pieces: Iterable[Piece]) -> None:
+        """Dispatch the log from ``offset`` on; damage is skipped.
+
+        Raises :class:`~lakelog.errors.DispatchStopped`.
+        """
+        for piece in pieces:
+            if isinstance(piece, Blank):
+                self.offset = piece.offset + piece.size
+            elif isinstance(piece, Damage):
+                _log.warning("%s: nothing to dispatch there", piece)
+            else:
+                self.offset = piece.base_offset + piece.head(0)[0]
+                self._batch(piece)
+
+    def _batch(self, batch: RecordBatch) -> None:
+        try:
+            for each in self.dispatchers:
+                each.dispatcher.dispatch(batch)
+        except Exception:  # noqa: BLE001  # a plugin's, of any type: _singly finds its record and reports it
+            self._singly(batch)
+        self._reached(batch)
+
+    def _reached(self, batch: RecordBatch) -> None:
+        self.last_timestamp_ms = batch.head(-1)[2]
+        self.offset = batch.end_offset
+        self._records += len(batch)
+
+    def take_count(self) -> int:
+        """The number of records dispatched since the last call; resets it."""
+        count, self._records = self._records, 0
+        return count
+
+    def _singly(self, batch: RecordBatch) -> None:
+        """Dispatch one by one up to the record that fails."""
+        for at in range(len(batch)):
+            record = batch[at : at + 1]
+            for each in self.dispatchers:
+                try:
+                    each.dispatcher.dispatch(record)
+                except Exception as error:
+                    raise self.stop(each.name, error) from error
+            self._reached(record)
+
+    def stop(self, name: str, error: Exception) -> DispatchStopped:
+        """Stop: dispatcher ``name`` failed at the record at ``offset``."""
+        self.failure = DispatchStopped(
+            f"dispatcher {name!r} failed at offset {self.offset}: {type(error).__name__}: {error};"
+            " puts continue, but queues and index get no new records until dispatching is retried: "
+            "by a round of the cleaner, by resume_dispatch(), or by a reopen",
+            dispatcher=name,
+            offset=self.offset,
+            path=self._path,
+        )
+        return self.failure
+
+
+def forget(dispatchers: Iterable[NamedDispatcher], offset: int) -> None:
+    """Have each dispatcher drop, durably, its entries of records at or behind ``offset``."""
+    for each in dispatchers:
+        each.dispatcher.truncate(offset)
+        each.dispatcher.flush()
+
+
+def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> int:
+    """Have each dispatcher examine its files; return the lowest offset to dispatch from."""
+    return min(
+        (each.dispatcher.resume(minimum, end) for each in dispatchers),
+        default=end,
+    )
+
+
+def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
+    """Have each dispatcher remove ``topic``, and ignore its records below ``end_offset``.
+
+    Dispatching must be paused. Raises as :meth:`~lakelog.hooks.TopicRemover.forget_topic`.
+    """
+    for each in dispatchers:
+        if isinstance(each.dispatcher, TopicRemover):
+            each.dispatcher.forget_topic(topic, end_offset)
+
+
+def always() -> bool:
+    """Return ``True``: the default of ``is_urgent``."""
+    return True
+
+
+class Arrivals:
+    """The notifications of an owner; thread-safe.
+
+    :ivar on_wait: called when a wait begins, in the waiting thread
+    """
+
+    def __init__(self) -> None:
+        self.on_wait: Callable[[], None] = _nobody
+        self._condition = Condition()
+        self._version = 0
+        self._waiting = 0
+        self._closed = False
+        self._listeners: dict[object, tuple[Callable[[], object], Callable[[], bool]]] = {}
+
+    @property
+    def version(self) -> int:
+        """The number of calls of :meth:`notify`."""
+        return self._version
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether there are waiters, or urgent listeners."""
+        return bool(self._waiting) or any(urgent() for _, urgent in tuple(self._listeners.values()))
+
+    def notify(self) -> None:
+        """Notify the waiters that new messages can be read."""
+        with self._condition:
+            self._version += 1
+            if self._waiting:
+                self._condition.notify_all()
+            listeners = tuple(self._listeners.values())
+        for listener, _ in listeners:
+            with suppress(RuntimeError):  # the event loop was closed meanwhile
+                listener()
+
+    def close(self) -> None:
+        """Wake all present and future waiters: no more messages will come."""
+        self._closed = True
+        self.notify()
+
+    def wait(self, seen: int, timeout_s: float) -> int:
+        """Sleep until the version differs from ``seen``, on timeout, or until :meth:`close`.
+
+        :returns: the version on return
+        """
+        with self._condition:
+            self._waiting += 1
+            try:
+                self.on_wait()
+                self._condition.wait_for(
+                    lambda: self._version != seen or self._closed, max(timeout_s, 0)
+                )
+            finally:
+                self._waiting -= 1
+            return self._version
+
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+        """As :meth:`wait` without a timeout, in an event loop; uses no thread.
+
+        :param is_urgent: as in :meth:`subscribe`
+        """
+        import asyncio
+
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        unsubscribe = self.subscribe(lambda: loop.call_soon_threadsafe(arrived.set), is_urgent)
+        try:
+            while self._version == seen and not self._closed:
+                await arrived.wait()
+                arrived.clear()
+        finally:
+            unsubscribe()
+
+    def subscribe(
+        self, listener: Callable[[], object], is_urgent: Callable[[], bool] = always
+    ) -> Callable[[], object]:
+        """Call ``listener`` at each arrival and at the close.
+
+        It runs in the dispatching thread, so it must be quick and must not raise, such as
+        ``loop.call_soon_threadsafe``.
+
+        :param is_urgent: called after each round of dispatching, in the same thread. While it
+            returns false, messages are gathered for some tens of ms before the next round, which
+            reduces the cost per put
+        :returns: a function that removes the listener
+        """
+        key = object()
+        with self._condition:
+            self._listeners[key] = listener, is_urgent
+        self.on_wait()
+        return lambda: self._listeners.pop(key, None)
+
+
+def _nobody() -> None:
+    """Do nothing: there is no listener."""
+
+
+GATHER_SECONDS: Final = 0.05
+"""The pause after a small round, while no reader waits for messages.
+
+A round for a dozen records takes as much time from the putting threads, which share the
+interpreter, as their puts.
+"""
+GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
+"""The pause if a reader waits, and more messages were appended during the round."""
+LET_IN_SECONDS: Final = 0.001
+"""How long a thread in :meth:`DispatchRunner.paused` has to take the lock."""
+FEW_BYTES: Final = 1 << 18
+MORE_BYTES: Final = 1 << 20
+"""Rounds below this size pause: larger ones take a third less time per record."""
+
+
+@attrs.frozen
+class Lag:
+    """The distance of queues and index from the end of the log.
+
+    :ivar bytes: bytes not dispatched yet
+    :ivar ms: age of the last dispatched record, if more follow it; else 0. Before this owner has
+        dispatched one, the time since it opened the store
+    """
+
+    bytes: int
+    ms: int
+
+
+class DispatchWait(Protocol):
+    """The dispatch state of a store: :class:`DispatchRunner`, or that of a store extension."""
+
+    @property
+    def offset(self) -> int:
+        """Offset up to which the log is dispatched."""
+
+    @property
+    def lag(self) -> Lag:
+        """The distance from the end of the log."""
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Why dispatching has stopped, if it has."""
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Wait until the log is dispatched up to ``offset``; return ``False`` on timeout."""
+
+
+class DispatchRunner:
+    """The dispatching thread of an owner, and its waiters.
+
+    :ivar arrivals: notifies the readers that wait for messages
+    """
+
+    def __init__(
+        self,
+        pieces: Callable[[int, int], Iterator[Piece]],
+        dispatching: DispatchCursor,
+        positions: Positions,
+        page_waiter: PageWaiter,
+        commit: Callable[[], object] | None = None,
+    ) -> None:
+        """Store the collaborators.
+
+        :param pieces: reads the log from one offset to another
+        :param page_waiter: wakes the thread for appends of other processes
+        :param commit: writes the bytes of a staged writer to the page cache
+        """
+        self.arrivals = Arrivals()
+        self._commit = commit
+        self._page_waiter = page_waiter
+        self._pieces = pieces
+        self._dispatching = dispatching
+        self._positions = positions
+        self._known = positions.dispatched
+        self._wake = Event()
+        self._hurry = Event()
+        self._lock = Lock()
+        self._asked = 0
+        self._begun_ms = _now_ms()
+        self._closing = False
+        self._progress: Callable[[int, int], None] | None = None
+        self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
+
+    def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Dispatch the existing records; does nothing without dispatchers.
+
+        :param progress: called with the bytes dispatched so far, and their total
+        """
+        if not self._dispatching.dispatchers:
+            return
+        self._progress = progress
+        self._round()
+        self._progress = None
+        if not self._is_behind():
+            self._known = 0
+
+    def follow(self) -> None:
+        """Start the thread, which dispatches new records."""
+        if not self._dispatching.dispatchers:
+            return
+        self.arrivals.on_wait = self._hurry.set
+        started(self._thread)
+
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Why dispatching has stopped, if it has."""
+        return self._dispatching.failure
+
+    @property
+    def offset(self) -> int:
+        """Offset up to which the log is dispatched."""
+        return (
+            self._positions.dispatched
+            if self._dispatching.dispatchers
+            else self._positions.readable
+        )
+
+    @property
+    def lag(self) -> Lag:
+        """The distance from the end of the log."""
+        behind = self._positions.readable - self.offset
+        if behind <= 0:
+            return Lag(0, 0)
+        since_ms = self._dispatching.last_timestamp_ms or self._begun_ms
+        return Lag(behind, max(0, _now_ms() - since_ms))
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Wait until the log is dispatched up to ``offset``; return ``False`` on timeout.
+
+        Staged bytes are committed first.
+
+        Raises :class:`~lakelog.errors.DispatchStopped` and :class:`~lakelog.errors.StoreClosed`.
+        """
+        deadline = time.monotonic() + timeout_s
+        if self._commit is not None and self.offset < offset:
+            with suppress(StoreFailed):  # bytes already committed can still be dispatched
+                self._commit()
+        while True:
+            seen = self.arrivals.version
+            if self.offset >= offset:
+                return True
+            if self.failure is not None:
+                raise self.failure
+            if self.arrivals.closed:
+                raise StoreClosed("the store was closed meanwhile")
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            self.arrivals.wait(seen, left)
+
+    def resume(self) -> None:
+        """Retry after a failure; raises :class:`~lakelog.errors.DispatchStopped` if it recurs."""
+        with self.paused():
+            self._dispatching.failure = None
+        self._round()
+        self._wake.set()
+        if self._dispatching.failure is not None:
+            raise self._dispatching.failure
+
+    @contextmanager
+    def paused(self) -> Iterator[Sequence[NamedDispatcher]]:
+        """Pause dispatching between two runs of records.
+
+        Yields the dispatchers.
+        """
+        self._asked += 1
+        try:
+            self._lock.acquire()
+        finally:
+            self._asked -= 1
+        try:
+            yield self._dispatching.dispatchers
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """Dispatch the records up to the readable end, then stop."""
+        self._closing = True
+        self._wake.set()
+        self._hurry.set()
+        self._page_waiter.wake_all()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.arrivals.close()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._sleep()
+            before = self._positions.dispatched
+            self._round()
+            while self._asked:  # releasing the lock alone does not let a waiting thread take it
+                time.sleep(LET_IN_SECONDS)
+            few = FEW_BYTES if self.arrivals.has_waiters else MORE_BYTES
+            if self._positions.dispatched - before < few:
+                self._gather()
+        self._round()
+
+    def _gather(self) -> None:
+        """Let records accumulate; ends early when a reader begins to wait."""
+        self._hurry.clear()
+        has_waiters = self.arrivals.has_waiters
+        if self._closing or (has_waiters and not self._is_behind()):
+            return
+        self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
+
+    def _sleep(self) -> None:
+        """Sleep until there are new records: a process that moves a position wakes this thread."""
+        self._wake.clear()
+        self._positions.sleeper = self._wake.set
+        if not self._positions.is_shared:
+            if not self._is_awake():
+                self._wake.wait()
+            return
+        asked = self._page_waiter.ask()
+        if not self._is_awake() and (
+            asked is None or not self._page_waiter.sleep(asked, LONGEST_SLEEP_S)
+        ):
+            self._wake.wait(LONGEST_SLEEP_S)
+
+    def _is_awake(self) -> bool:
+        return self._closing or (self._is_behind() and self.failure is None)
+
+    def _is_behind(self) -> bool:
+        return self._dispatching.offset < self._end()
+
+    def _end(self) -> int:
+        """The offset up to which records can be dispatched."""
+        return self._positions.readable_elsewhere
+
+    def _round(self) -> None:
+        with self._lock:
+            if self.failure is not None or not self._is_behind():
+                return
+            try:
+                self._dispatch()
+            except DispatchStopped as stopped:
+                _log.error("%s", stopped)  # without the traceback, which does not help users
+                _log.debug("the failure in full", exc_info=stopped.__cause__)
+            except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
+                _log.error("%s", self._dispatching.stop("the log's reader", error))
+                _log.debug("the failure in full", exc_info=error)
+            finally:
+                self._publish()
+
+    def _dispatch(self) -> None:
+        dispatching, end = self._dispatching, self._end()
+        begun = dispatching.offset
+        for piece in self._pieces(begun, end):
+            dispatching.run((piece,))
+            self._publish()
+            if self._progress is not None:
+                self._progress(dispatching.offset - begun, end - begun)
+            if self._asked:
+                return
+
+    def _publish(self) -> None:
+        """Publish the offset, unless it is below that of a former owner, and notify the waiters."""
+        if self._dispatching.offset >= self._known:
+            self._positions.dispatched = self._dispatching.offset
+        self._positions.count_records(self._dispatching.take_count())
+        self.arrivals.notify()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,1 +1,0 @@
-"""Dispatches runs of records to queues and index, and notifies waiters."""

@@ -1,0 +1,183 @@
+"""``lakelog/store.json``: the store's UUID, and the version of lakelog's own files.
+
+``lakelog/replica.json``: the log is a copy of a master's, and only the master may append to it.
+
+``{"version": 1, "source": "HOST:PORT", "cut": OFFSET}``. ``source`` is the master's HA port.
+``cut`` is mostly null. Otherwise the copy differs from its master from that offset on, and the next
+open cuts it there, before anything is received. The checkpoint's ``confirm_offset`` is the end of
+the bytes that the master cannot lose; for readers of a replica it is the durable end.
+
+``lakelog/append.json``: the append callbacks that have stored encoded bodies.
+
+An open without one of them logs a warning, since it would return the encoded bodies.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import attrs
+
+from lakelog.errors import NotAStore, StoreError
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.format.layout import APPEND_FILE, OWN_DIR, STORE_FILE
+
+FORMAT_VERSION: Final = 1
+_SHOWN: Final = 60
+
+
+@attrs.frozen
+class StoreIdentity:
+    """The content of the file, apart from its version.
+
+    :ivar uuid: never changes
+    :ivar created_by_lakelog: whether lakelog created the directory
+    """
+
+    uuid: str
+    created_by_lakelog: bool
+
+
+def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
+    """The identity of the store directory ``path``, if lakelog has ever owned it.
+
+    Raises :class:`~lakelog.errors.NotAStore` for a damaged file or a newer version.
+    """
+    file = path / OWN_DIR / STORE_FILE
+    content = read_file(files, file)
+    if content is None:
+        return None
+    match parsed(content):
+        case {"version": int(version)} if version != FORMAT_VERSION:
+            raise NotAStore(
+                f"its format version is {version}; this lakelog knows {FORMAT_VERSION}; upgrade it",
+                path=file,
+            )
+        case {"version": int(), "uuid": str(uuid), "created_by_lakelog": bool(created)}:
+            return StoreIdentity(uuid, created)
+    raise NotAStore(
+        "it is damaged: expected an object with version, uuid and created_by_lakelog, found "
+        f"{shown(content)}; delete it to give the store a new identity",
+        path=file,
+    )
+
+
+def parsed(content: bytes) -> Any:
+    """Parse the JSON of one of lakelog's own files; ``None`` if it is invalid."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def write_own(files: FileSystem, path: Path, name: str, content: Any, **style: Any) -> None:
+    """Write a JSON file durably in the folder ``lakelog`` of the store ``path``.
+
+    Creates the folder if missing.
+
+    :param style: arguments of ``json.dumps``
+    """
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / name, json.dumps(content, **style).encode() + b"\n")
+
+
+def shown(content: bytes) -> str:
+    """The content of one of lakelog's own files, shortened for an error message."""
+    if not content:
+        return "nothing"
+    text = " ".join(content[: 4 * _SHOWN].decode(errors="replace").split())
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
+    """Create the identity of the store directory ``path``, durably.
+
+    :param new: whether lakelog is creating the store
+    """
+    identity = StoreIdentity(str(uuid4()), new)
+    content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}
+    write_own(files, path, STORE_FILE, content, indent=2)
+    return identity
+
+
+REPLICA_FILE: Final = "replica.json"
+_VERSION: Final = 1
+
+
+@attrs.frozen
+class ReplicaState:
+    """The content of the file, apart from its version.
+
+    :ivar source: the master, ``HOST:PORT``
+    :ivar cut: offset at which the next open cuts the log, in bytes; ``None`` without a cut
+    """
+
+    source: str
+    cut: int | None = None
+
+
+def read_replica(files: FileSystem, path: Path) -> ReplicaState | None:
+    """The state of the replica in the store directory ``path``; ``None`` if it is no replica.
+
+    Raises :class:`~lakelog.errors.StoreError` for a damaged file.
+    """
+    file = path / OWN_DIR / REPLICA_FILE
+    content = read_file(files, file)
+    if content is None:
+        return None
+    match parsed(content):
+        case {"version": int(version), "source": str(source), "cut": int() | None as cut} if (
+            version == _VERSION
+        ):
+            return ReplicaState(source, cut)
+    raise StoreError(
+        f"it is damaged, or of another version: found {shown(content)}; if the store is a copy "
+        'of a master, write {"version": 1, "source": "HOST:PORT", "cut": null} into it; if not, '
+        "remove it",
+        path=file,
+    )
+
+
+def write_replica(files: FileSystem, path: Path, state: ReplicaState) -> None:
+    """Note durably that the store is a replica."""
+    content = {"version": _VERSION, **attrs.asdict(state)}
+    write_own(files, path, REPLICA_FILE, content)
+
+
+def remove_replica(files: FileSystem, path: Path) -> None:
+    """Turn the replica into an ordinary store, durably; no other process may have it open."""
+    files.unlink(path / OWN_DIR / REPLICA_FILE)
+    files.sync_dir(path / OWN_DIR)
+
+
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def note_callback(files: FileSystem, path: Path, name: str) -> None:
+    """Note a callback; called by the owner before its first append."""
+    known = _noted(files, path)
+    if name not in known:
+        content = {"version": _VERSION, "append": [*known, name]}
+        write_own(files, path, APPEND_FILE, content)
+
+
+def warn_of_others(files: FileSystem, path: Path, name: str) -> None:
+    """Log a warning if callbacks other than ``name`` have stored encoded bodies."""
+    others = [each for each in _noted(files, path) if each != name]
+    if others:
+        _LOG.warning(
+            "%s: the append callback %s encoded bodies, but the store is open with %r, so they are "
+            "returned as stored; set append = %r, best in %s",
+            *(path, " and ".join(map(repr, others)), name, others[-1], "lakelog/lakelog.toml"),
+        )
+
+
+def _noted(files: FileSystem, path: Path) -> list[str]:
+    match parsed(read_file(files, path / OWN_DIR / APPEND_FILE) or b"null"):
+        case {"version": int(version), "append": [*names]} if version == _VERSION:
+            return [each for each in names if isinstance(each, str)]
+    return []

@@ -1,1 +1,0 @@
-"""Mapped pages through which the processes of one store share its positions."""

@@ -1,1 +1,0 @@
-"""Locks and tables that the processes of one store share."""

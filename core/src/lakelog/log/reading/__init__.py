@@ -1,1 +1,0 @@
-"""Reading the log: by offset, in order, and past damage."""

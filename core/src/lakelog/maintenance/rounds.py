@@ -1,0 +1,417 @@
+"""Runs maintenance rounds: check disks, run the cleaner, delete, trim queues and index.
+
+A failed round is logged, and the next one runs all the same. Periodic rounds run in their own
+thread, and requested rounds in the caller's.
+
+The clock of the machine.
+
+The maintenance of a store in a process without its services: a dry run, and requests.
+
+Builds the maintenance of an open store, in the process with the services and in the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import Any, Final
+
+import attrs
+
+from lakelog.dispatch import DispatchRunner
+from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed, StoreReadOnly
+from lakelog.hooks import (
+    Cleaner,
+    CleaningContext,
+    CleaningReport,
+    Clock,
+    Deleted,
+    DiskReport,
+    DiskState,
+    DiskWatcher,
+    KeptSegment,
+)
+from lakelog.lazy import cached_property
+from lakelog.log.commit_log import CommitLog
+from lakelog.log.health import Health
+from lakelog.maintenance.disks import Disks, paths_of
+from lakelog.maintenance.planning import (
+    MANUAL_ROUNDS,
+    Candidate,
+    Holds,
+    MaintainedLog,
+    ReaderGrace,
+    RetentionHolds,
+    SegmentInfos,
+    candidates,
+    dry_run,
+)
+from lakelog.maintenance.removal import IndexTrimmer, Remover, delete_unused
+from lakelog.processes.shared_page import SharedPage
+from lakelog.runtime.threads import started
+from lakelog.settings.catalog import MaintenanceSettings
+
+_LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class Cleaning:
+    """The collaborators of a round with a cleaner."""
+
+    cleaner: Cleaner
+    infos: SegmentInfos
+    holds: Holds
+    remover: Remover
+    following: IndexTrimmer
+
+
+class MaintenanceRounds:
+    """Disk-space maintenance of one open store, in the process with its services."""
+
+    def __init__(
+        self,
+        settings: MaintenanceSettings,
+        clock: Clock,
+        health: Health,
+        cleaning: Cleaning | None,
+        disks: Disks | None,
+        go_on: Callable[[], None],
+        delete_unused: Callable[[], list[str]],
+    ) -> None:
+        """Keep the collaborators.
+
+        :param go_on: called after each round, to resume dispatching that a full disk stopped
+        :param delete_unused: removes the queues of unused topics; returns their names
+        """
+        self._settings = settings
+        self._clock = clock
+        self._health = health
+        self._cleaning = cleaning
+        self._disks = disks
+        self._go_on = go_on
+        self._delete_unused = delete_unused
+        self._stop = Event()
+        self._one_at_a_time = Lock()
+        self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Start the rounds, if there is anything to do; a full disk pauses puts at once."""
+        self._see_disks()
+        if self._cleaning is not None or self._disks is not None:
+            started(self._thread)
+
+    def close(self) -> None:
+        """Stop, at the latest after the file being deleted."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._one_at_a_time:
+            pass  # wait for a requested round to end
+
+    def disk(self) -> DiskReport | None:
+        """Measure the disks; ``None`` without a watcher."""
+        return None if self._disks is None else self._disks.look()
+
+    def look(self) -> CleaningReport | None:
+        """Report the effect of a requested round now; ``None`` without a cleaner."""
+        if self._cleaning is None:
+            return None
+        with self._one_at_a_time:
+            self._check()
+            return self._dry_run(self._cleaning)
+
+    def delete_expired(self) -> CleaningReport | None:
+        """Run requested rounds until nothing more may be deleted; ``None`` without a cleaner.
+
+        Raises :class:`~lakelog.errors.StoreFailed` if the store has failed.
+        """
+        if self._cleaning is None:
+            return None
+        with self._one_at_a_time:
+            self._check()
+            report = self._clean(self._cleaning, manual=True)
+            for _ in range(MANUAL_ROUNDS - 1):
+                if report.kept is not None or self._stop.is_set():
+                    break
+                before, report = report, _joined(report, self._clean(self._cleaning, manual=True))
+                if report.deleted == before.deleted:
+                    break
+            self._go_on()
+            return report
+
+    def delete_unused_topics(self) -> list[str]:
+        """Remove the queues of topics without remaining records; return the topic names."""
+        return self._delete_unused()
+
+    def _check(self) -> None:
+        if self._health.failure is not None:
+            raise self._health.failed()
+        if self._stop.is_set():
+            raise StoreClosed("the store is closed")
+
+    def _run(self) -> None:
+        wait_ms = self._settings.first_round_ms
+        while not self._clock.wait(self._stop, wait_ms):
+            self._round()
+            wait_ms = self._settings.interval_ms
+
+    def _round(self) -> None:
+        with self._one_at_a_time:
+            if self._health.failure is not None or self._stop.is_set():
+                return  # a failed store changes nothing any more
+            try:
+                if self._cleaning is not None:
+                    self._clean(self._cleaning)
+                else:
+                    self.disk()
+                self._go_on()
+            except StoreFailed:
+                return  # listeners are notified already
+            except Exception:  # noqa: BLE001  # whatever a plugin or a disk does, the next round comes
+                _LOG.exception("%s: a round of maintenance failed", self._health.path)
+
+    def _clean(self, cleaning: Cleaning, *, manual: bool = False) -> CleaningReport:
+        disk = self._see_disks()
+        chosen = self._chosen(cleaning, disk, manual=manual)
+        deleted, kept = cleaning.remover.act(chosen, cleaning.holds, self._stop)
+        if deleted and disk is not None and disk.state is not DiskState.OK:
+            self._see_disks()
+        files, topics = cleaning.following.follow()
+        return CleaningReport(False, tuple(deleted), kept, cleaning.infos.minimum, files, topics)
+
+    def _see_disks(self) -> DiskReport | None:
+        """Check the disks; an error of the watcher must not stop the cleaner."""
+        try:
+            return self.disk()
+        except Exception:  # noqa: BLE001  # a watcher is a plugin: it may raise anything
+            _LOG.exception("%s: the disk-space watcher failed", self._health.path)
+            return None
+
+    def _dry_run(self, cleaning: Cleaning) -> CleaningReport:
+        now_ms = self._clock.now_ms()
+        seen = situation(now_ms, self._see_disks(), manual=True)
+        infos = cleaning.infos
+        return dry_run(cleaning.cleaner, infos.sealed(now_ms), seen, cleaning.holds, infos.minimum)
+
+    def _chosen(
+        self, cleaning: Cleaning, disk: DiskReport | None, *, manual: bool
+    ) -> list[Candidate]:
+        now_ms = self._clock.now_ms()
+        infos = cleaning.infos.sealed(now_ms)
+        return candidates(cleaning.cleaner, infos, situation(now_ms, disk, manual=manual))
+
+
+def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> CleaningContext:
+    """The facts passed to the cleaner."""
+    if disk is None:
+        return CleaningContext(now_ms, manual=manual)
+    log = disk.disks[0] if disk.disks else None
+    return CleaningContext(
+        now_ms,
+        disk.state,
+        manual,
+        None if log is None else log.free_bytes,
+        None if log is None else log.used_ratio,
+    )
+
+
+def _joined(report: CleaningReport, later: CleaningReport) -> CleaningReport:
+    """Combine the reports of a round and the next."""
+    return CleaningReport(
+        report.dry_run,
+        report.deleted + later.deleted,
+        later.kept,
+        later.min_offset,
+        report.other_files + later.other_files,
+        report.topics + later.topics,
+    )
+
+
+class SystemClock:
+    """The clock of maintenance, unless a test replaces it."""
+
+    def now_ms(self) -> int:
+        """The time, in ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Monotonic time in ms."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wait(self, stop: Event, ms: int) -> bool:
+        """Sleep for ``ms`` or until ``stop`` is set; return whether it is set."""
+        return stop.wait(ms / 1000)
+
+
+@attrs.define(slots=False, eq=False)
+class RemoteMaintenance:
+    """Maintenance by another process: this one only reports the segments it would delete."""
+
+    _log: MaintainedLog
+    _settings: MaintenanceSettings
+    _clock: Clock
+
+    @cached_property
+    def _cleaner(self) -> Cleaner | None:
+        return self._log.cleaner()
+
+    @cached_property
+    def _watcher(self) -> DiskWatcher | None:
+        return self._log.disk_watcher()
+
+    def disk(self) -> DiskReport | None:
+        """Measure the disks; ``None`` without a watcher."""
+        watcher = self._watcher
+        return None if watcher is None else watcher.observe(paths_of(self._log.directory))
+
+    def look(self) -> CleaningReport | None:
+        """Report the segments that would be deleted; ``None`` without a cleaner."""
+        cleaner = self._cleaner
+        return None if cleaner is None else self._look(cleaner)
+
+    def _look(self, cleaner: Cleaner) -> CleaningReport:
+        now_ms = self._clock.now_ms()
+        infos = SegmentInfos(self._log, _nobody, self._settings.pin_expires_after_ms)
+        holds = RetentionHolds(
+            lambda: self._log.reader.max_offset,
+            self._settings.override_pins,
+            ReaderGrace(self._clock, cleaner.pace),
+        )
+        seen = situation(now_ms, self.disk(), manual=True)
+        return dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)
+
+    def delete_expired(self) -> CleaningReport | None:
+        """Have the process with the services delete."""
+        reply = self._ask("delete_expired")
+        return None if reply is None else _report_of(reply)
+
+    def delete_unused_topics(self) -> list[str]:
+        """Have the process with the services delete."""
+        return list(self._ask("delete_unused_topics"))
+
+    def _ask(self, method: str) -> Any:
+        if self._log.ask is None:
+            raise StoreReadOnly(
+                "the store is open for reading; open it with mode='write'",
+                path=self._log.directory.path,
+            )
+        return self._log.ask(method)
+
+    def close(self) -> None:
+        """Do nothing: no thread runs."""
+
+
+def _nobody(_start: int) -> int:
+    """Number of views held: always 0, as views in other processes are unknown."""
+    return 0
+
+
+def _report_of(reply: Mapping[str, Any]) -> CleaningReport:
+    """A report from its JSON values."""
+    kept = reply["kept"]
+    deleted = (
+        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in reply["deleted"]
+    )
+    given = {
+        "deleted": tuple(deleted),
+        "kept": None if kept is None else KeptSegment(**kept),
+        "topics": tuple(reply["topics"]),
+    }
+    return CleaningReport(**{**reply, **given})
+
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+@attrs.frozen(kw_only=True)
+class ServedLog:
+    """The log in the process with the services of its store, which alone may delete segments.
+
+    :ivar log: its ``segments`` and ``positions`` are used
+    :ivar health: pauses the puts of this process, and fails the store
+    :ivar page: pauses the puts of the other processes
+    :ivar reput: is paused and resumed
+    """
+
+    log: CommitLog
+    health: Health
+    page: SharedPage
+    reput: DispatchRunner
+
+
+def maintain(
+    settings: MaintenanceSettings, log: MaintainedLog, served: ServedLog
+) -> MaintenanceRounds:
+    """Start the maintenance in the process with the services; a full disk pauses puts at once.
+
+    Called at open, and when a process takes over the services. Segments are deleted from the front,
+    one at a time, each durably before the next. The minimum is raised and published before the file
+    is deleted. A segment stays while it is not durable or not dispatched, or while a pin or a
+    plugin keeps it.
+    """
+    clock, watcher, cleaner = log.clock or SystemClock(), log.disk_watcher(), log.cleaner()
+    disks = cleaning = None
+    if watcher is not None:
+        paths = partial(paths_of, log.directory)
+        disks = Disks(watcher, paths, served.health, log.events, served.page.set_pause)
+    if cleaner is not None:
+        cleaning = _cleaning(settings, log, served, cleaner, clock)
+    made = MaintenanceRounds(
+        settings,
+        clock,
+        served.health,
+        cleaning,
+        disks,
+        partial(dispatch_again, served.reput),
+        partial(_delete_unused, served),
+    )
+    if disks is not None:
+        served.log.segments.hold_back(disks.is_scarce)
+    made.start()
+    return made
+
+
+def _cleaning(
+    settings: MaintenanceSettings,
+    log: MaintainedLog,
+    served: ServedLog,
+    cleaner: Cleaner,
+    clock: Clock,
+) -> Cleaning:
+    of_log, pace = served.log, cleaner.pace
+    forget = partial(delete_unused, of_log)
+    return Cleaning(
+        cleaner,
+        SegmentInfos(log, of_log.segments.readers, settings.pin_expires_after_ms),
+        RetentionHolds(
+            lambda: served.reput.offset, settings.override_pins, ReaderGrace(clock, pace)
+        ),
+        Remover(of_log, served.health, log.events, log.directory.segment, clock, pace),
+        IndexTrimmer(
+            served.reput, of_log.positions, forget if cleaner.remove_empty_queues else None
+        ),
+    )
+
+
+def dispatch_again(reput: DispatchRunner) -> None:
+    """Resume dispatching if a full disk stopped it; a new failure is logged.
+
+    The cleaner deletes no segment before it is dispatched. This therefore also runs while puts are
+    refused: otherwise the cleaner and the dispatcher would wait for each other for ever.
+    """
+    error: BaseException | None = reput.failure
+    while error is not None and getattr(error, "errno", None) not in _NO_ROOM:
+        error = error.__cause__
+    if error is not None:
+        with suppress(DispatchStopped):
+            reput.resume()
+
+
+def _delete_unused(served: ServedLog) -> list[str]:
+    with served.reput.paused() as dispatchers:
+        return delete_unused(served.log, dispatchers)

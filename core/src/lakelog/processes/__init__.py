@@ -1,0 +1,1 @@
+"""How the processes that have a store open share it: the page, its locks, and who serves."""

@@ -1,0 +1,270 @@
+"""Group commit across processes: one of them syncs for all that need durability.
+
+The words are in memory mapped by all processes, in machine byte order::
+
+    word 0  flushed    end of the bytes that a completed sync has made durable; an offset of the log
+    word 1  marked     end of the bytes of the current sync; above flushed until it has returned
+    word 2  failed     not 0 once a write or sync has failed; nothing more becomes durable then
+    word 3  u32 sequence, incremented after each sync; u32 not used
+
+If a leader finds ``marked`` above ``flushed``, the previous leader died in a sync with unknown
+outcome. The kernel reports a failed write once, and then treats the pages as clean. So the leader
+reads and checks everything up to the mark, writes it again, and only then syncs.
+``tests/protocol`` checks this.
+
+The end of the log that copies have acknowledged, in the shared page; puts wait for it.
+
+The process with the services sends the log to copies and stores the words; puts of all processes
+wait for them. The words are in machine byte order::
+
+    word 0  copied     end of the bytes that enough copies have acknowledged; never decreases
+    word 1  reachable  1 + the end that enough of the connected copies have; 0: too few are
+                       connected
+    word 2  u32 sequence, changed after each store of the others; u32 not used
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, futex
+from lakelog.runtime.locks import YieldLock
+
+BYTES: Final = 32
+FLUSHED: Final = 0
+MARKED: Final = 1
+FAILED: Final = 2
+_SEQUENCE: Final = 6
+_LONGEST_NAP_S: Final = 0.05
+"""The longest sleep, since a leader that dies does not wake the waiters."""
+_MOST: Final = 0xFFFF_FFFF
+
+
+class SyncedLog(Protocol):
+    """The interface of the log to group commit."""
+
+    def end_to_sync(self) -> int:
+        """End of the bytes appended by all processes; the next :meth:`sync` goes up to it."""
+
+    def sync(self, start: int, end: int) -> None:
+        """Make the bytes from ``start`` to ``end``, offsets of the log, durable.
+
+        Raises ``OSError``.
+        """
+
+    def write_again(self, start: int, end: int) -> None:
+        """Read the records from ``start`` to ``end``, check them, and write the same bytes.
+
+        Raises ``OSError`` if a record cannot be read or written, or is not whole.
+        """
+
+
+class GroupSync:
+    """Group commit in one process, shared by its threads.
+
+    :ivar flushed: the durable end
+    """
+
+    def __init__(
+        self,
+        log: SyncedLog,
+        lock: ByteLock,
+        shared: memoryview,
+        at: int,
+        fail: Callable[[OSError | None], Exception],
+    ) -> None:
+        """Prepare; nothing is synced yet.
+
+        :param lock: held by the syncing process
+        :param shared: memory mapped by all processes; :data:`BYTES` of it at ``at``, a multiple of
+            8, belong to this object
+        :param fail: fails the store with an error of this process or, given ``None``, of another
+            process; returns the exception to raise
+        """
+        self._log = log
+        self._lock = lock
+        self._words = shared[at : at + BYTES].cast("Q")
+        self._halves = shared[at : at + BYTES].cast("I")
+        self._futex = futex(shared, at + 4 * _SEQUENCE)
+        self._fail = fail
+        self._leading = YieldLock()
+        self._holds = False
+
+    @property
+    def flushed(self) -> int:
+        """The durable end."""
+        return self._words[FLUSHED]
+
+    def reach(self, end_offset: int, timeout_s: float) -> bool:
+        """Wait until the log is durable up to ``end_offset``; sync if needed; ``False`` on timeout.
+
+        A sync by this thread is not limited by the timeout. The result is also ``False`` in a
+        signal handler that interrupted this thread in locking or unlocking. Raises the error that
+        ``fail`` returns.
+        """
+        words, deadline = self._words, time.monotonic() + timeout_s
+        while words[FLUSHED] < end_offset:
+            self._check()
+            if self._lead(end_offset):
+                continue
+            if self._leading.is_mine():  # a signal handler: it cannot wait for itself
+                return False
+            seen = self._halves[_SEQUENCE]
+            if words[FLUSHED] >= end_offset or words[FAILED] or self._lead(end_offset):
+                continue
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            self._futex.sleep(seen, min(left, LONGEST_SLEEP_S))
+        return True
+
+    def wait(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
+        """Wait until other threads have synced up to ``end_offset``; ``False`` on timeout.
+
+        This thread never syncs, so that a hanging sync cannot block it beyond the timeout.
+
+        :param ask: has another thread call :meth:`lead`; called again if that had no effect
+
+        Raises the error that ``fail`` returns.
+        """
+        words, deadline = self._words, time.monotonic() + timeout_s
+        before, nap = -1, LONGEST_SLEEP_S
+        while words[FLUSHED] < end_offset:
+            self._check()
+            seen = self._halves[_SEQUENCE]
+            if seen == before:
+                nap = min(2 * nap, _LONGEST_NAP_S)
+            if words[FLUSHED] >= end_offset:
+                break
+            # An unchanged sequence means that no sync has ended since the last check. The leader
+            # may have died, so another sync is requested. The sleeps grow, since a slow sync may
+            # still be running.
+            if seen == before or words[MARKED] <= words[FLUSHED]:  # no sync seems to be running
+                ask()
+            before, left = seen, deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._futex.sleep(seen, min(left, nap))
+        return True
+
+    def lead(self, end_offset: int) -> bool:
+        """Sync for all unless another sync is running; ``True`` if done or not needed.
+
+        Raises the error that ``fail`` returns.
+        """
+        self._check()
+        return self._words[FLUSHED] >= end_offset or self._lead(end_offset)
+
+    def _check(self) -> None:
+        if self._words[FAILED]:
+            raise self._fail(None)
+
+    def _lead(self, end_offset: int) -> bool:
+        """Sync for all unless another sync is running; return whether to check again."""
+        leading = self._leading
+        if leading.is_mine():  # a put in a signal handler that interrupted this thread in here
+            if self._holds:
+                self._sync()
+            return self._holds
+        try:
+            return self._take_and_sync(end_offset)
+        except BaseException:  # including one from a signal handler, at any point
+            if leading.is_mine():
+                self._let_go()
+            raise
+
+    def _take_and_sync(self, end_offset: int) -> bool:
+        """Sync unless another thread or process does; the caller releases after an exception.
+
+        A function of its own: CPython 3.14 leaves the instruction behind a branch out of the
+        ``try`` around it, so an exception of a tracer there would pass by a handler in here.
+        """
+        leading, words = self._leading, self._words
+        if not leading.take(False):
+            return False
+        if self._lock.take():
+            leading.release()
+            return False
+        self._holds = True
+        if words[FLUSHED] < end_offset and not words[FAILED]:
+            self._sync()
+        self._let_go()
+        return True
+
+    def _let_go(self) -> None:
+        """Release and wake the waiters; the byte is not unlocked if another process holds it."""
+        self._holds = False
+        self._lock.release()
+        self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
+        self._leading.release()
+        self._futex.wake()
+
+    def _sync(self) -> None:
+        words, log = self._words, self._log
+        start = words[FLUSHED]
+        # The mark is stored before the sync, and flushed after it. A process that dies in between
+        # leaves mark > flushed, which makes the next leader write these bytes again.
+        try:
+            if words[MARKED] > start:
+                log.write_again(start, words[MARKED])
+            end = words[MARKED] = log.end_to_sync()
+            log.sync(start, end)
+        except OSError as error:
+            words[FAILED] = 1
+            raise self._fail(error) from error
+        words[FLUSHED] = max(end, words[FLUSHED])
+
+
+_COPIED: Final = 0
+_REACHABLE: Final = 1
+
+_COPIED_SEQUENCE: Final = 4
+
+_BYTES: Final = 24
+
+_POLL_S: Final = 0.001
+
+
+class CopiedEnd:
+    """The words in one process. Any thread may wait; only one process may publish."""
+
+    def __init__(self, shared: memoryview, at: int) -> None:
+        """Use the 24 bytes of ``shared`` at ``at``, a multiple of 8."""
+        self._words = shared[at : at + _BYTES].cast("Q")
+        self._halves = shared[at : at + _BYTES].cast("I")
+        self._futex = futex(shared, at + 4 * _COPIED_SEQUENCE)
+
+    @property
+    def end(self) -> int:
+        """End offset of the bytes that enough copies have acknowledged."""
+        return self._words[_COPIED]
+
+    @property
+    def reachable_end(self) -> int:
+        """The end offset that enough of the connected copies have; -1 if too few are connected."""
+        return self._words[_REACHABLE] - 1
+
+    def publish(self, reachable_end: int) -> None:
+        """Store the end offset that enough of the connected copies have, and wake the waiters.
+
+        :param reachable_end: -1 if too few copies are connected
+        """
+        words, halves = self._words, self._halves
+        words[_COPIED] = max(words[_COPIED], reachable_end)
+        words[_REACHABLE] = reachable_end + 1
+        halves[_COPIED_SEQUENCE] = (halves[_COPIED_SEQUENCE] + 1) & _MOST
+        self._futex.wake()
+
+    def wait(self, end_offset: int, timeout_s: float) -> bool:
+        """Wait until enough copies have the log up to ``end_offset``; ``False`` on timeout."""
+        deadline = time.monotonic() + timeout_s
+        while self._words[_COPIED] < end_offset:
+            seen = self._halves[_COPIED_SEQUENCE]
+            if self._words[_COPIED] >= end_offset:
+                break
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            if not self._futex.wait(seen, min(left, _LONGEST_NAP_S)):
+                time.sleep(min(left, _POLL_S))
+        return True

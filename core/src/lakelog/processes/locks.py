@@ -1,0 +1,376 @@
+"""A lock on one byte of a file, for short sections shared by threads of several processes.
+
+It is an open-file-description lock (fcntl(2), ``F_OFD_SETLK``): the kernel releases it when the
+holder dies, and it needs no shared memory that a dead process could corrupt. The lock belongs to
+the open file. So each process opens the file itself, and a local lock separates its threads.
+
+The lock and unlock calls do not block, and keep the interpreter lock. Releasing it inside the
+section could cost milliseconds to get it back, while all other processes wait. A waiter sleeps at a
+futex word, which is incremented on release. A dead holder does not increment it, so no sleep is
+longer than :data:`LONGEST_SLEEP_S`.
+
+Open-file-description locks on bytes of a file (fcntl(2), ``F_OFD_SETLK``).
+
+They conflict with POSIX locks, Java's included, and with a second open in the same process. Closing
+another descriptor of the file does not release them. The kernel releases them when the process
+ends. A forked child closes its copy of the descriptor, which would keep them alive.
+
+The system call ``futex`` on 32-bit words in shared memory; see futex(2).
+
+If the system refuses the call, waiters poll.
+
+The lock of the append section, in two implementations that exclude each other.
+
+Compiled code swaps a word of the shared page from 0 to its own number, without a system call. Plain
+Python cannot swap. It locks a byte, stores its number in a second word, and then waits until the
+first word is 0.
+
+If compiled code finds the second word set after its swap, it swaps back. Each side stores before it
+reads, so at least one sees the other, and compiled code always gives way. It also gives way if its
+number is gone at a last check: plain Python stores 0 over the number of a dead process, and may
+have hit a newer number. ``tests/protocol/test_append_lock`` checks all orders of these steps, and
+deaths.
+
+A number belongs to one living process. Compiled code keeps the byte ``LIFE_AT`` + number of
+``lock`` locked; plain Python keeps the byte of the section locked. A waiter asks the kernel whether
+the holder is dead, and then clears its number. The intent of the section shows what the dead
+process left behind.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+from struct import Struct
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakelog.files.filesystem import File, with_path
+from lakelog.processes.shared_page import (
+    APPEND_HOLDER,
+    APPEND_LOCK_AT,
+    APPEND_PLAIN,
+    LIFE_AT,
+    SharedPage,
+)
+
+if TYPE_CHECKING:
+    import ctypes
+
+FLOCK: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
+
+
+def set_lock(file: File, at: int, kind: int) -> bool:
+    """Set, convert or release this open file's lock on byte ``at``, without blocking.
+
+    :param kind: ``F_RDLCK`` for shared, ``F_WRLCK`` for exclusive, ``F_UNLCK`` to release
+    :returns: whether it was done; on a conflict the former lock stays
+
+    Raises ``OSError`` if the system does not support such locks.
+    """
+    try:
+        fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, FLOCK.pack(kind, os.SEEK_SET, at, 1, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise with_path(error, "lock", file.path) from None
+    return True
+
+
+def unlock_all(file: File) -> None:
+    """Release all locks of this open file; raises ``OSError``."""
+    fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def is_locked(file: File, at: int, kind: int) -> bool:
+    """Whether a lock of another open file on byte ``at`` conflicts with one of ``kind``.
+
+    Raises ``OSError`` if the system does not support such locks.
+    """
+    asked = FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
+    try:
+        answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked)
+    except OSError as error:
+        raise with_path(error, "look at the locks of", file.path) from None
+    return bool(FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+_NUMBERS: Final = {"x86_64": 202, "aarch64": 98}
+"""The number of the system call, by machine, from the kernel's tables."""
+_UNKNOWN: Final = 0xF_FFFF
+"""A number that no system defines, so that the call is refused."""
+_WAIT: Final = 0
+_WAKE: Final = 1
+_ALL: Final = 0x7FFF_FFFF
+_NAP_S: Final = 50e-6
+_NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
+
+
+@attrs.define
+class Futex:
+    """Waits for a change of one word, and wakes its waiters.
+
+    Waiting releases the interpreter lock. Waking keeps it, since the call is shorter than a
+    switch of threads.
+    """
+
+    _number: int
+    _address: int
+    _waits: Callable[..., int]
+    _wakes: Callable[..., int]
+    _timespec: Callable[[int, int], object]
+    _kept: object
+
+    def wait(self, value: int, timeout_s: float) -> bool:
+        """Sleep until woken, if the word equals ``value``; ``False`` if the system refuses that.
+
+        May return early, for example after a signal.
+        """
+        import ctypes
+
+        seconds = max(timeout_s, 0.0)
+        timeout = self._timespec(int(seconds), int(seconds % 1 * 1e9))
+        if self._waits(self._number, self._address, _WAIT, value, timeout, None, 0) == 0:
+            return True
+        return ctypes.get_errno() not in _NO_MORE
+
+    def sleep(self, value: int, timeout_s: float) -> None:
+        """As :meth:`wait`, but sleep briefly if the system refuses the call."""
+        if not self.wait(value, timeout_s):
+            time.sleep(min(timeout_s, _NAP_S))
+
+    def wake(self, most: int = _ALL) -> None:
+        """Wake at most ``most`` waiters of the word."""
+        self._wakes(self._number, self._address, _WAKE, most, None, None, 0)
+
+
+def futex(memory: memoryview, at: int) -> Futex:
+    """A futex at byte ``at`` of writable, shared ``memory``.
+
+    :param at: a multiple of 4
+    """
+    is_64_bit = sys.maxsize > 1 << 32
+    number = _NUMBERS.get(platform.machine(), _UNKNOWN) if is_64_bit else _UNKNOWN
+    import ctypes  # importing it takes longer than opening a store, and few processes wait
+
+    kept = ctypes.c_uint32.from_buffer(memory, at)
+    return Futex(number, ctypes.addressof(kept), *_calls(), ctypes.c_long * 2, kept)
+
+
+@cache
+def _calls() -> tuple[Callable[..., int], Callable[..., int]]:
+    """``syscall`` without and with the interpreter lock."""
+    import ctypes
+
+    return _call(ctypes.CDLL(None, use_errno=True)), _call(ctypes.PyDLL(None))
+
+
+def _call(library: ctypes.CDLL) -> Callable[..., int]:
+    """``syscall`` from a private copy of the library, since its types are set here."""
+    import ctypes
+
+    call = library["syscall"]
+    call.restype = ctypes.c_long
+    call.argtypes = [
+        *(ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32),
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32),
+    ]
+    return call
+
+
+LONGEST_SLEEP_S: Final = 0.002
+_TURN_SECONDS: Final = 0.001
+_TRIES: Final = 5
+"""Attempts before the first sleep: most sections are over by then."""
+_MOST: Final = 0xFFFF_FFFF
+
+
+class ProcessLock:
+    """A byte lock for longer work, with a local lock between the threads of a process."""
+
+    def __init__(self, file: File, at: int) -> None:
+        self._file = file
+        self._at = at
+        self._local = Lock()
+
+    def __enter__(self) -> None:
+        """Acquire it."""
+        self._local.acquire()
+        try:
+            while not set_lock(self._file, self._at, fcntl.F_WRLCK):
+                time.sleep(_TURN_SECONDS)
+        except BaseException:  # Ctrl-C too
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        for _try in range(2):  # retry: a byte that stays locked blocks all processes
+            with suppress(OSError):
+                set_lock(self._file, self._at, fcntl.F_UNLCK)
+                break
+        self._local.release()
+
+
+class ByteLock:
+    """The lock. Not fair and not reentrant.
+
+    :ivar take: tries to lock; 0 on success. Bound to the system's function, since a Python frame
+        costs a tenth of a short section
+    :ivar give: unlocks; call :meth:`wake` afterwards if :attr:`waited` is set
+    :ivar waited: the first number is not 0 while a thread may sleep
+    """
+
+    def __init__(self, file: File, at: int, shared: memoryview, words_at: int) -> None:
+        """Prepare; nothing is locked yet.
+
+        :param file: opened by this process itself, for writing
+        :param at: the position of the byte in ``file``
+        :param shared: memory mapped by all processes; the 8 bytes at ``words_at``, a multiple of 4,
+            belong to this lock and are 0 at first
+        """
+        self._file = file
+        self._at = at
+        self.take, self.give, self._kept = _lock_calls(file.fileno(), at)
+        words = shared[words_at : words_at + 8].cast("I")
+        self.waited = words[:1]
+        self._sequence = words[1:]
+        self._futex = futex(shared, words_at + 4)
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Acquire the lock; ``False`` on timeout.
+
+        Raises ``OSError`` if the system does not support such locks.
+        """
+        take, waited = self.take, self.waited
+        for _ in range(_TRIES):
+            if not take():
+                return True
+        if set_lock(self._file, self._at, fcntl.F_WRLCK):  # raises if not supported
+            return True
+        deadline = time.monotonic() + timeout_s
+        while True:
+            seen = self.ask()
+            if not take():
+                return True
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            self.sleep(seen, min(left, LONGEST_SLEEP_S))
+            if not take():
+                waited[0] = 1  # the wake-up cleared the flag, and others may still sleep
+                return True
+
+    def ask(self) -> int:
+        """Set the waiting flag; return the argument ``seen`` of :meth:`sleep`.
+
+        The caller tries once more to lock before it sleeps.
+        """
+        seen = self._sequence[0]
+        self.waited[0] = 1
+        return seen
+
+    def sleep(self, seen: int, seconds: float) -> None:
+        """Sleep until woken, at most ``seconds``."""
+        self._futex.sleep(seen, seconds)
+
+    def release(self) -> None:
+        """Release the lock, and wake one waiter."""
+        self.give()
+        if self.waited[0]:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake one waiter; called after :attr:`give`."""
+        self.waited[0] = 0
+        self._sequence[0] = (self._sequence[0] + 1) & _MOST
+        self._futex.wake(1)
+
+
+def _lock_calls(descriptor: int, at: int) -> tuple[Callable[[], int], Callable[[], int], object]:
+    """Functions that lock and unlock byte ``at``, and the memory that they use."""
+    lock, unlock = (
+        FLOCK.pack(kind, os.SEEK_SET, at, 1, 0) for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK)
+    )
+    import ctypes
+
+    call = ctypes.PyDLL(None)["fcntl"]
+    kept = ctypes.create_string_buffer(lock), ctypes.create_string_buffer(unlock)
+    words = ctypes.c_int(descriptor), ctypes.c_int(fcntl.F_OFD_SETLK)
+    take, give = (partial(call, *words, ctypes.c_void_p(ctypes.addressof(each))) for each in kept)
+    return take, give, kept
+
+
+_NUMBER_BYTES: Final = 5
+
+
+class AppendLock:
+    """The implementation in plain Python."""
+
+    def __init__(self, file: File, at: int, page: SharedPage) -> None:
+        """Prepare; nothing is locked yet.
+
+        :param at: the byte of ``file``
+        """
+        self._file = file
+        self._words = page.words
+        self._byte = ByteLock(file, at, page.memory, APPEND_LOCK_AT)
+        self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
+
+    def take(self) -> int:
+        """See :class:`~lakelog.accelerate.SectionLock`.
+
+        On failure the byte may stay locked until :meth:`release`.
+        """
+        if self._byte.take():
+            return 1
+        return self._inside()
+
+    def _inside(self) -> int:
+        """Stop further swaps; return the number of the process still inside, or 0."""
+        words = self._words
+        words[APPEND_PLAIN] = self._number
+        Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
+        return words[APPEND_HOLDER]
+
+    def acquire(self, timeout_s: float) -> bool:
+        """See :class:`~lakelog.accelerate.SectionLock`.
+
+        Raises ``OSError`` if the system does not support such locks.
+        """
+        deadline = time.monotonic() + timeout_s
+        if not self._byte.acquire(timeout_s):
+            return False
+        seen = self._inside()
+        while seen:
+            sequence = self._byte.ask()
+            if not self._words[APPEND_HOLDER]:
+                break
+            if time.monotonic() >= deadline:
+                self.release()
+                return False
+            self._byte.sleep(sequence, LONGEST_SLEEP_S)
+            seen = self._without_dead(seen)
+        return True
+
+    def _without_dead(self, seen: int) -> int:
+        """The holder's number; it is cleared first if it is ``seen`` and its process is dead."""
+        holder = self._words[APPEND_HOLDER]
+        if holder == seen and not is_locked(self._file, LIFE_AT + seen, fcntl.F_WRLCK):
+            self._words[APPEND_HOLDER] = holder = 0
+        return holder
+
+    def release(self) -> None:
+        """See :class:`~lakelog.accelerate.SectionLock`."""
+        if self._words[APPEND_PLAIN] == self._number:
+            self._words[APPEND_PLAIN] = 0
+        self._byte.release()

@@ -1,0 +1,286 @@
+"""The processes that have a store open for writing: each shares byte 0 of ``lock``.
+
+RocketMQ locks byte 0 exclusively (``DefaultMessageStore.start``). So RocketMQ cannot start while
+one of these processes lives, and none of them can open the store while RocketMQ runs.
+
+Joining and leaving are serialised by a lock on byte :data:`SET_UP`. A process first takes a shared
+lock on byte 0, and then tries to make it exclusive. If that succeeds, no other process has the
+store open, regardless of the files: the process recovers the store before others may join.
+Otherwise an earlier member lives, and the shared state is valid. In the reverse order the last
+member could die between the two steps, and RocketMQ could append. The kernel converts a lock in one
+step.
+
+``tests/protocol/joining.py`` checks this with deaths at every step.
+
+A thread of each writing process that notices other processes joining and leaving.
+
+A process alone keeps the append lock between its appends. A process that joins sets a word of the
+shared page, and wakes this thread, which releases the lock. Once the process is alone again, the
+thread clears the word.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread, current_thread
+from typing import Final
+
+import attrs
+
+from lakelog.errors import StoreError, StoreLocked
+from lakelog.files.filesystem import File, FileSystem
+from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
+from lakelog.processes.locks import futex, set_lock, unlock_all
+from lakelog.processes.ownership import (
+    CLOSE_IT,
+    FOLLOWED,
+    OPEN,
+    PUBLISHED,
+    SERVICES,
+    closed_to_all,
+    is_published,
+    locked,
+)
+from lakelog.processes.shared_page import SEVERAL, SharedPage
+from lakelog.runtime.forks import register_forked
+from lakelog.runtime.threads import started
+
+SET_UP: Final = 5
+LEAVE_SECONDS: Final = 60.0
+ALONE: Final = "alone"
+"""The key in the shared page for the reason why a process excludes others."""
+_LOOK_SECONDS: Final = 0.002
+_LONGEST_LOOK_SECONDS: Final = 0.05
+"""The longest sleep between two attempts: hundreds of waiters must not use up the processors."""
+
+
+@attrs.define(eq=False)
+class Membership:
+    """One process's membership in a store; the system ends it with the process.
+
+    :ivar is_alone: whether this was the only process at the last check; no other one joins
+        until :meth:`let_in`
+    :ivar is_parting: whether it has begun to leave
+    """
+
+    path: Path
+    is_alone: bool
+    _file: File
+    is_parting: bool = attrs.field(default=False, init=False)
+    _is_open: bool = attrs.field(default=True, init=False)
+
+    @classmethod
+    def join(cls, files: FileSystem, path: Path, timeout_s: float) -> Membership:
+        """Become a member; no other process joins or leaves until :meth:`let_in`.
+
+        :param timeout_s: how long others may take to join or leave, including a recovery
+
+        Raises :class:`~lakelog.errors.StoreLocked` if another program has the store, or on timeout.
+        """
+        membership = cls(path, False, files.open(path / LOCK_FILE, write=True, create=True))
+        register_forked(membership)
+        try:
+            membership._begin(timeout_s)
+            # Shared first, then exclusive: the byte is never free in between, so RocketMQ cannot
+            # take it if the last other member dies now. A failed conversion keeps the shared lock.
+            if not membership._set(OPEN, fcntl.F_RDLCK):
+                raise _taken(files, path)
+            membership.is_alone = membership._set(OPEN, fcntl.F_WRLCK)
+            if membership.is_alone and membership._file.size() == 0:
+                membership._file.write_at(0, LOCK_CONTENT)
+        except BaseException:  # Ctrl-C too
+            membership.forked()
+            raise
+        return membership
+
+    @classmethod
+    def alone(
+        cls, files: FileSystem, path: Path, timeout_s: float = 1.0, why: str | None = None
+    ) -> Membership:
+        """Become the only member; no other process joins until :meth:`let_in`.
+
+        :param timeout_s: as in :meth:`join`
+        :param why: why this process excludes others, for their error message
+
+        Raises :class:`~lakelog.errors.StoreLocked` if another process has it open.
+        """
+        membership = cls.join(files, path, timeout_s)
+        if not membership.is_alone:
+            membership.leave()
+            raise locked(files, path, why and f", and {why}{CLOSE_IT}")
+        return membership
+
+    @property
+    def file(self) -> File:
+        """The file ``lock``, for further locks of this process on other bytes."""
+        return self._file
+
+    def _set(self, at: int, kind: int) -> bool:
+        return set_lock(self._file, at, kind)
+
+    def _begin(self, timeout_s: float) -> None:
+        end, look_s = time.monotonic() + timeout_s, _LOOK_SECONDS
+        while not self._set(SET_UP, fcntl.F_WRLCK):
+            if time.monotonic() >= end:
+                raise StoreLocked(
+                    f"another process has been opening or closing this store for {timeout_s:g} s: "
+                    "it recovers, or hangs; wait, or end it",
+                    path=self.path,
+                )
+            time.sleep(look_s)
+            look_s = min(2 * look_s, _LONGEST_LOOK_SECONDS)
+
+    def let_in(self, *, share: bool = True) -> None:
+        """Allow others to join and leave; the shared state must be complete.
+
+        :param share: whether they may have the store open beside this process
+        """
+        if share:
+            self._set(OPEN, fcntl.F_RDLCK)
+            self.is_alone = False
+        self._set(SET_UP, fcntl.F_UNLCK)
+
+    def publish(self) -> None:
+        """Publish that the shared page is valid, for readers."""
+        self._set(PUBLISHED, fcntl.F_RDLCK)
+
+    def take_services(self) -> bool:
+        """Take the services (dispatching, deletion, checkpoint); ``False`` if another has them."""
+        return self._set(SERVICES, fcntl.F_WRLCK)
+
+    def drop_services(self) -> None:
+        """Release the services."""
+        self._set(FOLLOWED, fcntl.F_UNLCK)
+        self._set(SERVICES, fcntl.F_UNLCK)
+
+    def set_followed(self, yes: bool = True) -> None:
+        """Publish whether the queues are complete and follow the log, for readers."""
+        self._set(FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
+
+    def if_alone(self, action: Callable[[], None]) -> None:
+        """Call ``action`` if no other process has the store open; none can join meanwhile."""
+        if self._set(SET_UP, fcntl.F_WRLCK):
+            try:
+                if self._set(OPEN, fcntl.F_WRLCK):
+                    action()
+                    self._set(OPEN, fcntl.F_RDLCK)
+            finally:
+                self._set(SET_UP, fcntl.F_UNLCK)
+
+    def part(self, timeout_s: float) -> bool:
+        """Begin to leave: no process joins or leaves until :meth:`leave`.
+
+        :returns: whether this is the last process, which has to close the store
+
+        Raises :class:`~lakelog.errors.StoreLocked` on timeout.
+        """
+        self.is_alone = False
+        self._begin(timeout_s)
+        self.is_parting, self.is_alone = True, self._set(OPEN, fcntl.F_WRLCK)
+        return self.is_alone
+
+    def leave(self) -> None:
+        """End the membership; a second call does nothing."""
+        if self._is_open:
+            with suppress(OSError):  # a child between fork and exec may have the file open too
+                unlock_all(self._file)
+            self.forked()
+
+    def forked(self) -> None:
+        """Close the file; in a forked child, only its copy, since the parent stays a member."""
+        if self._is_open:
+            self._is_open = False
+            self._file.close()
+
+
+def _taken(files: FileSystem, path: Path) -> StoreLocked:
+    """The error for a store in use; called while no process can join or leave."""
+    why = None
+    if is_published(files, path):
+        with suppress(StoreError, OSError):
+            why = SharedPage.join(files, path).settings.get(ALONE)
+    return closed_to_all(files, path, why)
+
+
+def alone(files: FileSystem, path: Path) -> Membership:
+    """Exclude all other processes without opening the store; raises as :meth:`Membership.alone`."""
+    found = Membership.alone(files, path)
+    found.let_in(share=False)
+    return found
+
+
+_LOG: Final = logging.getLogger("lakelog")
+TURN_S: Final = 0.5
+"""Seconds between turns; services of a dead process are taken over within this time."""
+_JOIN_S: Final = 0.002
+_AT: Final = 8 * SEVERAL
+
+
+class MemberWatch:
+    """The watch thread.
+
+    :ivar on_turn: called every :data:`TURN_S`, if set
+    """
+
+    def __init__(
+        self,
+        page: SharedPage,
+        lock: Membership,
+        let_go: Callable[[], None],
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        :param let_go: releases the append lock
+        """
+        self._page = page
+        self._lock = lock
+        self._let_go = let_go
+        self.on_turn: Callable[[], None] | None = None
+        self._futex = futex(page.memory, _AT)
+        self._over = False
+        self._thread = Thread(target=self._run, name="lakelog-member", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
+        started(self._thread)
+
+    def close(self) -> None:
+        """Stop the thread; must not be called from it."""
+        self._over = True
+        while self._thread.is_alive() and self._thread is not current_thread():
+            announce(self._page)  # repeatedly: the thread may be about to sleep
+            self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        words, seen = self._page.words, 0
+        while not self._over:
+            self._sleep(seen)
+            seen = words[SEVERAL]
+            if self._over:
+                break
+            try:
+                if seen:
+                    self._let_go()
+                    self._lock.if_alone(self._forget_others)
+                if self.on_turn is not None:
+                    self.on_turn()
+            except Exception:  # noqa: BLE001  # the thread must continue, or no joining process could append
+                _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
+
+    def _sleep(self, seen: int) -> None:
+        """Sleep for :data:`TURN_S`, or until another process joins."""
+        if not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
+            time.sleep(TURN_S)
+
+    def _forget_others(self) -> None:
+        self._page.words[SEVERAL] = 0
+
+
+def announce(page: SharedPage) -> None:
+    """Notify the other processes that one has joined."""
+    futex(page.memory, _AT).wake()

@@ -1,0 +1,142 @@
+"""Whether a store directory is open: locks on bytes of ``lock``, and the file ``abort``.
+
+``abort`` holds the process id of its writer; for RocketMQ it is the sign of an unclean stop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from lakelog.errors import StoreLocked
+from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
+from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
+from lakelog.processes.locks import is_locked
+
+SERVICES: Final = 16
+"""The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the
+checkpoint.
+"""
+OPEN: Final = 0
+"""The byte that each process with the store open locks, RocketMQ included."""
+FOLLOWED: Final = 1
+"""The byte that is locked while the queues follow the log; never by RocketMQ."""
+PUBLISHED: Final = 2
+"""The byte that processes with a valid shared page lock; never by RocketMQ."""
+
+
+def is_owned(files: FileSystem, path: Path) -> bool:
+    """Whether a process has the store directory ``path`` open; changes nothing."""
+    return is_held(files, path, OPEN)
+
+
+def is_followed(files: FileSystem, path: Path) -> bool:
+    """Whether a living owner has published that its queues follow its log; changes nothing.
+
+    False while it completes the queues after a crash, and always for RocketMQ.
+    """
+    return is_held(files, path, FOLLOWED)
+
+
+def is_published(files: FileSystem, path: Path) -> bool:
+    """Whether a living owner publishes a valid shared page; changes nothing. False for RocketMQ."""
+    return is_held(files, path, PUBLISHED)
+
+
+def is_served(files: FileSystem, path: Path) -> bool:
+    """Whether a living process has the services; changes nothing."""
+    return is_held(files, path, SERVICES)
+
+
+def is_held(files: FileSystem, path: Path, at: int) -> bool:
+    """Whether byte ``at`` of ``lock`` is locked; changes nothing."""
+    try:
+        file = files.open(path / LOCK_FILE)
+    except OSError:
+        return False
+    try:
+        return is_locked(file, at, fcntl.F_WRLCK)
+    finally:
+        file.close()
+
+
+CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
+
+_STOP_IT: Final = "; stop it first, as no process may have the store open meanwhile"
+
+
+@contextmanager
+def unowned(files: FileSystem, path: Path) -> Iterator[None]:
+    """Guard of work that a living owner forbids: its ``StoreLocked`` names the owner and a remedy.
+
+    It must enclose the code that takes the lock, so that the lock is released before the owner is
+    determined.
+    """
+    try:
+        yield
+    except StoreLocked:
+        if not is_owned(files, path):
+            raise
+        raise locked(files, path, _STOP_IT) from None
+
+
+def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLocked:
+    """The error for a store directory that is open.
+
+    :param advice: further facts, and what to do
+    """
+    if advice is None:
+        advice = CLOSE_IT
+    pid = owner_pid(files, path)
+    return StoreLocked(f"{_who(pid)} has this store open{advice}", path=path, owner_pid=pid)
+
+
+def closed_to_all(files: FileSystem, path: Path, why: str | None) -> StoreLocked:
+    """The error for a store directory that a process has exclusively.
+
+    :param why: the reason given by that process; ``None`` without one
+    """
+    pid = owner_pid(files, path)
+    why = why or "it is RocketMQ, or repairs or rebuilds the store"
+    return StoreLocked(
+        f"{_who(pid)} has this store open and lets nobody in: {why}{CLOSE_IT}",
+        path=path,
+        owner_pid=pid,
+    )
+
+
+def _who(pid: int | None) -> str:
+    alive = pid is not None and Path(f"/proc/{pid}").exists()
+    return f"process {pid}{_command(pid)}" if pid and alive else "another process"
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\x00")
+        text = b" ".join(words).decode(errors="replace")
+        return f" ({' '.join(text.split())[:80]})"
+    return ""
+
+
+def owner_pid(files: FileSystem, path: Path) -> int | None:
+    """The process id in the ``abort`` file, if any."""
+    content = read_file(files, path / ABORT_FILE) or b""
+    return int(content) if content.strip().isdigit() else None
+
+
+def write_abort(files: FileSystem, path: Path) -> None:
+    """Mark the store as open; the former content goes to ``abort.bak``, as in RocketMQ."""
+    former = read_file(files, path / ABORT_FILE) or b""
+    overwrite_file(files, path / ABORT_BACKUP_FILE, former)
+    overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode())
+    files.sync_dir(path)
+
+
+def remove_abort(files: FileSystem, path: Path) -> None:
+    """Mark the store as cleanly stopped; all else must be durable already."""
+    files.unlink(path / ABORT_FILE)
+    files.sync_dir(path)

@@ -1,0 +1,283 @@
+"""The positions of a log: the words of the shared page, by name.
+
+Every position is an offset in bytes from the start of the log.
+``minimum <= dispatched <= readable <= appended`` and ``flushed <= committed <= appended``.
+
+Publishes an owner's state in the shared page: state, heartbeat, and wake-ups of waiters.
+
+Positions are stored by the code that moves them. At each turn of the watch thread, the owner stores
+a heartbeat. Every ``CHECKPOINT_MS`` it also advances the checkpoint to the durable end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+
+from lakelog.files.checkpoint import CheckpointKeeper
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.processes.page_view import proof_words, readable_end, sign_page
+from lakelog.processes.shared_page import (
+    APPENDED,
+    COMMITTED,
+    DISPATCHED,
+    DURABLE,
+    FLAGS,
+    FLUSHED,
+    FLUSHED_TIMESTAMP,
+    HEARTBEAT,
+    LAST_TIMESTAMP,
+    MINIMUM,
+    PAGE_BYTES,
+    PROOF,
+    RECORDS,
+    SEVERAL,
+    STAGED,
+    STATE,
+    SYNC_US,
+    SYNCS,
+    WORDS,
+    OwnerState,
+    SharedPage,
+    page_path,
+)
+from lakelog.processes.wake_page import WakePage
+
+Words: TypeAlias = "memoryview[int] | list[int]"
+"""Words of 8 bytes: of the shared page, or of a private list."""
+
+_WORD: Final = (1 << 64) - 1
+
+
+@attrs.define(slots=True, eq=False)
+class Positions:
+    """The positions of one store.
+
+    :ivar words: the words of the shared page, where each position is stored
+    :ivar asked: the first number is not 0 while another process waits for a position
+    :ivar wake: wakes those waiters; called after a position has moved while ``asked`` is set
+    :ivar sleeper: wakes a thread of this process; called once after a position has moved, then
+        dropped
+    """
+
+    words: Words = attrs.field(factory=lambda: [0] * WORDS, repr=False)
+    asked: Words = attrs.field(factory=lambda: [0], init=False, repr=False)
+    wake: Callable[[], None] = attrs.field(default=lambda: None, init=False, repr=False)
+    sleeper: Callable[[], None] | None = attrs.field(default=None, init=False, repr=False)
+
+    def start(
+        self,
+        minimum: int,
+        end: int,
+        dispatched: int,
+        last_timestamp_ms: int,
+        *,
+        durable: bool,
+        staged: bool = False,
+    ) -> None:
+        """Set the positions of a log from ``minimum`` to ``end``, all of it durable.
+
+        :param dispatched: end of the part that is dispatched to queues and index
+        :param last_timestamp_ms: store time of the last record, in ms since 1970
+        :param durable: whether puts and reads wait until messages are durable
+        :param staged: whether bytes reach the page cache by a commit only
+        """
+        words = self.words
+        words[FLAGS] = DURABLE * durable | STAGED * staged
+        words[LAST_TIMESTAMP] = words[FLUSHED_TIMESTAMP] = last_timestamp_ms
+        words[MINIMUM], words[DISPATCHED] = minimum, dispatched
+        words[APPENDED] = words[COMMITTED] = words[FLUSHED] = end
+
+    @property
+    def minimum(self) -> int:
+        """Offset of the first byte still in the log."""
+        return self.words[MINIMUM]
+
+    @minimum.setter
+    def minimum(self, offset: int) -> None:
+        self.words[MINIMUM] = offset
+
+    @property
+    def appended(self) -> int:
+        """End of the appended bytes."""
+        return self.words[APPENDED]
+
+    @property
+    def committed(self) -> int:
+        """End of the bytes in the page cache or on disk, where other processes see them."""
+        words = self.words
+        return words[COMMITTED] if words[FLAGS] & STAGED else words[APPENDED]
+
+    @property
+    def flushed(self) -> int:
+        """End of the bytes that a completed sync has made durable."""
+        return self.words[FLUSHED]
+
+    @property
+    def readable(self) -> int:
+        """End of the bytes that an appending process reads."""
+        words = self.words
+        return words[FLUSHED] if words[FLAGS] & DURABLE else words[APPENDED]
+
+    @property
+    def readable_elsewhere(self) -> int:
+        """End of the bytes that other processes read, and that are dispatched.
+
+        Queues and index must not cover bytes that are not in the log's files yet: after a kill they
+        would be ahead of the log.
+        """
+        return readable_end(self.words)
+
+    @property
+    def dispatched(self) -> int:
+        """End of the bytes dispatched to queues and index."""
+        return self.words[DISPATCHED]
+
+    @dispatched.setter
+    def dispatched(self, offset: int) -> None:
+        self.words[DISPATCHED] = offset
+
+    @property
+    def flushed_timestamp_ms(self) -> int:
+        """Store time, in ms since 1970, of a record that is durable with all before it."""
+        return self.words[FLUSHED_TIMESTAMP]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes append too."""
+        return bool(self.words[SEVERAL])
+
+    def count_sync(self, took_us: int) -> None:
+        """Count one completed sync and its duration in the shared page."""
+        words = self.words
+        words[SYNCS] = (words[SYNCS] + 1) & _WORD
+        words[SYNC_US] = (words[SYNC_US] + took_us) & _WORD
+
+    def count_records(self, count: int) -> None:
+        """Count ``count`` more dispatched records in the shared page."""
+        self.words[RECORDS] = (self.words[RECORDS] + count) & _WORD  # the page may be damaged
+
+    def moved(self) -> None:
+        """Wake the waiters after a position has moved."""
+        sleeper = self.sleeper
+        if sleeper is not None:
+            try:
+                self.sleeper = None
+                sleeper()
+            except BaseException:  # from a signal handler: the next call wakes the thread
+                self.sleeper = sleeper
+                raise
+        if self.asked[0]:
+            self.wake()
+
+
+_LOG: Final = logging.getLogger("lakelog")
+CHECKPOINT_MS: Final = 5_000
+
+
+class Publisher:
+    """Publishes one owner's state.
+
+    :ivar page: the shared page
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        checkpoint: CheckpointKeeper,
+        page: SharedPage | None = None,
+    ) -> None:
+        """Sign the page.
+
+        :param page: the page of the processes that have the store open; without it, a page in state
+            ``OPENING`` is created for an exclusive owner
+
+        Raises ``OSError`` if a page cannot be allocated, and then leaves no new file.
+        """
+        self._checkpoint = checkpoint
+        self._files = files
+        self._former = None if page is not None else read_file(files, page_path(path))
+        self._path = path
+        self.page = page or SharedPage.make(files, path)
+        sign_page(self.page.words, os.getpid())
+        self._wake: WakePage | None = None
+        self._written = time.monotonic()
+
+    def start(self, positions: Positions) -> None:
+        """Publish the positions of a recovered log, before any of them moves.
+
+        The owner has already written ``abort``.
+        """
+        for at, word in zip(PROOF, proof_words(self._path), strict=True):
+            self.page.words[at] = word
+        self.go_on(positions)
+        self.set_state(OwnerState.OPEN)
+
+    def go_on(self, positions: Positions) -> None:
+        """Enable waiting for positions in other processes."""
+        self._let_wait(positions)
+        self._beat()
+
+    def set_state(self, state: OwnerState) -> None:
+        """Publish the owner's state; ``FAILED`` stays until the store is closed."""
+        words = self.page.words
+        if words[STATE] != OwnerState.FAILED or state in (OwnerState.CLOSED, OwnerState.OPENING):
+            words[STATE] = state
+
+    def failed(self, cause: BaseException) -> None:
+        """Publish the failure: no process may put any more."""
+        self.page.fail(str(cause))
+        self.set_state(OwnerState.FAILED)
+
+    def close(self) -> None:
+        """Publish that the store is closed; the lock is released afterwards."""
+        self.set_state(OwnerState.CLOSED)
+
+    def abandon(self) -> None:
+        """Restore the page as it was found, after a failed open."""
+        self.close()
+        if self._former is None:
+            with suppress(OSError):
+                self._files.unlink(page_path(self._path))
+        else:
+            self.page.memory[:] = self._former[:PAGE_BYTES].ljust(PAGE_BYTES, b"\x00")
+
+    def _let_wait(self, positions: Positions) -> None:
+        """Create the wake page; if it cannot be allocated, readers poll."""
+        try:
+            self._wake = page = WakePage.make(self._files, self._path)
+        except OSError as error:
+            _LOG.warning("%s: readers cannot be woken, and poll instead: %s", self._path, error)
+            return
+        positions.wake, positions.asked = page.wake, page.asked
+        self._positions = positions
+
+    def turn(self) -> None:
+        """Store a heartbeat, and advance the checkpoint periodically."""
+        with suppress(OSError):  # tried again at the next turn
+            self._repair_wake_page()
+        self._beat()
+        if time.monotonic() - self._written >= CHECKPOINT_MS / 1000:
+            with suppress(OSError):  # the keeper has reported it to the store
+                self._checkpoint.advance()
+            self._written = time.monotonic()
+
+    def _repair_wake_page(self) -> None:
+        """Create a new wake page if the file is missing or was replaced."""
+        if self._wake is None:
+            return
+        if self._wake.is_at(self._path):
+            self._wake.repair()
+        else:
+            self._let_wait(self._positions)
+
+    def _beat(self) -> None:
+        self.page.words[HEARTBEAT] = time.time_ns() // 1_000_000

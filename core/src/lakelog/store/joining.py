@@ -1,0 +1,410 @@
+"""The log of a store shared with other processes, and the take-over of its services.
+
+The services are dispatching, retention, disk watching and the checkpoint. One process at a time
+has them and holds a byte lock, which the system releases when the process ends.
+
+Takes the services of a store from a process that released them or died.
+
+Only locks decide whether a process is alone. The loser of a race joins the winner after the
+winner's recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from lakelog.dispatch import resume
+from lakelog.errors import (
+    AttachRefused,
+    LakelogError,
+    NoOwner,
+    StoreError,
+    StoreLocked,
+    ThreadNotStarted,
+)
+from lakelog.files.checkpoint import CheckpointKeeper
+from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.health import Health
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.processes.membership import Membership, announce
+from lakelog.processes.ownership import is_owned, locked
+from lakelog.processes.positions import Publisher
+from lakelog.processes.shared_page import SEVERAL, SharedPage
+from lakelog.processes.wake_page import WakePage
+from lakelog.recovery.report import RecoveryReport
+from lakelog.runtime.threads import started
+from lakelog.settings.catalog import ATTACH, AttachSettings
+from lakelog.store.agreeing import agreed
+from lakelog.store.open_log import LogMaker, OpenLog, lead
+from lakelog.store.owner import OwnedStore, begin_services, with_services
+from lakelog.store.owner_parts import guard, owner_parts, staging, with_maintenance
+from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
+from lakelog.store.reader_parts import reader_parts
+from lakelog.store.requests import HAND_OVER, Answering, Asking
+from lakelog.store.strategies import Strategies, add_services, make_archive, make_strategies
+
+if TYPE_CHECKING:
+    from lakelog.store.current import RoleState
+
+
+def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
+    """Build the parts of a process that takes the services of its open log."""
+    registry, settings = prepared.registry, prepared.settings
+    context = prepared.context(read_only=False)
+    archive = make_archive(registry, settings, context)
+    guard(context, opened.health)
+    with ExitStack() as undo:
+        strategies = add_services(opened.strategies, registry, settings, context)
+        for each in strategies.dispatchers:
+            undo.callback(each.dispatcher.close)
+        lead(strategies, undo)
+        owned = take_services(opened, strategies, context.checkpoint)
+        parts = with_maintenance(prepared, owned, archive, owned.reput.close)
+        undo.pop_all()
+    return parts
+
+
+def take_services(
+    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper
+) -> OwnedStore:
+    """Take over the services from a process that released them or died; the log is whole."""
+    directory, positions = opened.directory, opened.positions
+    opened.segments.first_offset = positions.minimum
+    publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
+    publisher.go_on(positions)
+    end = positions.readable_elsewhere
+    start = resume(strategies.dispatchers, positions.minimum, end)
+    why = "another process had the store open"
+    report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
+    owned = with_services(opened, strategies, publisher, checkpoint, report, start)
+    owned.reput.complete()
+    begin_services(owned)
+    return owned
+
+
+_LOG: Final = logging.getLogger("lakelog")
+_LOOK_S: Final = 0.005
+_SOON_S: Final = 5.0
+"""Seconds between two requests for the services: their owner syncs its queues meanwhile."""
+
+
+@attrs.define(eq=False)
+class JoinedLog:
+    """The log of a store that other processes may have open, and the state of its services.
+
+    :ivar prepared: with the settings shared by all processes of the store
+    :ivar log: the open log of this process
+    :ivar store: the open store, whose parts change with the services
+    """
+
+    prepared: OpenRequest
+    log: OpenLog
+    store: RoleState | None = attrs.field(default=None, init=False)
+    _thread: Thread | None = attrs.field(default=None, init=False)
+    _serving: RoleParts | None = attrs.field(default=None, init=False)
+    _is_closing: bool = attrs.field(default=False, init=False)
+    _has_left: bool = attrs.field(default=False, init=False)
+    _failed: str = attrs.field(default="", init=False)
+
+    @classmethod
+    def join(cls, prepared: OpenRequest, lock: Membership) -> JoinedLog:
+        """Open the log, and let other processes join.
+
+        :param lock: a membership that keeps others from joining; released on failure
+
+        Raises :class:`~lakelog.errors.StoreLocked` for a staged writer,
+        :class:`~lakelog.errors.StoreError` if the settings in the shared page are damaged, and the
+        errors of :func:`~lakelog.store.agreeing.agreed`.
+        """
+        files, path, registry = prepared.files, prepared.path, prepared.registry
+        try:
+            page = SharedPage.join(files, path)
+            if not page.settings:  # with its own settings it could write another log
+                raise StoreError(
+                    "the settings in its shared page are damaged; close the store in all "
+                    "processes, then open it again",
+                    path=path,
+                )
+            settings = agreed(registry, prepared.settings, page.settings, path)
+            prepared = attrs.evolve(prepared, settings=settings)
+            context = prepared.context(read_only=False)
+            strategies = make_strategies(registry, settings, context, services=False)
+            if strategies.writer.traits.staged:
+                why = staging(settings.core.writer)
+                advice = f", and {why}; choose another writer, or close the store there"
+                raise locked(files, path, advice)
+            directory = StoreDirectory.of(files, path, settings.core)
+            health = Health(path, partial(registry.events.store_failed, path))
+            log = join_log(directory, settings.core, strategies, health, lock, page)
+        except BaseException:  # Ctrl-C too
+            lock.leave()
+            raise
+        made = cls(prepared, log)
+        log.watch.on_turn = made._turn
+        return made
+
+    def parts(self) -> RoleParts:
+        """Build the parts for a store."""
+        parts = reader_parts(self.prepared, self.log.appender, self._asking())
+        parts.joined = self
+        return parts
+
+    def _asking(self) -> Asking:
+        return Asking(self.prepared.files, self.log, self._attach.reconnect_timeout_ms)
+
+    @property
+    def _attach(self) -> AttachSettings:
+        section: AttachSettings = self.prepared.settings.section(ATTACH)
+        return section
+
+    # --- services ---
+
+    def serve(self) -> RoleParts:
+        """Take the services and keep them; raises ``StoreLocked`` if another process keeps them.
+
+        On an error the store is left.
+        """
+        try:
+            self._take_services()
+            return self._serving_parts()
+        except BaseException:  # Ctrl-C too
+            self.close()
+            raise
+
+    def _serving_parts(self) -> RoleParts:
+        """Build the parts with the services, which are released on an error."""
+        try:
+            return serving_parts(self.prepared, self.log)
+        except BaseException:  # Ctrl-C too
+            self.log.lock.drop_services()
+            raise
+
+    def _take_services(self) -> None:
+        """Request the services from their owner; repeat if a third process was faster."""
+        lock, seconds = self.log.lock, self._attach.reconnect_timeout_ms / 1000
+        end = time.monotonic() + seconds
+        while not lock.take_services():
+            if time.monotonic() >= end:
+                raise locked(self.prepared.files, self.prepared.path)
+            with suppress(NoOwner):  # already free
+                self._asking()(HAND_OVER)
+            soon = time.monotonic() + _SOON_S
+            while not lock.take_services() and time.monotonic() < min(soon, end):
+                time.sleep(_LOOK_S)
+
+    def _turn(self) -> None:
+        """Take free services, in a new thread, since queues may have to be completed first."""
+        if not self._attach.take_over or self.store is None or self._is_closing:
+            return
+        if self._is_changing or self.log.health.failure is not None:
+            return
+        if self.log.lock.take_services():
+            try:
+                self._begin(self._take_over)
+            except ThreadNotStarted:
+                self.log.lock.drop_services()
+                raise
+
+    @property
+    def _is_changing(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _begin(self, change: Callable[[RoleState], None]) -> None:
+        if self.store is not None:
+            made = Thread(target=change, args=(self.store,), name="lakelog-services", daemon=True)
+            self._thread = started(made)
+
+    def _take_over(self, store: RoleState) -> None:
+        try:
+            parts = self._serving_parts()
+        except (LakelogError, OSError) as error:
+            if self._failed != str(error):  # log each error once: the take-over is retried soon
+                self._failed = str(error)
+                _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
+            return
+        self.has(parts)
+        store.adopt(parts)
+        store.swap(parts)
+        _LOG.info("%s: this process dispatches and cleans for the others now", self.prepared.path)
+
+    def has(self, parts: RoleParts) -> None:
+        """Run with the services until another process requests them."""
+        self._serving = parts
+        if isinstance(parts.answering, Answering):
+            parts.answering.gives_up = self._begin_to_give_up
+
+    def _begin_to_give_up(self) -> None:
+        if not self._is_changing:
+            self._begin(self._give_up)
+
+    def _give_up(self, store: RoleState) -> None:
+        parts = self._serving
+        try:
+            others = self.parts()
+        except (LakelogError, OSError) as error:  # it keeps the services; a request may come again
+            _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
+            return
+        if parts is None or not store.give_up(parts, others):
+            return  # the store is being closed
+        try:
+            parts.give_up()
+        except (LakelogError, OSError) as error:
+            _LOG.warning("%s: giving up its services failed: %s", self.prepared.path, error)
+        finally:
+            self._serving, self.log.watch.on_turn = None, self._turn
+        _LOG.info("%s: another process dispatches and cleans now", self.prepared.path)
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Leave the store; the last process closes it as its owner does.
+
+        If this process has the services, its other parts close the store.
+        """
+        self._is_closing = True
+        if self._thread is not None:
+            self._thread.join()
+        if self._serving is not None or self._has_left:
+            return  # the parts before and after a hand-over are all closed with the store
+        self._has_left = True
+        log = self.log
+        if not log.part():
+            log.leave()
+            return
+        try:
+            log.lock.take_services()
+            parts = serving_parts(self.prepared, log)
+        except BaseException:
+            log.leave()  # the next open recovers the store
+            raise
+        parts.close()
+
+
+def join_log(
+    directory: StoreDirectory,
+    core: StoreSettings,
+    strategies: Strategies,
+    health: Health,
+    lock: Membership,
+    page: SharedPage,
+) -> OpenLog:
+    """Open the log of a store that other processes may have open too.
+
+    :param lock: a membership that keeps others from joining until ``let_in`` is called here
+
+    On failure only the membership is still held.
+    """
+    with ExitStack() as undo:
+        maker = LogMaker(
+            directory=directory,
+            core=core,
+            strategies=strategies,
+            health=health,
+            lock=lock,
+            page=page,
+            undo=undo,
+        )
+        opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
+        health.add_listener(lambda cause: page.fail(str(cause)))
+        wake = WakePage.open(directory.files, directory.path)
+        if wake is not None:
+            opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
+        page.words[SEVERAL] = 1
+        opened.watch.start()
+        undo.callback(opened.watch.close)
+        announce(page)
+        lock.publish()
+        lock.let_in()
+        undo.pop_all()
+    return opened
+
+
+_RETRY_S: Final = 0.01
+
+
+def shared_parts(request: OpenRequest) -> RoleParts:
+    """Join the processes that have the store open, or take it over if there are none.
+
+    While other processes open or close the store, this tries again. Raises
+    :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
+    :class:`~lakelog.errors.StoreLocked` if it cannot join them.
+    """
+    end = time.monotonic() + _timeout_s(request)
+    while True:
+        last = time.monotonic() >= end
+        found = _beside_others(request) if is_owned(request.files, request.path) else None
+        if found is not None:
+            return found
+        try:  # no process has it open, or the last one has just left
+            return _first(request)
+        except StoreLocked:  # another process was faster
+            if last:
+                raise
+        time.sleep(_RETRY_S)
+
+
+def kept_services(request: OpenRequest) -> RoleParts:
+    """Take the services and keep them, after requesting them from their present owner.
+
+    Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, otherwise as
+    :func:`shared_parts`.
+    """
+    try:
+        return owner_parts(request, replica=None)
+    except StoreLocked:
+        joined = _joined(request)
+        if joined is None:
+            raise
+        return joined.serve()
+
+
+def _first(request: OpenRequest) -> RoleParts:
+    """Take over the directory, and let other processes join."""
+    parts = owner_parts(request)
+    if parts.owned is not None and not parts.owned.lock.is_alone:
+        parts.joined = joined = JoinedLog(request, parts.owned)
+        joined.has(parts)
+    return parts
+
+
+def _beside_others(request: OpenRequest) -> RoleParts | None:
+    """Build parts to append beside other processes; ``None`` if there are none."""
+    try:
+        joined = _joined(request)
+        if joined is None:
+            return None
+        try:
+            return joined.parts()
+        except BaseException:  # Ctrl-C too
+            joined.close()
+            raise
+    except OSError as error:
+        if error.errno not in NO_WRITING:
+            raise
+        raise AttachRefused(
+            "its files belong to another user; open it as that user, or give the store a group "
+            "with the setting group",
+            path=request.path,
+        ) from error
+
+
+def _joined(request: OpenRequest) -> JoinedLog | None:
+    """Join the processes that have the store open; ``None`` if there are none."""
+    lock = Membership.join(request.files, request.path, _timeout_s(request))
+    if lock.is_alone:
+        lock.leave()
+        return None
+    return JoinedLog.join(request, lock)
+
+
+def _timeout_s(request: OpenRequest) -> float:
+    timeout_ms: int = request.settings.section(ATTACH).reconnect_timeout_ms
+    return timeout_ms / 1000

@@ -1,1 +1,0 @@
-"""RocketMQ's records: encodes messages to records, and decodes them; no files, no store."""

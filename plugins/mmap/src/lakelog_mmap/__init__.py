@@ -1,1 +1,0 @@
-"""A writer for lakelog that writes only through a memory map of the segment."""

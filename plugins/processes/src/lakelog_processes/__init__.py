@@ -1,1 +1,0 @@
-"""Several processes that write to one store: joining, taking over services, requests."""

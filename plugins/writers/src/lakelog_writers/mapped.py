@@ -1,0 +1,95 @@
+"""The writer ``mmap``: every write is a copy into a shared map of the segment.
+
+Only allocated blocks are mapped for writing, so that a store into the map needs no disk space and
+cannot raise SIGBUS. Views use another map, of the whole segment. Syncs use ``fdatasync``, because
+``mmap.flush`` holds the interpreter lock.
+
+Touches pages.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+
+from lakelog.files.filesystem import File
+from lakelog.hooks import Context, WriterTraits
+from lakelog.message import Body
+from lakelog_writers.settings import MmapSettings
+
+
+def touch(memory: mmap.mmap, position: int) -> None:
+    """Write a zero to each page from ``position`` on, which must hold no data yet."""
+    first = -(-position // mmap.PAGESIZE) * mmap.PAGESIZE
+    for at in range(first, len(memory), mmap.PAGESIZE):
+        memory[at] = 0
+
+
+class MmapSegmentWriter:
+    """Writes one segment."""
+
+    def __init__(self, file: File, size_bytes: int, position: int, settings: MmapSettings) -> None:
+        self._file = file
+        self._settings = settings
+        self.memory = memoryview(file.map(size_bytes, writable=False))
+        self._map: mmap.mmap | None = None
+        self._end = position
+
+    def extend(self, position: int, end: int) -> None:
+        """Map the bytes that are written next; the former map, and its memory lock, is released."""
+        start = position - position % mmap.PAGESIZE
+        extended = self._file.map(end - start, writable=True, position=start)
+        if self._settings.lock_memory:
+            from lakelog_writers.memory import lock  # ctypes is slower to import than a store opens
+
+            lock(extended)
+        if self._settings.warm:
+            touch(extended, position - start)
+        self._map, self._start = extended, start
+
+    def write(self, position: int, data: Body) -> None:
+        """Copy into the map."""
+        end, start = position + len(data), self._start
+        assert self._map is not None
+        self._map[position - start : end - start] = data
+        self._end = max(self._end, end)
+
+    def view(self, position: int, length: int) -> memoryview:
+        """A view of the file's pages, without a copy."""
+        return self.memory[position : position + length]
+
+    def writable_map(self) -> tuple[memoryview, int, int, int]:
+        """See :class:`~lakelog.hooks.Mapped`."""
+        assert self._map is not None
+        return memoryview(self._map), self._start, self._file.fileno(), sys.maxsize
+
+    def commit(self) -> int:
+        """The end of the written bytes; they are in the page cache already."""
+        return self._end
+
+    def sync(self) -> None:
+        """``fdatasync``."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file; views keep their map."""
+        self._map = None
+        self._file.close()
+
+
+class MmapWriter:
+    """Opens :class:`MmapSegmentWriter`."""
+
+    traits = WriterTraits()
+
+    def __init__(self, settings: MmapSettings) -> None:
+        self._settings = settings
+
+    def open(self, file: File, size_bytes: int, position: int) -> MmapSegmentWriter:
+        """Map the segment."""
+        return MmapSegmentWriter(file, size_bytes, position, self._settings)
+
+
+def make(settings: MmapSettings, _context: Context) -> MmapWriter:
+    """Build the writer from its section."""
+    return MmapWriter(settings)
