@@ -41,7 +41,7 @@ import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
 import lakelog.store.open, lakelog_queues.store, subprocess
 import lakelog.builtin, lakelog.format.encoder, lakelog.format.record_batch
 import lakelog_queues.finding.finder, lakelog_queues.dispatching.consumequeues
-import lakelog.store.owner_parts, lakelog.store.joining
+import lakelog.store.owner, lakelog.store.joining
 lakelog.registry.Registry.load(None, {{}})  # the plugins, and what finds them
 import lakelog_hash_index, lakelog_flush
 import lakelog.builtin

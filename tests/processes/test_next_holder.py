@@ -13,7 +13,7 @@ from core.tests.processes.dying import die
 from lakelog import dispatch as dispatching
 from lakelog import dispatch as reput
 from lakelog.processes import membership, positions
-from lakelog.store import joining, owner, owner_parts
+from lakelog.store import joining, owner
 from lakelog.store.open import open_to_serve
 from lakelog_hash_index import appending, filewriter
 from lakelog_hash_index import owner as index
@@ -26,7 +26,7 @@ from tests.support.sampling import every
 from tests.support.waiting import until
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
-TAKING: Final = (joining, membership, owner_parts, owner, positions)
+TAKING: Final = (joining, membership, owner, positions)
 """What a process goes through that is to have the services."""
 COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, appending, filewriter)
 """What completes queues and index then."""

@@ -1,21 +1,17 @@
-"""The plugin that offers the core's own strategies.
+"""The core's own strategies, and the plugin that offers them.
 
-The built-in append callback: the encoder with the settings of a store.
+The append callback ``rocketmq`` is the encoder with the settings of a store. The flush strategies
+are ``none`` (never sync) and ``inline`` (every put syncs).
 
-The writer ``file``: small writes go through a memory map, large ones through ``pwrite``.
-
-Both use the page cache, so either sees the other's writes. A copy into a map needs no system call
-(measured: 0.4 against 2.1 µs at 1 KiB). Large writes are faster with ``pwrite``, which takes no
-page fault per 4 KiB.
-
-Only allocated blocks are mapped for writing, so that a store into the map cannot fail. Views use
-another map, of the whole segment.
+The writer ``file`` sends small writes through a memory map, large ones through ``pwrite``. Both use
+the page cache, so either sees the other's writes. A copy into a map needs no system call (measured:
+0.4 against 2.1 µs at 1 KiB). Large writes are faster with ``pwrite``, which takes no page fault per
+4 KiB. Only allocated blocks are mapped for writing, so that a store into the map cannot fail. Views
+use another map, of the whole segment.
 
 A sync write-protects the pages that it cleans. If every small write is synced, each write would
 fault, and each sync would have a map to clean. Such writes use ``pwrite`` too, which measured a
 third less time for both.
-
-The flush strategies ``none`` (never sync) and ``inline`` (every put syncs).
 """
 
 from __future__ import annotations

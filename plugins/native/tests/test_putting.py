@@ -38,7 +38,7 @@ KILLS = 3
 
 def native_puts(store: lakelog.Store) -> Any:
     """The object that puts one message by compiled code in ``store``."""
-    return store._current.last().puts._putting  # type: ignore[attr-defined]  # an appender's
+    return store._current.last().puts._putting  # type: ignore[union-attr]  # an appender's
 
 
 MESSAGE = Message("t", b"x", queue_id=0)
@@ -97,7 +97,7 @@ def test_the_same_puts_have_the_same_results(tmp_path: Path, flush: str) -> None
 
 
 def test_a_batch_is_appended_by_compiled_code_unless_a_queue_is_new(store: lakelog.Store) -> None:
-    puts, encode = native_puts(store), store._current.last().puts._encode  # type: ignore[attr-defined]  # an appender's
+    puts, encode = native_puts(store), store._current.last().puts._encode  # type: ignore[union-attr]  # an appender's
     known = encode([Message("t", b"x" * 900, queue_id=0)] * 40)
     end = store.max_offset
     assert puts.append_batch(known) == end + len(known.buffer) == store.max_offset

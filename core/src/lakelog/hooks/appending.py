@@ -1,7 +1,4 @@
-"""The append callback, which encodes messages as records.
-
-The writer, which writes the bytes of records to segment files.
-"""
+"""The strategies of an append: the callback encodes messages as records, the writer writes them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""The strategies behind the append: dispatchers with their optional interfaces, and followers.
+"""The strategies behind the append: dispatchers, followers, store extensions.
 
-Store extensions: methods that a plugin adds to open stores, such as finding by queue and key.
-
-The interface by which a dispatcher's files are checked against the log, and the findings.
-
-Files are only read: nothing is completed or repaired.
+A dispatcher may have optional interfaces, by which its files are read, trimmed, and checked against
+the log. Checks only read files: nothing is completed or repaired. A store extension adds methods to
+open stores, such as finding by queue and key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Disk space: cleaners choose segments to delete, watchers measure disks, sources keep segments.
 
-The maintenance of an open store: runs its cleaner and its disk-space watcher, and acts on them.
-
-A cleaner and a watcher only decide. The maintenance deletes the segments, with their part of queues
-and index, and pauses puts. Each store has one, from the plugin that offers it.
+A cleaner and a watcher only decide. The maintenance of an open store runs them, deletes the
+segments with their part of queues and index, and pauses puts. Each store has at most one of each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The kinds of strategies, their factories, and the context in which a factory is called.
+"""The kinds of strategies, their factories with the context of a call, and the core's settings.
 
-The store's own settings, which each strategy receives in its ``Context``.
-
-Settings formats: they read the settings files of other systems.
+Settings formats, which read the settings files of other systems, are here too.
 """
 
 from __future__ import annotations

@@ -7,15 +7,13 @@ durably::
      "destination": TEXT, "time_ms": MS SINCE 1970}
 
 A follower needs every segment that ends behind its position. An unreadable pin holds all segments.
-So does a pin of another log, detected by its fingerprint (see ``maintenance/pin_check.py``).
 ``lakelog pins`` shows pins and removes them.
 
-Detects pins that were made for an earlier log in this directory.
-
-A log that was cut, or restored from an older copy, continues below a pin's position with messages
-that its follower never read. Going by the position alone, they would be deleted unread. So a pin
-holds every segment if its position is behind the log's end, or if the log lacks the record of its
-fingerprint. If that record was already deleted, nothing can be detected.
+A pin may be of an earlier log: a log that was cut, or restored from an older copy, continues below
+a pin's position with messages that its follower never read. Going by the position alone, they would
+be deleted unread. So a pin holds every segment if its position is behind the log's end, or if the
+log lacks the record of its fingerprint. If that record was already deleted, nothing can be
+detected.
 """
 
 from __future__ import annotations

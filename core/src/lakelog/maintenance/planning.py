@@ -1,10 +1,8 @@
 """Decides which of the cleaner's choices may be deleted; changes nothing.
 
-The description of segments for a cleaner.
-
-The store time of a segment's last message is found by reading the segment's last few KiB, or more
-if they hold no whole record. It is determined once per segment, since sealed segments do not
-change.
+The cleaner sees a description of each segment. The store time of a segment's last message is found
+by reading the segment's last few KiB, or more if they hold no whole record. It is determined once
+per segment, since sealed segments do not change.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Deletes segments from the front, one at a time, so that no crash leaves a gap.
+"""Deletes segments from the front, then trims queues and index to the log's minimum.
 
-The minimum is raised and published before a file is deleted, so no reader is sent to a missing
-file. Each deletion is durable before the next, since an open takes the first file as the start of
-the log. A file that could not be deleted is tried again before any other.
-
-Trims queues and index to the log's minimum, and removes the queues of unused topics.
-
-Queues and index may lag behind the minimum at any time.
+Segments go one at a time, so that no crash leaves a gap. The minimum is raised and published before
+a file is deleted, so no reader is sent to a missing file. Each deletion is durable before the next,
+since an open takes the first file as the start of the log. A file that could not be deleted is
+tried again before any other. Queues and index may lag behind the minimum at any time.
 """
 
 from __future__ import annotations

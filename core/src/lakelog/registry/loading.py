@@ -1,11 +1,9 @@
-"""Finds plugins: the core's own, those given to ``open``, and installed ones by entry points.
+"""Finds plugins, loads them, checks their hooks, and registers them with pluggy.
 
-The error for a chosen strategy that is not installed, with a remedy; suggestions for names.
-
-Loads the plugins of one store, checks their hooks, and registers them with pluggy.
-
-pluggy ignores functions without a marker, and leaves arguments with a default unset. Each is an
-error here, as are misspelt hooks and arguments.
+Plugins are the core's own, those given to ``open``, and installed ones by entry points. pluggy
+ignores functions without a marker, and leaves arguments with a default unset. Each is an error
+here, as are misspelt hooks and arguments. The error for a chosen strategy that is not installed
+names the remedy.
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
-"""The strategies that are available to one store, by kind and name; immutable after open.
+"""The strategies available to one store, by kind and name; immutable after open.
 
-Calls the hooks that offer strategies, once, and collects valid factories by name.
+A name is also the name of a settings section, so names are unique across all kinds. The hooks that
+offer strategies are called once. Each strategy is checked against its Protocol: ``isinstance``
+checks only names of methods, :func:`check_object` also that each accepts the Protocol's arguments,
+by position and by name, and is not async.
 
-A name is also the name of a settings section, so names are unique across all kinds.
-
-Checks an object against its Protocol by the signatures of its methods.
-
-``isinstance`` with a Protocol checks only names. This also checks that each method accepts the
-Protocol's arguments, by position and by name, and is not async. Results for functions are cached,
-because a process may open many stores.
-
-Delivers lifecycle events to each plugin separately.
-
-If an observer raises, the error is logged with its plugin's name; the other observers and the store
-continue. Two events can be refused: an exception in ``store_opening`` forbids the opening, and one
-in ``segment_deleting`` keeps the segment. Plugins are called in pluggy's order: the last registered
-first, preceded by those with ``tryfirst``.
+:class:`Events` delivers lifecycle events to each plugin separately. If an observer raises, the
+error is logged with its plugin's name; the other observers and the store continue. Two events can
+be refused: an exception in ``store_opening`` forbids the opening, and one in ``segment_deleting``
+keeps the segment. Plugins are called in pluggy's order: the last registered first, preceded by
+those with ``tryfirst``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The known sections and keys, and the values that sources give for them.
 
-Settings files in formats other than TOML, which plugins read.
-
-The store's own settings; every plugin has its own class for its section.
+The sections of the core are declared here; every plugin has its own class for its section, and may
+read settings files in formats other than TOML.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Converts values to the types that a settings class declares; strict, without coercion.
 
-Parses sizes, durations and ratios in readable form.
-
-Exact or rejected: nothing is rounded, and an ambiguous unit (``64M``) is not guessed.
+Sizes, durations and ratios may have a readable form. It is exact or rejected: nothing is rounded,
+and an ambiguous unit (``64M``) is not guessed.
 """
 
 from __future__ import annotations

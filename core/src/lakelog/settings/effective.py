@@ -1,14 +1,10 @@
 """The effective settings: frozen, validated, and each with its origin.
 
-Values from Python objects, TOML tables and environment variables.
-
-Only values of an attrs object that differ from its class's defaults count as given, because an
-explicit default cannot be distinguished from an implicit one.
-
-A variable is named ``LAKELOG_KEY``, or ``LAKELOG_SECTION__KEY`` for a plugin: upper case, with
-``_`` for the ``-`` of a section's name.
-
-Errors for keys and sections that do not exist; they name the nearest existing ones.
+Values come from Python objects, TOML tables and environment variables. Of an attrs object only
+values that differ from its class's defaults count as given, because an explicit default cannot be
+distinguished from an implicit one. A variable is named ``LAKELOG_KEY``, or ``LAKELOG_SECTION__KEY``
+for a plugin: upper case, with ``_`` for the ``-`` of a section's name. Errors for keys and sections
+that do not exist name the nearest existing ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Merges all sources to one :class:`Settings`: the strongest source of a key decides.
 
-Values inferred from a store's files: the weakest source, for keys that no other source sets.
-
-The name of a file is the offset of its first byte, so the names alone determine the size of a
-segment even if files were truncated.
+The weakest source are values inferred from a store's files. The name of a segment is the offset of
+its first byte, so names alone determine the size of a segment even if files were truncated.
 """
 
 from __future__ import annotations

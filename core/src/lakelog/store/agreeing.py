@@ -1,19 +1,17 @@
-"""Checks the settings of a joining process against those in force in the store.
+"""The settings that all processes of a store share, in its shared page.
 
-A different segment size or append callback is refused: it would read or write another log
-(perhaps one without encryption). A flush, replicator or checksum that promises more than the
-one in force is refused too. So is a missing plugin, or another version of one. All other
-differences are logged, and the settings in force apply.
-
-The settings that a recovering process writes into the shared page for joining processes.
-
-Core settings are stored by their keys, beside:
+The recovering process writes them. Core settings are stored by their keys, beside:
 
 - ``plugins``: the shared strategies, each with its package
 - ``sections``: the values of their sections that differ from the default
 - ``digests``: hashes of secret values, and of sections that are too large for the page
 
 The writer is left out: every writer produces the same bytes.
+
+A joining process is checked against them. A different segment size or append callback is refused:
+it would read or write another log (perhaps one without encryption). A flush, replicator or checksum
+that promises more than the one in force is refused too. So is a missing plugin, or another version
+of one. All other differences are logged, and the settings in force apply.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The log of a store shared with other processes, and the take-over of its services.
+"""A store that several processes have open: joining them, and the take-over of the services.
 
 The services are dispatching, retention, disk watching and the checkpoint. One process at a time
-has them and holds a byte lock, which the system releases when the process ends.
-
-Takes the services of a store from a process that released them or died.
+has them and holds a byte lock, which the system releases when the process ends. Another takes them
+when they are released, or their process died.
 
 Only locks decide whether a process is alone. The loser of a race joins the winner after the
 winner's recovery.
@@ -44,15 +43,22 @@ from lakelog.runtime.threads import started
 from lakelog.settings.catalog import ATTACH, AttachSettings
 from lakelog.store.agreeing import agreed
 from lakelog.store.open_log import LogMaker, OpenLog, lead
-from lakelog.store.owner import OwnedStore, begin_services, with_services
-from lakelog.store.owner_parts import guard, owner_parts, staging, with_maintenance
+from lakelog.store.owner import (
+    OwnedStore,
+    begin_services,
+    guard,
+    owner_parts,
+    staging,
+    with_maintenance,
+    with_services,
+)
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
 from lakelog.store.reader_parts import reader_parts
 from lakelog.store.requests import HAND_OVER, Answering, Asking
 from lakelog.store.strategies import Strategies, add_services, make_archive, make_strategies
 
 if TYPE_CHECKING:
-    from lakelog.store.current import RoleState
+    from lakelog.store.parts import RoleState
 
 
 def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:

@@ -1,6 +1,7 @@
 """An open store without its queues: puts, the log in order, maintenance, lifecycle.
 
-Puts messages of one topic without ``Message`` objects: the fastest way for single messages.
+:class:`Producer` puts messages of one topic without ``Message`` objects: the fastest way for
+single messages.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from lakelog.log.store_directory import readable
 from lakelog.message import Body, Message, MessageColumns, StoredMessage
 from lakelog.results import PutResult
 from lakelog.settings.effective import Settings
-from lakelog.store.current import RoleState
 from lakelog.store.owner import OwnedStore
-from lakelog.store.parts import Puts, Role, RoleParts
+from lakelog.store.parts import RefusingWriter, Role, RoleParts, RoleState
 
 if TYPE_CHECKING:
+    from lakelog.log.appender import Appender
     from lakelog.recovery.report import RecoveryReport
 
 
@@ -53,7 +54,7 @@ class Producer:
         self.tags = None if tags is None else check_tags(tags)
         self.queue = None if queue is None else whole("queue", queue)
 
-    def bind(self, puts: Puts) -> None:
+    def bind(self, puts: Appender | RefusingWriter) -> None:
         """Put through ``puts`` from now on; called by the store."""
         self._puts = puts
         self.put = puts.bound(self.topic, self.tags, self.queue)  # type: ignore[method-assign,assignment]  # saves a call per message
@@ -105,7 +106,7 @@ class LogStore:
         if parts.log is None:
             self.__dict__.pop("put", None)
         else:
-            self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
+            self.put = parts.puts.put  # type: ignore[method-assign,assignment]  # the same function
         for producer in list(self._producers):
             producer.bind(parts.puts)
 

@@ -22,7 +22,7 @@ from lakelog.settings.catalog import ATTACH
 from lakelog.settings.resolver import resolve
 from lakelog.store.joining import kept_services, shared_parts
 from lakelog.store.log_store import LogStore
-from lakelog.store.owner_parts import owner_parts
+from lakelog.store.owner import owner_parts
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
 from lakelog.store.reader_parts import reader_parts
 

@@ -1,4 +1,4 @@
-"""The parts of a store that depend on its role; replaced when a process takes the services.
+"""The parts of an open store by its role, and their replacement at a take-over or after a fork.
 
 Roles: ``owner`` appends, dispatches, deletes and writes the checkpoint; ``attach`` appends and
 reads the files; ``read`` only reads them; ``replica`` is an owner whose log comes from a master.
@@ -10,30 +10,32 @@ import errno
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, TypeAlias
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from lakelog.dispatch import DispatchRunner, DispatchWait, NamedDispatcher
-from lakelog.errors import PluginError, PutRefused, StoreReadOnly
+from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Clock, Context, DispatchedLog, Extended, Kind, StoreExtension
 from lakelog.lazy import cached_property
-from lakelog.log.log_reader import LogReader
-from lakelog.log.put_future import BatchFuture, PutFuture
-from lakelog.maintenance.rounds import MaintenanceRounds, RemoteMaintenance
-from lakelog.message import Body, Message
+from lakelog.log.store_directory import readable
 from lakelog.processes.ownership import is_followed
 from lakelog.registry import Registry
 from lakelog.registry.loading import kind_text
-from lakelog.results import PutResult, PutStatus
+from lakelog.results import PutStatus
+from lakelog.runtime.forks import register_forked
 from lakelog.settings.effective import Settings
-from lakelog.store.open_log import OpenLog
-from lakelog.store.owner import OwnedStore
 from lakelog.store.strategies import with_accelerator
 
 if TYPE_CHECKING:
+    from lakelog.dispatch import DispatchRunner, DispatchWait, NamedDispatcher
+    from lakelog.log.appender import Appender
+    from lakelog.log.log_reader import LogReader
+    from lakelog.maintenance.rounds import MaintenanceRounds, RemoteMaintenance
     from lakelog.store.joining import JoinedLog
+    from lakelog.store.open_log import OpenLog
+    from lakelog.store.owner import OwnedStore
     from lakelog.store.requests import Answering
 
 NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -117,36 +119,9 @@ class OpenRequest:
 
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
+
 Manager: TypeAlias = Callable[..., Any]
 """Called with a management verb and its arguments, as ``Managing``."""
-
-
-class Puts(Protocol):
-    """The interface of an open store to its appender; methods raise as those of ``LogStore``."""
-
-    @property
-    def answers_at_once(self) -> bool:
-        """Whether no put waits for a sync or for copies."""
-
-    def put(self, message: Message) -> PutResult:
-        """Append one message."""
-
-    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Append many messages."""
-
-    def put_async(self, message: Message) -> PutFuture:
-        """Append one message, and wait in the background."""
-
-    def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
-        """Append many messages, and wait in the background."""
-
-    def bound(
-        self, topic: str, tags: str | None, queue_id: int | None
-    ) -> Callable[[Body, str | Sequence[str] | None], PutResult]:
-        """Return a function that puts a message of ``topic`` from its body and keys."""
-
-    def flush(self) -> int:
-        """Make earlier puts durable; return the durable end."""
 
 
 @attrs.frozen
@@ -162,7 +137,7 @@ class RefusingWriter:
     why: str
     sync: Callable[[], int] | None = None
 
-    def put(self, *_: object) -> NoReturn:
+    def put(self, *_: object) -> Any:
         """Raise :class:`~lakelog.errors.PutRefused`."""
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
@@ -173,7 +148,7 @@ class RefusingWriter:
         """True: no put waits."""
         return True
 
-    def bound(self, *_: object) -> Callable[..., NoReturn]:
+    def bound(self, *_: object) -> Callable[..., Any]:
         """Return a function that refuses."""
         return self.put
 
@@ -207,7 +182,7 @@ class RoleParts:
     request: OpenRequest
     role: Role
     reader: LogReader
-    puts: Puts
+    puts: Appender | RefusingWriter
     waits: DispatchWait
     maintenance: MaintenanceRounds | RemoteMaintenance
     extension: Extended | None
@@ -245,3 +220,152 @@ class RoleParts:
         """
         if self.log is not None:
             self.log.health.forked(why)
+
+
+FORKED: Final = (
+    "this process was forked from the one that opened the store, and cannot use it; open the store "
+    "in each process, or open it with attach={'on_fork': 'attach'}"
+)
+
+_READING: Final = "the store is open for reading; open it with mode='write'"
+
+
+class RoleState:
+    """Holds the current parts of a :class:`~lakelog.Store`; thread-safe.
+
+    :ivar path: the store directory
+    :ivar parts: the parts of the current role
+    :ivar closed: whether the store was closed
+    :ivar on_swap: called with the parts after they were replaced, and at the close
+    """
+
+    def __init__(self, parts: RoleParts, again: Callable[[], RoleParts] | None) -> None:
+        """Store the parts that opening has built.
+
+        :param again: builds parts in a forked child; ``None`` forbids it
+        """
+        self.path = parts.request.path
+        self.parts = parts
+        self.closed = False
+        self.on_swap: Callable[[RoleParts], None] = _nobody
+        self._events = parts.request.registry.events
+        self._again = again
+        self._open = list[RoleParts]()
+        self._refused = False
+        self._stale = False
+        self._lock = RLock()
+        self.adopt(parts)
+        register_forked(self)
+
+    # --- access ---
+
+    def now(self) -> RoleParts:
+        """The current parts; raises :class:`~lakelog.errors.StoreClosed` if there are none."""
+        if self._stale:
+            self._renew()
+        if self._refused:
+            raise StoreClosed(FORKED)
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        return self.parts
+
+    def last(self) -> RoleParts:
+        """The current parts, even of a closed store, whose puts then refuse."""
+        if self._stale:
+            self._renew()
+        return self.parts
+
+    def manager(self) -> Manager:
+        """The manager; raises :class:`~lakelog.errors.StoreReadOnly` in a reader."""
+        manager = self.now().manager
+        if manager is None:
+            raise StoreReadOnly(_READING, path=self.path)
+        return manager
+
+    # --- changes ---
+
+    def adopt(self, parts: RoleParts) -> None:
+        """Register ``parts`` to be closed with the store."""
+        with self._lock:
+            self._open.append(parts)
+        if parts.joined is not None:
+            parts.joined.store = self
+
+    def swap(self, parts: RoleParts) -> None:
+        """Replace the parts; the former ones stay open for reads in progress."""
+        with self._lock:
+            self.parts = parts
+        self.on_swap(parts)
+
+    def give_up(self, parts: RoleParts, others: RoleParts) -> bool:
+        """Replace ``parts`` by ``others``, unless the store is being closed.
+
+        ``parts`` stay open and are no longer closed with the store.
+        """
+        with self._lock:
+            if self.closed or parts not in self._open:
+                return False
+            self._open = [each for each in self._open if each not in (parts, others)] + [others]
+        self.swap(others)
+        return True
+
+    def close(self) -> None:
+        """Flush and close; a second call does nothing."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+        self.on_swap(self.parts)  # bound methods must not use parts that are being closed
+        if self._refused or self._stale:
+            return
+        try:
+            self._close_parts()
+        except OSError as error:
+            raise readable(error, self.path) from error
+        finally:
+            self._events.store_closed(self.path)
+
+    def _close_parts(self) -> None:
+        """Close all parts, also those added meanwhile: a put that settles may cause a take-over."""
+        try:
+            while self._open:
+                self._open.pop(0).close()
+        finally:
+            for each in self._open:  # the first error is raised
+                each.close()
+
+    def forked(self) -> None:
+        """Disable, in a forked child, the parts of the parent, whose threads do not exist here."""
+        self._lock = RLock()  # the parent's may be held by a thread that does not exist here
+        parts, self._open = self._open, []
+        self._stale = self._again is not None and not self.closed
+        self._refused = not self._stale
+        self._refuse_all()
+        for each in parts:
+            each.forked(FORKED)
+
+    def _refuse_all(self) -> None:
+        """Replace the parts by refusing ones, so that no bound put uses the parent's."""
+        self.parts = attrs.evolve(
+            self.parts,
+            puts=RefusingWriter(self.path, FORKED),
+            manager=None,
+            answering=None,
+            owned=None,
+            joined=None,
+        )
+        self.on_swap(self.parts)
+
+    def _renew(self) -> None:
+        """Open new parts in a forked child, once."""
+        with self._lock:
+            if not self._stale or self._again is None:
+                return
+            parts = self._again()
+            self._stale = False
+            self.adopt(parts)
+            self.swap(parts)
+
+
+def _nobody(_parts: RoleParts) -> None:
+    """Ignore the change: no listener is set."""

@@ -1,7 +1,4 @@
-"""Builds the parts of a process without the services: it reads the files, and may append too.
-
-Waits until another process has made the log durable up to an offset.
-"""
+"""The parts of a process without the services: it reads the files, and may append too."""
 
 from __future__ import annotations
 

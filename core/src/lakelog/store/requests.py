@@ -1,17 +1,13 @@
-"""Requests to the process with the services, and the answers in that process.
+"""Requests to the process with the services, which executes management calls for all processes.
 
-A client writes a request (see ``requests``), wakes the watch threads of all processes, and
-waits. Its time limit begins anew whenever the heartbeat of the serving process advances.
+A client writes a file ``lakelog/request.ID``, wakes the watch threads of all processes, and waits.
+Its time limit begins anew whenever the heartbeat of the serving process advances.
 
-Requests to the process with the services: a file ``lakelog/request.ID`` per waiting client.
-
-It holds lines of JSON: the request, ``{"taken": PID}`` of each process that begins to serve it, and
-the answer. The client holds a lock on the first byte, which ends with the client: requests of dead
-clients are not served. If the serving process dies, the next one with the services starts the
-request again. Hence requests must be idempotent. Nothing is synced, as no client waits any longer
-after a power cut.
-
-Management calls, executed by the one process that has the services.
+The file holds lines of JSON: the request, ``{"taken": PID}`` of each process that begins to serve
+it, and the answer. The client holds a lock on the first byte, which ends with the client: requests
+of dead clients are not served. If the serving process dies, the next one with the services starts
+the request again. Hence requests must be idempotent. Nothing is synced, as no client waits any
+longer after a power cut.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -44,7 +40,9 @@ from lakelog.processes.shared_page import HEARTBEAT, OWNER_PID
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
 from lakelog.store.open_log import OpenLog
-from lakelog.store.owner import OwnedStore
+
+if TYPE_CHECKING:
+    from lakelog.store.owner import OwnedStore
 
 TAKEN: Final = "taken"
 _PREFIX: Final = "request."

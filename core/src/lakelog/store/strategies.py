@@ -1,12 +1,12 @@
 """Builds and checks the configured strategies before any file is changed.
 
-Commits the buffers of staged writers to the page cache at a fixed interval.
+Two of them get a layer: :class:`Committing` commits the buffers of a staged writer to the page
+cache at a fixed interval, around the flush strategy, and :class:`CheckedDecoder` restores bodies
+that an append callback has encoded, with errors that name the callback.
 
-It wraps the configured flush strategy. Source: ``CommitRealTimeService`` of RocketMQ. Every
-``interval_ms`` it commits if enough pages are dirty or the last commit is long ago. Each commit
-wakes the strategy, if the strategy is :class:`~lakelog.hooks.Wakeable`.
-
-Restores bodies that an append callback has encoded; errors name the callback.
+Source of the interval's rules: ``CommitRealTimeService`` of RocketMQ. It commits if enough pages
+are dirty, or the last commit is long ago. Each commit wakes the strategy, if the strategy is
+:class:`~lakelog.hooks.Wakeable`.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ from lakelog.errors import StoreError
 from lakelog.log.log_reader import Reads, failing, iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
-from lakelog.store.current import RoleState
 from lakelog.store.log_store import LogStore
-from lakelog.store.parts import RoleParts
+from lakelog.store.parts import RoleParts, RoleState
 from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.extension import queue_parts
 from lakelog_queues.finding.results import NO_LOOKUPS, Lookups

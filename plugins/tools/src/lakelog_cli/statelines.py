@@ -36,8 +36,8 @@ from lakelog import QueueInfo, Store
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.format.layout import OWN_DIR
-from lakelog.maintenance.disks import watched
 from lakelog.maintenance.pins import read_pins
+from lakelog.maintenance.rounds import watched
 from lakelog_cli.output import Columns, shown, size
 
 if TYPE_CHECKING:

@@ -53,8 +53,8 @@ import attrs
 from lakelog.dispatch import Lag
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
-from lakelog.maintenance.disks import watched
 from lakelog.maintenance.pins import read_pins
+from lakelog.maintenance.rounds import watched
 from lakelog.processes.page_view import PageView, process_start
 from lakelog.processes.shared_page import (
     APPEND_HOLDER,
