@@ -17,8 +17,13 @@ DOTTED: Final = re.compile(r"lakelog(_\w+)?(\.[a-zA-Z_]\w*)+")
 FILE: Final = re.compile(r"(?:[\w.]+/)*\w+\.(?:py|rs)")
 NO_MODULES: Final = ("service", "toml", "socket", "conf", "json")
 """Endings of files whose names begin with ``lakelog``."""
-NOT_OF_MODULES: Final = {"lakelog_lake.engines", "lakelog_lake.observers", "lakelog_store.store"}
-"""Groups of entry points, and an attribute of a fixture."""
+NOT_OF_MODULES: Final = {
+    "lakelog_lake.engines",
+    "lakelog_lake.observers",
+    "lakelog.history",
+    "lakelog_store.store",
+}
+"""Groups of entry points, a property of tables, and an attribute of a fixture."""
 GIT: Final = ["git", "-C", str(ROOT), "ls-files"]
 FILES: Final = subprocess.run(GIT, capture_output=True, text=True, check=True).stdout.split()
 PAGES: Final = [each for each in FILES if each.endswith(".md") and each != "CHANGELOG.md"]
