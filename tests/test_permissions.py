@@ -37,14 +37,16 @@ GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, ST
 """One that this process may give files to, and a stranger is no member of."""
 IMPORTS: Final = f"""
 SETTINGS = {SETTINGS}
-import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
-import lakelog.store.open, lakelog_queues.store, subprocess
-import lakelog.builtin, lakelog.format.encoder, lakelog.format.record_batch
-import lakelog_queues.finding.finder, lakelog_queues.dispatching.consumequeues
-import lakelog.store.owner, lakelog.store.joining
-lakelog.registry.Registry.load(None, {{}})  # the plugins, and what finds them
-import lakelog_hash_index, lakelog_flush
-import lakelog.builtin
+import fcntl, grp, numpy, os, struct, subprocess, sys, tempfile, lakelog, lakelog.errors
+with tempfile.TemporaryDirectory() as folder:
+    for mode in ("write", "write", "read"):  # new, existing, and beside another
+        with lakelog.open(folder + "/store", mode=mode, **SETTINGS) as store:
+            if mode == "write":
+                store.put(lakelog.Message("t", b"x", keys="k", tags="a", queue_id=0))
+                store.wait_dispatched()
+            assert store.get("t", 0, 0).messages and list(store.query("t", "k"))
+            store.consumer("g", "t", start="earliest").close()
+            lakelog.open(folder + "/store", mode=mode, **SETTINGS).close()
 """
 """What another user may have no leave to read, such as the folder of this interpreter."""
 

@@ -171,10 +171,13 @@ def as_nobody(program: str) -> str:
 
 
 PRELOAD = """
-import numpy, lakelog, lakelog.errors, lakelog_queues.store, lakelog.store.open
-import lakelog.builtin, lakelog.format.encoder, lakelog.format.record_batch
-import lakelog.store.joining
-lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
+import numpy, tempfile, lakelog, lakelog.errors
+with tempfile.TemporaryDirectory() as folder:
+    for mode in ("write", "write", "read"):
+        with lakelog.open(folder + "/store", mode=mode, plugins=[]) as store:
+            if mode == "write":
+                store.put(lakelog.Message("t", b"x", queue_id=0))
+            list(store.scan())
 """
 
 

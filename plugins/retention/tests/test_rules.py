@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -191,7 +190,7 @@ def test_any_choice(
         if "not expired" in each.reason:
             assert settings.clean_forcibly
             assert situation.disk in (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
-    bare = [attrs.evolve(each, readers=0, pinned_by=()) for each in log]
+    bare = [each._replace(readers=0, pinned_by=()) for each in log]
     assert cleaner.choose(bare, situation) == chosen, "pins and readers are the store's affair"
     left = list(log)
     while more := cleaner.choose(left, situation):

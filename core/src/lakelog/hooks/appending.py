@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from lakelog.results import AppendStatus
 
@@ -69,8 +67,7 @@ class BodyDecoder(Protocol):
         """
 
 
-@attrs.frozen
-class CommitRules:
+class CommitRules(NamedTuple):
     """When the bytes of a staged writer are committed to the page cache without a request.
 
     :ivar interval_ms: interval between two checks
@@ -83,8 +80,7 @@ class CommitRules:
     thorough_interval_ms: int = 200
 
 
-@attrs.frozen
-class WriterTraits:
+class WriterTraits(NamedTuple):
     """The properties of a writer on which the store depends.
 
     :ivar alignment_bytes: positions and lengths that reach the device are multiples of this

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from mmap import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from lakelog.lazy import np
 
@@ -202,8 +200,7 @@ class FollowerProgram(Protocol):
         """
 
 
-@attrs.frozen(kw_only=True)
-class DispatchedLog:
+class DispatchedLog(NamedTuple):
     """The log of an open store and its dispatchers, for a store extension.
 
     :ivar path: the store directory
@@ -253,8 +250,7 @@ class StoreExtension(Protocol):
         """
 
 
-@attrs.frozen
-class Problem:
+class Problem(NamedTuple):
     """One fault in files that were built from the log.
 
     :ivar path: the file, or the folder that lacks one

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from enum import Enum, unique
 from pathlib import Path
 from threading import Event
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import attrs
 from attrs import validators
 
 
-@attrs.frozen
-class SegmentInfo:
+class SegmentInfo(NamedTuple):
     """One segment, as a cleaner sees it.
 
     :ivar start_offset: offset of its first byte
@@ -34,8 +33,7 @@ class SegmentInfo:
     pinned_by: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class Deletion:
+class Deletion(NamedTuple):
     """A cleaner's decision to delete the segment at ``start_offset``, with the reason.
 
     :ivar forced: whether to delete it while readers use it
@@ -56,8 +54,7 @@ class DiskState(Enum):
     STOP_WRITING = "stop-writing"
 
 
-@attrs.frozen
-class DiskUsage:
+class DiskUsage(NamedTuple):
     """Usage of the file system of a path.
 
     :ivar path: the path
@@ -77,8 +74,7 @@ class DiskUsage:
     keep_free_bytes: int = 0
 
 
-@attrs.frozen
-class DiskReport:
+class DiskReport(NamedTuple):
     """The result of one observation.
 
     :ivar state: the action required by the fullest disk
@@ -95,8 +91,7 @@ class DiskReport:
         return next((each for each in self.disks if each.path == path), None)
 
 
-@attrs.frozen
-class CleaningContext:
+class CleaningContext(NamedTuple):
     """Facts beside the segments on which a cleaner may decide.
 
     :ivar now_ms: ms since 1970
@@ -172,8 +167,7 @@ class SegmentSource(Protocol):
         """``length`` bytes from byte ``position`` of the segment that starts at ``start``."""
 
 
-@attrs.frozen
-class Deleted:
+class Deleted(NamedTuple):
     """A segment that was deleted, or would be.
 
     :ivar start_offset: offset of its first byte
@@ -190,8 +184,7 @@ class Deleted:
     pinned_by: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class KeptSegment:
+class KeptSegment(NamedTuple):
     """The first chosen segment that had to stay; all behind it stay too.
 
     :ivar start_offset: offset of its first byte
@@ -202,8 +195,7 @@ class KeptSegment:
     reason: str
 
 
-@attrs.frozen
-class CleaningReport:
+class CleaningReport(NamedTuple):
     """The result of a cleaning.
 
     :ivar dry_run: whether nothing was changed

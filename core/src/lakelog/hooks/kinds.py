@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, unique
 from mmap import PAGESIZE
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
 from attrs import field, validators
@@ -76,8 +76,7 @@ class Context:
     accelerator: Accelerator | None = None
 
 
-@attrs.frozen
-class Factory:
+class Factory(NamedTuple):
     """Offers one strategy.
 
     :ivar kind: the kind of the strategy
@@ -179,8 +178,7 @@ class StoreSettings:
         return path / (self.commitlog_path or COMMITLOG_DIR)
 
 
-@attrs.frozen
-class TranslatedValue:
+class TranslatedValue(NamedTuple):
     """One lakelog setting, translated from a file of another system.
 
     :ivar target: lakelog's dotted key

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from lakelog.files.filesystem import File
 from lakelog.hooks.flushing import Flushable, Outcome
@@ -128,8 +126,7 @@ class LeadingReplicator(Protocol):
         """Stop sending: another process will lead, or opening has failed. May be called twice."""
 
 
-@attrs.frozen(kw_only=True)
-class ReplicaLog:
+class ReplicaLog(NamedTuple):
     """The log of a replica; offsets in bytes from its start. For one thread at a time.
 
     :ivar log: the positions of the log; ``flushed`` is the end of the bytes that are synced here

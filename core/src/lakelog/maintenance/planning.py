@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
-
-import attrs
+from typing import Any, Final, NamedTuple, Protocol
 
 from lakelog.errors import BadStrategy
 from lakelog.format.record_batch import Blank, Damage
@@ -37,8 +35,7 @@ MANUAL_ROUNDS: Final = 20
 """Number of batches that one manual cleaning may delete, as in RocketMQ."""
 
 
-@attrs.frozen
-class Candidate:
+class Candidate(NamedTuple):
     """A segment chosen by the cleaner."""
 
     info: SegmentInfo
@@ -112,7 +109,7 @@ def dry_run(
             minimum = each.end_offset
         if not chosen:
             break
-        situation = attrs.evolve(situation, disk=DiskState.OK)
+        situation = situation._replace(disk=DiskState.OK)
     return CleaningReport(True, tuple(deleted), None, minimum)
 
 
@@ -132,8 +129,7 @@ class ReaderGrace:
         return now_ms - self._since_ms[1] >= self._after_ms
 
 
-@attrs.frozen
-class RetentionHolds:
+class RetentionHolds(NamedTuple):
     """The reasons why a segment must stay, in order of checking.
 
     :ivar reached: returns the offset up to which the log is dispatched
@@ -163,8 +159,7 @@ _LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)
 """Bytes to read from the end of a segment, in successive attempts; then the whole segment."""
 
 
-@attrs.frozen(kw_only=True)
-class MaintainedLog:
+class MaintainedLog(NamedTuple):
     """The log of an open store, for its maintenance.
 
     :ivar directory: its directory

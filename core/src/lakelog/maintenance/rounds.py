@@ -11,12 +11,12 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -386,25 +386,21 @@ def _nobody(_start: int) -> int:
     return 0
 
 
-def _report_of(reply: Mapping[str, Any]) -> CleaningReport:
-    """A report from its JSON values."""
-    kept = reply["kept"]
-    deleted = (
-        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in reply["deleted"]
+def _report_of(reply: Sequence[Any]) -> CleaningReport:
+    """A report from its JSON values, in the order of its fields."""
+    report = CleaningReport(*reply)
+    deleted = (Deleted(*each) for each in report.deleted)
+    return report._replace(
+        deleted=tuple(each._replace(pinned_by=tuple(each.pinned_by)) for each in deleted),
+        kept=None if report.kept is None else KeptSegment(*report.kept),
+        topics=tuple(report.topics),
     )
-    given = {
-        "deleted": tuple(deleted),
-        "kept": None if kept is None else KeptSegment(**kept),
-        "topics": tuple(reply["topics"]),
-    }
-    return CleaningReport(**{**reply, **given})
 
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-@attrs.frozen(kw_only=True)
-class ServedLog:
+class ServedLog(NamedTuple):
     """The log in the process with the services of its store, which alone may delete segments.
 
     :ivar log: its ``segments`` and ``positions`` are used
@@ -419,24 +415,24 @@ class ServedLog:
     reput: DispatchRunner
 
 
-def maintain(
+def maintenance(
     settings: MaintenanceSettings, log: MaintainedLog, served: ServedLog
 ) -> MaintenanceRounds:
-    """Start the maintenance in the process with the services; a full disk pauses puts at once.
+    """Build the maintenance in the process with the services.
 
-    Called at open, and when a process takes over the services. Segments are deleted from the front,
-    one at a time, each durably before the next. The minimum is raised and published before the file
-    is deleted. A segment stays while it is not durable or not dispatched, or while a pin or a
-    plugin keeps it.
+    Segments are deleted from the front, one at a time, each durably before the next. The minimum is
+    raised and published before the file is deleted. A segment stays while it is not durable or not
+    dispatched, or while a pin or a plugin keeps it.
     """
     clock, watcher, cleaner = log.clock or SystemClock(), log.disk_watcher(), log.cleaner()
     disks = cleaning = None
     if watcher is not None:
         paths = partial(paths_of, log.directory)
         disks = Disks(watcher, paths, served.health, log.events, served.page.set_pause)
+        served.log.segments.hold_back(disks.is_scarce)
     if cleaner is not None:
         cleaning = _cleaning(settings, log, served, cleaner, clock)
-    made = MaintenanceRounds(
+    return MaintenanceRounds(
         settings,
         clock,
         served.health,
@@ -445,10 +441,6 @@ def maintain(
         partial(dispatch_again, served.reput),
         partial(_delete_unused, served),
     )
-    if disks is not None:
-        served.log.segments.hold_back(disks.is_scarce)
-    made.start()
-    return made
 
 
 def _cleaning(

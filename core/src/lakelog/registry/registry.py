@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import attrs
 import pluggy
@@ -53,8 +53,7 @@ _TAKEN: Final = {"auto", *attrs.fields_dict(StoreSettings)}
 """Names that the core's own settings use."""
 
 
-@attrs.frozen
-class Offered:
+class Offered(NamedTuple):
     """A factory, and the plugin that offers it."""
 
     factory: Factory
@@ -100,7 +99,7 @@ def _factories(source: PluginSource, caller: pluggy.HookCaller, kind: Kind) -> l
         raise source.error(what, BadStrategy)
     factories: list[Factory] = []
     for result in results:
-        if isinstance(result, str) or not isinstance(result, Sequence):
+        if isinstance(result, str | Factory) or not isinstance(result, Sequence):
             what = f"{hook} returned {_shown(result)}; return a list of factories"
             raise source.error(what, BadStrategy)
         factories += result

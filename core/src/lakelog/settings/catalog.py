@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import attrs
 from attrs import field, validators
@@ -24,8 +24,7 @@ _KNOWN: Final[Mapping[str, str]] = {".conf": BROKER_CONF, ".properties": BROKER_
 """Formats by suffix for files that are never TOML; without the plugin, reading one is an error."""
 
 
-@attrs.frozen
-class Formats:
+class Formats(NamedTuple):
     """The formats on offer, each created when a file or an error requires it.
 
     :ivar names: all names, sorted
@@ -159,8 +158,7 @@ def dotted(section: str, key: str) -> str:
     return ".".join(part for part in (section, key) if part)
 
 
-@attrs.frozen
-class Given:
+class Given(NamedTuple):
     """One value from a source.
 
     :ivar section: the strategy whose section it belongs to, or :data:`CORE`

@@ -16,9 +16,7 @@ from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
-
-import attrs
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem, read_file
@@ -33,8 +31,7 @@ PYPROJECT: Final = "pyproject.toml"
 DEFAULT_NAME: Final = "lakelog.toml"
 
 
-@attrs.frozen
-class Embedded:
+class Embedded(NamedTuple):
     """A resource with settings.
 
     :ivar file: the resource

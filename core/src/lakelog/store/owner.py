@@ -57,8 +57,6 @@ from lakelog.log.log_files import VouchedEnd
 from lakelog.log.log_reader import LogReader
 from lakelog.log.sources import OwnedBounds, ViewSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.maintenance.planning import MaintainedLog
-from lakelog.maintenance.rounds import ServedLog, maintain
 from lakelog.processes.membership import ALONE, Membership
 from lakelog.processes.ownership import remove_abort, write_abort
 from lakelog.processes.positions import Positions, Publisher
@@ -85,6 +83,7 @@ from lakelog.store.strategies import Strategies, make_archive, make_strategies
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
+    from lakelog.maintenance.rounds import MaintenanceRounds
     from lakelog.recovery.examine import Progress
 
 FILLED_BY_MASTER: Final = "the store is a replica, which only its master fills"
@@ -546,20 +545,7 @@ def with_maintenance(
             directory.segment(start), start
         )
         owned.page.set_pause(None)  # a former process with the services may have left a pause
-        log = MaintainedLog(
-            directory=directory,
-            reader=owned.reader,
-            starts=owned.segments.starts,
-            segment_size_bytes=core.segment_size_bytes,
-            cleaner=lambda: owned.strategies.cleaner,
-            disk_watcher=lambda: owned.strategies.disk_watcher,
-            events=events,
-            clock=prepared.clock,
-        )
-        served = ServedLog(log=owned.log, health=owned.health, page=owned.page, reput=owned.reput)
-        maintenance = maintain(prepared.settings.section(MAINTENANCE), log, served)
-        undo.callback(maintenance.close)
-        manager = Managing(owned, maintenance)
+        manager = Managing(owned, lambda: parts.maintenance)
         answering = (
             None if owned.lock.is_alone else Answering(prepared.files, prepared.path, manager)
         )
@@ -576,14 +562,38 @@ def with_maintenance(
             owned.reader,
             owned.appender,
             owned.reput,
-            maintenance,
+            lambda: _maintenance(prepared, owned),
             prepared.extended(owned.reader, owned.dispatchers, owned.reput),
             manager=manager,
             answering=answering,
             owned=owned,
         )
+        undo.callback(parts.close_services)
+        if core.cleaner is not None or core.disk_watcher is not None:
+            parts.maintenance  # noqa: B018  # begins its rounds
         undo.pop_all()
     return parts
+
+
+def _maintenance(prepared: OpenRequest, owned: OwnedStore) -> MaintenanceRounds:
+    """Build the maintenance; most stores have no cleaner and no watcher, and load none of it."""
+    from lakelog.maintenance.planning import MaintainedLog
+    from lakelog.maintenance.rounds import ServedLog, maintenance
+
+    log = MaintainedLog(
+        directory=owned.directory,
+        reader=owned.reader,
+        starts=owned.segments.starts,
+        segment_size_bytes=prepared.settings.core.segment_size_bytes,
+        cleaner=lambda: owned.strategies.cleaner,
+        disk_watcher=lambda: owned.strategies.disk_watcher,
+        events=prepared.registry.events,
+        clock=prepared.clock,
+    )
+    served = ServedLog(log=owned.log, health=owned.health, page=owned.page, reput=owned.reput)
+    made = maintenance(prepared.settings.section(MAINTENANCE), log, served)
+    made.start()
+    return made
 
 
 def _why_alone(prepared: OpenRequest, writer: Writer) -> str | None:

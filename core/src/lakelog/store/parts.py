@@ -170,7 +170,7 @@ class RoleParts:
     :ivar reader: reads the log
     :ivar puts: appends, or refuses to
     :ivar waits: the state of dispatching
-    :ivar maintenance: the maintenance of disk space
+    :ivar maintain: begins the maintenance of disk space
     :ivar extension: the resources of the store extension, if one is installed
     :ivar manager: executes one of :data:`~.managing.VERBS`, or requests it from the process with
         the services; ``None`` in a reader
@@ -184,12 +184,17 @@ class RoleParts:
     reader: LogReader
     puts: Appender | RefusingWriter
     waits: DispatchWait
-    maintenance: MaintenanceRounds | RemoteMaintenance
+    maintain: Callable[[], MaintenanceRounds | RemoteMaintenance]
     extension: Extended | None
     manager: Manager | None = None
     answering: Answering | None = None
     owned: OwnedStore | None = None
     joined: JoinedLog | None = None
+
+    @cached_property
+    def maintenance(self) -> MaintenanceRounds | RemoteMaintenance:
+        """The maintenance of disk space, begun at open or on first use."""
+        return self.maintain()
 
     @property
     def log(self) -> OpenLog | None:
@@ -200,17 +205,22 @@ class RoleParts:
         """Close everything; each part is closed before the ones that it uses."""
         with ExitStack() as closing:
             log = self.owned or self.joined
-            for ends in (log, self.extension, self.answering, self.maintenance):
-                if ends is not None:  # the last one is closed first
-                    closing.callback(ends.close)
+            if log is not None:
+                closing.callback(log.close)
+            closing.callback(self.close_services)
 
     def give_up(self) -> None:
         """Release the services to another process; the log stays open."""
         with ExitStack() as closing:
             if self.owned is not None:
                 closing.callback(self.owned.give_up)
-            for ends in (self.extension, self.answering, self.maintenance):
-                if ends is not None:
+            closing.callback(self.close_services)
+
+    def close_services(self) -> None:
+        """Close the parts that depend on the role, of the extension too."""
+        with ExitStack() as closing:
+            for ends in (self.extension, self.answering, vars(self).get("maintenance")):
+                if ends is not None:  # the last one is closed first
                     closing.callback(ends.close)
 
     def forked(self, why: str) -> None:

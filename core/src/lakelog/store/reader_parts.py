@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lakelog.dispatch import Lag
 from lakelog.files.filesystem import FileSystem
@@ -16,8 +16,6 @@ from lakelog.log.damage import read_damage
 from lakelog.log.log_reader import LogReader
 from lakelog.log.sources import FileSource, ReaderBounds
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.maintenance.planning import MaintainedLog
-from lakelog.maintenance.rounds import RemoteMaintenance, SystemClock
 from lakelog.processes.ownership import is_owned
 from lakelog.processes.page_view import PageReader, PageView, ReaderDurableEnd
 from lakelog.processes.wake_page import PageWaiter, WakePage
@@ -25,6 +23,9 @@ from lakelog.recovery.clean_stop import CleanEnd
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.parts import Manager, OpenRequest, RefusingWriter, RoleParts
 from lakelog.store.strategies import make_archive, make_chosen, make_decoder, make_dispatchers
+
+if TYPE_CHECKING:
+    from lakelog.maintenance.rounds import RemoteMaintenance
 
 LONGEST_SLEEP_S: Final = 0.5
 """The longest sleep, which bounds the delay after a lost wake-up."""
@@ -97,17 +98,25 @@ def reader_parts(
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
     dispatchers = () if prepared.extension is None else make_dispatchers(*made)
     extension = prepared.extended(reader, dispatchers, read_only=appender is None)
-    maintained = MaintainedLog(
-        directory=directory,
-        reader=reader,
-        starts=source.starts,
-        segment_size_bytes=core.segment_size_bytes,
-        cleaner=lambda: make_chosen(*made, Kind.CLEANER, core.cleaner),
-        disk_watcher=lambda: make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
-        events=prepared.registry.events,
-        clock=prepared.clock,
-        ask=asking,
-    )
+
+    def maintain() -> RemoteMaintenance:
+        from lakelog.maintenance.planning import MaintainedLog
+        from lakelog.maintenance.rounds import RemoteMaintenance, SystemClock
+
+        log = MaintainedLog(
+            directory=directory,
+            reader=reader,
+            starts=source.starts,
+            segment_size_bytes=core.segment_size_bytes,
+            cleaner=lambda: make_chosen(*made, Kind.CLEANER, core.cleaner),
+            disk_watcher=lambda: make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
+            events=prepared.registry.events,
+            clock=prepared.clock,
+            ask=asking,
+        )
+        section = prepared.settings.section(MAINTENANCE)
+        return RemoteMaintenance(log, section, prepared.clock or SystemClock())
+
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(
         prepared,
@@ -115,9 +124,7 @@ def reader_parts(
         reader,
         appender or RefusingWriter(prepared.path, refused),
         Undispatched() if extension is None else extension.waits,
-        RemoteMaintenance(
-            maintained, prepared.settings.section(MAINTENANCE), prepared.clock or SystemClock()
-        ),
+        maintain,
         extension,
         asking,
     )

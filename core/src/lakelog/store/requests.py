@@ -32,7 +32,6 @@ from lakelog.errors import LakelogError, NoOwner, StoreClosed, StoreError, Store
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.log.store_directory import readable
-from lakelog.maintenance.rounds import MaintenanceRounds
 from lakelog.processes.locks import set_lock
 from lakelog.processes.membership import announce
 from lakelog.processes.ownership import is_served
@@ -42,6 +41,7 @@ from lakelog.runtime.threads import started
 from lakelog.store.open_log import OpenLog
 
 if TYPE_CHECKING:
+    from lakelog.maintenance.rounds import MaintenanceRounds, RemoteMaintenance
     from lakelog.store.owner import OwnedStore
 
 TAKEN: Final = "taken"
@@ -219,13 +219,12 @@ class Managing:
     """Executes :data:`VERBS` in this process; each may safely be repeated."""
 
     owned: OwnedStore
-    maintenance: MaintenanceRounds
+    maintenance: Callable[[], MaintenanceRounds | RemoteMaintenance]
 
     def __call__(self, verb: str, *words: str) -> Any:
-        """Execute one of the verbs; raises ``KeyError`` for another one."""
-        calls = {each: getattr(self, each) for each in VERBS}
-        calls |= {each: getattr(self.maintenance, each) for each in MAINTENANCE_VERBS}
-        return calls[verb](*words)
+        """Execute one of the verbs."""
+        done_by = self if verb in VERBS else self.maintenance()
+        return getattr(done_by, verb)(*words)
 
     def resume_dispatch(self) -> None:
         """Resume dispatching in this process."""
@@ -377,8 +376,7 @@ class Answering:
         except Exception as error:  # noqa: BLE001  # of a plugin too: the client raises it
             request.answer({_ERROR: _packed(error)})
         else:
-            reply = attrs.asdict(result) if attrs.has(type(result)) else result
-            request.answer({_RESULT: reply})
+            request.answer({_RESULT: result})
 
 
 def _packed(error: Exception) -> dict[str, Any]:

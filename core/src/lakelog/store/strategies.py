@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event, Thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -122,16 +122,20 @@ def _nobody() -> None:
     """Do nothing: the strategy is not woken."""
 
 
-@attrs.frozen
 class CheckedDecoder:
     """Calls ``decode`` and checks its result.
 
-    :ivar decode: the method of the append callback
-    :ivar failed: builds the error that names the callback
+    :param decode: the method of the append callback
+    :param failed: builds the error that names the callback
     """
 
-    decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
-    failed: Callable[[str], DecodeFailed]
+    def __init__(
+        self,
+        decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]],
+        failed: Callable[[str], DecodeFailed],
+    ) -> None:
+        self.decode = decode
+        self.failed = failed
 
     def __call__(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
         """Return the messages with their original bodies.
@@ -190,8 +194,7 @@ _AUTO_DISPATCHERS = ("consume-queue", "hash-index")
 """The choices of ``dispatchers = "auto"``: all that are installed."""
 
 
-@attrs.frozen
-class Strategies:
+class Strategies(NamedTuple):
     """The strategies of one store.
 
     :ivar flush_failed: builds the error of a put whose flush strategy raised after the append
@@ -240,8 +243,7 @@ def add_services(
 ) -> Strategies:
     """Return ``strategies`` with dispatchers, cleaner and disk watcher added."""
     made, core = (registry, settings, context), settings.core
-    return attrs.evolve(
-        strategies,
+    return strategies._replace(
         dispatchers=make_dispatchers(*made),
         cleaner=make_chosen(*made, Kind.CLEANER, core.cleaner),
         disk_watcher=make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import attrs
 import typer
 
 from lakelog.hooks import CleaningReport, Deleted
@@ -56,7 +55,7 @@ def clean(
 
 def _rows(report: CleaningReport) -> Iterator[dict[str, Any]]:
     for each in report.deleted:
-        yield {"kind": "segment", **attrs.asdict(each), "pinned_by": list(each.pinned_by)}
+        yield {"kind": "segment", **each._asdict(), "pinned_by": list(each.pinned_by)}
 
 
 def _summary(report: CleaningReport) -> dict[str, Any]:
@@ -66,7 +65,7 @@ def _summary(report: CleaningReport) -> dict[str, Any]:
         "segments": len(report.deleted),
         "freed_bytes": report.freed_bytes,
         "min_offset": report.min_offset,
-        "kept": None if report.kept is None else attrs.asdict(report.kept),
+        "kept": None if report.kept is None else report.kept._asdict(),
         "other_files": report.other_files,
         "topics": list(report.topics),
     }
