@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 import lakelog_rocketmq.plugin
@@ -37,7 +36,7 @@ def resolved(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Re
         search(monkeypatch)
         installed = Registry.load(plugins, {}).installed(store)
         nothing: dict[str, Any] = {
-            "installed": attrs.evolve(installed, sections=sections),
+            "installed": installed._replace(sections=sections),
             "arguments": {},
             "source": None,
             "broker_conf": None,

@@ -40,7 +40,7 @@ def broker(store: Path, tmp_path: Path) -> Callable[..., Settings]:
         installed = Registry.load([plugin], {}).installed(store)
         return resolve(
             store,
-            installed=attrs.evolve(installed, sections=sections),
+            installed=installed._replace(sections=sections),
             arguments=given,
             source=None,
             broker_conf=file,

@@ -239,11 +239,11 @@ def _expected(declared: Callable[..., Any]) -> str:
 _LOG: Final = logging.getLogger("lakelog")
 
 
-@attrs.frozen
 class Events:
     """One method per lifecycle event; see :class:`lakelog.hooks.hookspecs.Hooks`."""
 
-    _plugged: Plugged
+    def __init__(self, plugged: Plugged) -> None:
+        self._plugged = plugged
 
     def store_opening(self, path: Path, read_only: bool) -> None:
         """Announce the opening, which a plugin may forbid.
@@ -315,19 +315,19 @@ class Events:
                 yield source, error
 
 
-@attrs.frozen
-class Registry:
+class Registry(NamedTuple):
     """The strategies of one store's plugins, by name.
 
     :ivar plugged: the plugins, with pluggy's manager
     :ivar offered: the factory of every strategy, with its plugin, by name
     :ivar events: delivers lifecycle events to plugins
+    :ivar are_given: whether the plugins were given, and not those that are installed
     """
 
     plugged: Plugged
     offered: Mapping[str, Offered]
     events: Events
-    _are_given: bool = False
+    are_given: bool = False
 
     @classmethod
     def load(
@@ -422,7 +422,7 @@ class Registry:
     def _offered(self, kind: Kind, name: str) -> Offered:
         offered = self.offered.get(name)
         if offered is None or offered.factory.kind is not kind:
-            left_out = installed_sources() if self._are_given else ()
+            left_out = installed_sources() if self.are_given else ()
             raise missing(kind, name, self._kinds(), self.plugged.off, left_out)
         return offered
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 import attrs
@@ -202,8 +203,7 @@ def default_of(field: attrs.Attribute[Any], instance: object = None) -> Any:
     return default.factory()
 
 
-@attrs.frozen
-class Catalog:
+class Catalog(NamedTuple):
     """All sections and keys of the core and of the plugins.
 
     :ivar sections: the settings class of every strategy, by name
@@ -213,7 +213,7 @@ class Catalog:
 
     sections: Mapping[str, type[Any]]
     formats: Formats
-    inferring: Mapping[str, Infer] = attrs.field(factory=dict)
+    inferring: Mapping[str, Infer] = MappingProxyType({})
 
     @property
     def classes(self) -> Mapping[str, type[Any]]:

@@ -10,7 +10,8 @@ that do not exist name the nearest existing ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -22,8 +23,7 @@ DEFAULT: Final = "default"
 INFERRED: Final = "inferred from"
 
 
-@attrs.frozen
-class Settings:
+class Settings(NamedTuple):
     """The settings from which a store is built.
 
     :ivar core: the store's own settings
@@ -34,9 +34,9 @@ class Settings:
     """
 
     core: StoreSettings
-    sections: Mapping[str, Any] = attrs.field(factory=dict)
-    origins: Mapping[str, str] = attrs.field(factory=dict)
-    unused: Mapping[str, str] = attrs.field(factory=dict)
+    sections: Mapping[str, Any] = MappingProxyType({})
+    origins: Mapping[str, str] = MappingProxyType({})
+    unused: Mapping[str, str] = MappingProxyType({})
 
     def section(self, name: str) -> Any:
         """The settings of the strategy ``name``, an instance of its own class.
@@ -122,7 +122,7 @@ def variable_name(dotted: str) -> str:
 
 def is_table(value: object) -> bool:
     """Whether ``value`` holds the keys of a section."""
-    return isinstance(value, Mapping) or attrs.has(type(value))
+    return isinstance(value, Mapping | Settings) or attrs.has(type(value))
 
 
 def _table_of(value: Any) -> Mapping[str, Any]:

@@ -174,15 +174,14 @@ def agreed(
             _check(settings, key, asked, value)
     names = (*used, *(_of_maintenance(shared) if settings.section(ATTACH).take_over else ()))
     sections = {name: _section(registry, settings, name, shared) for name in names}
-    made = attrs.evolve(
-        settings,
+    made = settings._replace(
         core=attrs.evolve(settings.core, **theirs),
         sections={**settings.sections, **sections},
     )
     different = _different(settings, made)
     _log_differences(settings, different, path)
     origins = dict.fromkeys([*theirs, *different], OTHERS)
-    return attrs.evolve(made, origins={**settings.origins, **origins})
+    return made._replace(origins={**settings.origins, **origins})
 
 
 # --- plugins -----------------------------------------------------------------------------------

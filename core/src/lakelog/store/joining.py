@@ -102,7 +102,7 @@ _SOON_S: Final = 5.0
 """Seconds between two requests for the services: their owner syncs its queues meanwhile."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class JoinedLog:
     """The log of a store that other processes may have open, and the state of its services.
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-import attrs
-
 from lakelog.arguments import WrongValue, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
@@ -213,7 +211,6 @@ def _place(path: str | os.PathLike[str]) -> Path:
     return Path(path).absolute()
 
 
-@attrs.frozen
 class Opening(OpenRequest):
     """The ways to open one store."""
 

@@ -34,7 +34,7 @@ MAKING: Final = 10
 _LOG: Final = logging.getLogger("lakelog")
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class OpenLog:
     """The objects that one process needs to append.
 
@@ -86,7 +86,7 @@ class OpenLog:
             self.lock.leave()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class LogMaker:
     """Builds an :class:`OpenLog` from a valid shared page.
 

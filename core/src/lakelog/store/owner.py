@@ -158,7 +158,7 @@ def replica_log(owned: OwnedStore) -> ReplicaLog:
 _LOG: Final = logging.getLogger("lakelog")
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class OwnedStore(OpenLog):
     """The log of the process that has the services of its store.
 
@@ -397,7 +397,7 @@ def _take(
     return lock, directory.is_new() if is_new is None else is_new
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class _Taking(LogMaker):
     """Takes over a directory after its examination."""
 

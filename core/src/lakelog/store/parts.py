@@ -42,7 +42,7 @@ NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 """Errors of the system for files that this user may not write."""
 
 
-@attrs.frozen(slots=False)
+@attrs.define(slots=False, eq=False, repr=False)
 class OpenRequest:
     """A store about to be opened; none of its files is changed yet.
 
@@ -124,18 +124,18 @@ Manager: TypeAlias = Callable[..., Any]
 """Called with a management verb and its arguments, as ``Managing``."""
 
 
-@attrs.frozen
 class RefusingWriter:
     """Refuses all puts, in a store that cannot write.
 
-    :ivar path: the store directory
-    :ivar why: the reason, and what to do
-    :ivar sync: flushes the log of a replica; ``None`` for a reader
+    :param path: the store directory
+    :param why: the reason, and what to do
+    :param sync: flushes the log of a replica; ``None`` for a reader
     """
 
-    path: Path
-    why: str
-    sync: Callable[[], int] | None = None
+    def __init__(self, path: Path, why: str, sync: Callable[[], int] | None = None) -> None:
+        self.path = path
+        self.why = why
+        self.sync = sync
 
     def put(self, *_: object) -> Any:
         """Raise :class:`~lakelog.errors.PutRefused`."""
@@ -161,7 +161,7 @@ class RefusingWriter:
         )
 
 
-@attrs.define(slots=False, eq=False)
+@attrs.define(slots=False, eq=False, repr=False)
 class RoleParts:
     """The parts of one role.
 

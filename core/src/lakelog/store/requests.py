@@ -214,7 +214,7 @@ MAINTENANCE_VERBS: Final = ("delete_unused_topics", "delete_expired")
 """The management calls executed by the maintenance."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Managing:
     """Executes :data:`VERBS` in this process; each may safely be repeated."""
 
