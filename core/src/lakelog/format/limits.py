@@ -1,6 +1,6 @@
-"""Size limits and value ranges of a record, checked before anything is encoded.
+"""What a record can hold: limits of sizes and numbers, topics, and the properties of a message.
 
-Encodes the property string of a message: tags, keys, then further properties.
+Everything is checked before anything is encoded. A property string has tags, keys, then the others.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ import attrs
 
 from lakelog.arguments import whole
 from lakelog.errors import IllegalMessage
+from lakelog.format import layout
 from lakelog.format.checksum import is_sealed, without_seal
-from lakelog.format.layout import (
-    BLANK_MIN_BYTES,
-    MAX_PROPERTIES_BYTES,
-    MAX_TOPIC_BYTES,
-    PROPERTY_SEPARATOR,
-)
 from lakelog.format.properties import KEYS, TAGS, check_tags, encode_properties, join_keys
 from lakelog.format.record import SECTOR_BYTES
 from lakelog.message import Body, PropertiesLike
 from lakelog.results import PutStatus
 
-RECORD_OVERHEAD_BYTES = 64 << 10
+_RECORD_OVERHEAD_BYTES = 64 << 10
 """How far a record may exceed the largest body, in bytes."""
 
 
@@ -40,8 +35,8 @@ class Limits:
         return cls(
             max_message_size_bytes,
             min(
-                max_message_size_bytes + RECORD_OVERHEAD_BYTES,
-                segment_size_bytes - BLANK_MIN_BYTES,
+                max_message_size_bytes + _RECORD_OVERHEAD_BYTES,
+                segment_size_bytes - layout.BLANK_MIN_BYTES,
             ),
         )
 
@@ -49,9 +44,9 @@ class Limits:
         """Raise :class:`~lakelog.errors.IllegalMessage` if one of the three is too large."""
         if body_bytes > self.body_bytes:
             raise _too_large("body", body_bytes, self.body_bytes)
-        if properties_bytes > MAX_PROPERTIES_BYTES:
+        if properties_bytes > (limit := layout.MAX_PROPERTIES_BYTES):
             raise IllegalMessage(
-                f"properties take {properties_bytes} bytes, the limit is {MAX_PROPERTIES_BYTES}",
+                f"properties take {properties_bytes} bytes, the limit is {limit}",
                 status=PutStatus.PROPERTIES_SIZE_EXCEEDED,
             )
         if record_bytes > self.record_bytes:
@@ -113,8 +108,8 @@ def encode_topic(topic: str) -> bytes:
         data = topic.encode()
     except (UnicodeEncodeError, AttributeError):
         raise illegal(f"topic {topic!r} is not a str that UTF-8 can encode") from None
-    if not 0 < len(data) <= MAX_TOPIC_BYTES:
-        raise illegal(f"topic {topic!r} takes {len(data)} bytes, not 1 to {MAX_TOPIC_BYTES}")
+    if not 0 < len(data) <= layout.MAX_TOPIC_BYTES:
+        raise illegal(f"topic {topic!r} takes {len(data)} bytes, not 1 to {layout.MAX_TOPIC_BYTES}")
     if topic in (".", "..") or any(ord(char) < ord(" ") or char == "/" for char in topic):
         raise illegal(f"topic {topic!r} cannot name a directory: it holds '/', NUL or the like")
     return data
@@ -205,6 +200,6 @@ def _named(tags: str | None, keys: Keys) -> dict[str, str]:
 
 def ended(properties: bytes) -> bytes:
     """``properties`` with a trailing separator, so that another property can follow."""
-    if properties and not properties.endswith(PROPERTY_SEPARATOR):
-        return properties + PROPERTY_SEPARATOR
+    if properties and not properties.endswith(layout.PROPERTY_SEPARATOR):
+        return properties + layout.PROPERTY_SEPARATOR
     return properties

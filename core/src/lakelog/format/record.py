@@ -21,21 +21,8 @@ from typing import Final, NamedTuple
 
 from lakelog.accelerate import current
 from lakelog.errors import CorruptRecord
+from lakelog.format import layout
 from lakelog.format.checksum import body_crc, is_sealed, seal_holds
-from lakelog.format.layout import (
-    AT_BODY_CRC,
-    AT_BORN_HOST,
-    AT_PHYSICAL_OFFSET,
-    AT_SYS_FLAG,
-    BLANK,
-    BORN_HOST_V6,
-    MAGIC_V1,
-    MAGIC_V2,
-    PREFIX,
-    RECORD_MIN_BYTES,
-    STORE_HOST_V6,
-    SUFFIX,
-)
 from lakelog.format.message_id import decode_host, host_bytes
 from lakelog.message import Body, StoredMessage
 
@@ -71,23 +58,26 @@ def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
     Raises :class:`~lakelog.errors.CorruptRecord` if the lengths disagree. Reads nothing
     outside ``data[start:end]``.
     """
-    if start < 0 or end - start < RECORD_MIN_BYTES:
+    if start < 0 or end - start < layout.RECORD_MIN_BYTES:
         raise CorruptRecord(
-            "too few bytes are left", offset=offset, expected=RECORD_MIN_BYTES, found=end - start
+            "too few bytes are left",
+            offset=offset,
+            expected=layout.RECORD_MIN_BYTES,
+            found=end - start,
         )
-    size, magic = BLANK.unpack_from(data, start)
-    if magic not in (MAGIC_V1, MAGIC_V2):
+    size, magic = layout.BLANK.unpack_from(data, start)
+    if magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
         raise CorruptRecord(
             "no record starts here",
             offset=offset,
-            expected=f"magic {MAGIC_V1:08x} or {MAGIC_V2:08x}",
+            expected=f"magic {layout.MAGIC_V1:08x} or {layout.MAGIC_V2:08x}",
             found=f"{magic:08x}",
         )
-    if not RECORD_MIN_BYTES <= size <= end - start:
+    if not layout.RECORD_MIN_BYTES <= size <= end - start:
         raise CorruptRecord(
             "its length is wrong",
             offset=offset,
-            expected=f"{RECORD_MIN_BYTES} to {end - start} bytes",
+            expected=f"{layout.RECORD_MIN_BYTES} to {end - start} bytes",
             found=size,
         )
     return _parts(data, start, size, magic, offset)
@@ -95,10 +85,12 @@ def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
 
 def _parts(data: memoryview, start: int, size: int, magic: int, offset: int) -> Frame:
     end = start + size
-    (sys_flag,) = _INT.unpack_from(data, start + AT_SYS_FLAG)
-    hosts = host_bytes(bool(sys_flag & BORN_HOST_V6)) + host_bytes(bool(sys_flag & STORE_HOST_V6))
-    body_at = start + AT_BORN_HOST + hosts + 8 + 16
-    topic_size = 1 if magic == MAGIC_V1 else 2
+    (sys_flag,) = _INT.unpack_from(data, start + layout.AT_SYS_FLAG)
+    hosts = host_bytes(bool(sys_flag & layout.BORN_HOST_V6)) + host_bytes(
+        bool(sys_flag & layout.STORE_HOST_V6)
+    )
+    body_at = start + layout.AT_BORN_HOST + hosts + 8 + 16
+    topic_size = 1 if magic == layout.MAGIC_V1 else 2
     body_length = _length(_INT, data, body_at - 4, end - topic_size - 2, "body", offset)
     topic_at = body_at + body_length + topic_size
     topic_length = int.from_bytes(data[topic_at - topic_size : topic_at], "big")
@@ -140,13 +132,13 @@ def _text(topic: memoryview, offset: int) -> str:
         raise CorruptRecord("its topic is not valid UTF-8", offset=offset) from None
 
 
-def _length(layout: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:
-    length = int(layout.unpack_from(data, at)[0]) if at + layout.size <= end else -1
-    if not 0 <= length <= end - at - layout.size:
+def _length(kind: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:
+    length = int(kind.unpack_from(data, at)[0]) if at + kind.size <= end else -1
+    if not 0 <= length <= end - at - kind.size:
         raise CorruptRecord(
             f"its {what} does not fit",
             offset=offset,
-            expected=f"0 to {end - at - layout.size} bytes",
+            expected=f"0 to {end - at - kind.size} bytes",
             found=length,
         )
     return length
@@ -157,7 +149,7 @@ def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
 
     Raises :class:`~lakelog.errors.CorruptRecord`.
     """
-    (stated,) = _LONG.unpack_from(data, frame.start + AT_PHYSICAL_OFFSET)
+    (stated,) = _LONG.unpack_from(data, frame.start + layout.AT_PHYSICAL_OFFSET)
     if stated != offset:
         raise CorruptRecord(
             "it belongs to another place", offset=offset, expected=offset, found=stated
@@ -201,7 +193,7 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
     Also checks that topic and properties are not lost, see the module. Raises
     :class:`~lakelog.errors.CorruptRecord`.
     """
-    (stated,) = _INT.unpack_from(data, frame.start + AT_BODY_CRC)
+    (stated,) = _INT.unpack_from(data, frame.start + layout.AT_BODY_CRC)
     found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
     if stated != found:
         raise CorruptRecord(
@@ -273,11 +265,13 @@ def decode(
 
 def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:
     """The message of a record whose frame was already checked."""
-    fixed = PREFIX.unpack_from(view, frame.start)
+    fixed = layout.PREFIX.unpack_from(view, frame.start)
     _, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = fixed
-    store_time_at = frame.start + AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
-    suffix_at = frame.body_at - SUFFIX.size
-    reconsume_times, prepared, _ = SUFFIX.unpack_from(view, suffix_at)
+    store_time_at = (
+        frame.start + layout.AT_BORN_HOST + host_bytes(bool(sys_flag & layout.BORN_HOST_V6))
+    )
+    suffix_at = frame.body_at - layout.SUFFIX.size
+    reconsume_times, prepared, _ = layout.SUFFIX.unpack_from(view, suffix_at)
     return StoredMessage(
         frame.topic,
         queue_id,
@@ -291,7 +285,7 @@ def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:
         flag,
         sys_flag,
         born,
-        decode_host(bytes(view[frame.start + AT_BORN_HOST : store_time_at])),
+        decode_host(bytes(view[frame.start + layout.AT_BORN_HOST : store_time_at])),
         _LONG.unpack_from(view, store_time_at)[0],
         decode_host(bytes(view[store_time_at + _LONG.size : suffix_at])),
         reconsume_times,

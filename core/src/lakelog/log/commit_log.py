@@ -24,25 +24,13 @@ from lakelog.log.health import Health
 from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
 from lakelog.message import Body
-from lakelog.processes import shared_page as sharedpage
+from lakelog.processes import shared_page
 from lakelog.processes.append_section import AppendSection
 from lakelog.processes.group_sync import CopiedEnd, GroupSync
 from lakelog.processes.locks import AppendLock, ByteLock, is_locked
 from lakelog.processes.ownership import SERVICES
 from lakelog.processes.positions import Positions
 from lakelog.processes.queue_table import QueueTable
-from lakelog.processes.shared_page import (
-    APPENDED,
-    COPIED_AT,
-    DURABLE,
-    FLAGS,
-    GROUP_SYNC_AT,
-    LAST_TIMESTAMP,
-    PAUSED,
-    SYNC_LOCK_AT,
-    TABLE_GENERATION,
-    SharedPage,
-)
 from lakelog.processes.wake_page import PageWaiter
 from lakelog.results import AppendStatus, PutStatus
 
@@ -93,7 +81,7 @@ class CommitLog:
     def __init__(  # each is a collaborator of its own
         self,
         segments: Segments,
-        page: SharedPage,
+        page: shared_page.SharedPage,
         positions: Positions,
         table: QueueTable,
         lock: File,
@@ -118,13 +106,15 @@ class CommitLog:
         health.elsewhere = self._paused
         self.lock = append_lock = _append_lock(callback, lock, page)
         self.section = AppendSection(page, append_lock, files, self.failed, busy_timeout_ms)
-        sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
-        self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self.failed)
-        self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
+        sync_lock = ByteLock(lock, SYNCING, page.memory, shared_page.SYNC_LOCK_AT)
+        self._sync = GroupSync(
+            files, sync_lock, page.memory, shared_page.GROUP_SYNC_AT, self.failed
+        )
+        self.copies: CopyProgress = CopiedEnd(page.memory, shared_page.COPIED_AT)
         self._page = page
         self.memory = page.memory
-        self.layout = sharedpage
-        self._is_read_at_once = not page.words[FLAGS] & DURABLE
+        self.layout = shared_page
+        self._is_read_at_once = not page.words[shared_page.FLAGS] & shared_page.DURABLE
         self.on_synced: Callable[[], None] = lambda: None
 
     def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
@@ -139,7 +129,7 @@ class CommitLog:
 
         A pause left by a dead process does not count.
         """
-        if self._words[PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
+        if self._words[shared_page.PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
             return self._page.pause
         return None
 
@@ -168,7 +158,7 @@ class CommitLog:
             section.enter()
             if self.health.refusal is not None:
                 raise self.health.refused()
-            if self._words[PAUSED]:
+            if self._words[shared_page.PAUSED]:
                 self.health.check_elsewhere()
             end = self._append(batch)
             section.leave()
@@ -183,11 +173,11 @@ class CommitLog:
 
     def _append(self, batch: EncodedBatch) -> int:
         words, segments, table = self._words, self.segments, self.table
-        if table.generation != words[TABLE_GENERATION]:
+        if table.generation != words[shared_page.TABLE_GENERATION]:
             self._files.follow_table()
         now_ms = time.time_ns() // 1_000_000
-        now_ms = max(now_ms, words[LAST_TIMESTAMP])
-        position = words[APPENDED]
+        now_ms = max(now_ms, words[shared_page.LAST_TIMESTAMP])
+        position = words[shared_page.APPENDED]
         remaining = segments.active_offset + segments.size_bytes - position
         if not 0 < remaining <= segments.size_bytes:
             remaining = self._follow(position)
@@ -239,7 +229,7 @@ class CommitLog:
         self._prepare_roll(length)
         section.begin(end)
         self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
-        section.commit(end, self._words[LAST_TIMESTAMP])
+        section.commit(end, self._words[shared_page.LAST_TIMESTAMP])
         segments.roll()
         section.finish()
 
@@ -469,9 +459,9 @@ class CommitLog:
         return True
 
 
-def _append_lock(callback: AppendCallback, lock: File, page: SharedPage) -> SectionLock:
+def _append_lock(callback: AppendCallback, lock: File, page: shared_page.SharedPage) -> SectionLock:
     """The lock of the append section: compiled if possible; both implementations are compatible."""
     accelerator: Accelerator | None = getattr(callback, "accelerator", None)
     if accelerator is None:
         return AppendLock(lock, APPENDING, page)
-    return accelerator.append_lock(lock.fileno(), APPENDING, page.memory, sharedpage)
+    return accelerator.append_lock(lock.fileno(), APPENDING, page.memory, shared_page)

@@ -14,15 +14,9 @@ from lakelog.format.layout import BLANK
 from lakelog.format.record_batch import Blank, Damage
 from lakelog.log.segments import Segments
 from lakelog.log.sources import ViewSource
+from lakelog.processes import shared_page
 from lakelog.processes.positions import Positions
 from lakelog.processes.queue_table import QueueTable
-from lakelog.processes.shared_page import (
-    APPENDED,
-    COMMITTED,
-    FLUSHED_TIMESTAMP,
-    LAST_TIMESTAMP,
-    TABLE_GENERATION,
-)
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
@@ -93,7 +87,7 @@ class LogFiles:
 
     def follow_table(self) -> None:
         """Map the larger table of queue ends, if there is one."""
-        generation = self.positions.words[TABLE_GENERATION]
+        generation = self.positions.words[shared_page.TABLE_GENERATION]
         if generation != self.table.generation:
             self.table.reopen(generation)
 
@@ -119,22 +113,24 @@ class LogFiles:
         if vouched is not None:
             self._stamp_ms = vouched.timestamp_ms
             return vouched.end_offset
-        self._stamp_ms = words[LAST_TIMESTAMP]  # read first: a record before the end has this time
-        return words[APPENDED]
+        self._stamp_ms = words[
+            shared_page.LAST_TIMESTAMP
+        ]  # read first: a record before the end has this time
+        return words[shared_page.APPENDED]
 
     def commit(self) -> int:
         """Write staged bytes to the page cache; return the end visible to other processes."""
         if not self.segments.staged:
             return self.positions.appended
         with self._committing:
-            end = self.positions.words[COMMITTED] = self.segments.commit()
+            end = self.positions.words[shared_page.COMMITTED] = self.segments.commit()
         return end
 
     def sync(self, start: int, end: int) -> None:
         """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
         stamp = self._stamp_ms
         self.sync_bytes(start, end)
-        self.positions.words[FLUSHED_TIMESTAMP] = stamp
+        self.positions.words[shared_page.FLUSHED_TIMESTAMP] = stamp
         if self.vouched is not None:
             self.vouched.store(end)
 

@@ -17,7 +17,7 @@ import attrs
 
 from lakelog.arguments import whole
 from lakelog.errors import CorruptRecord, LakelogError, OffsetOutOfRange, StoreClosed
-from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog.format import layout
 from lakelog.format.message_id import parse_message_id
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
@@ -274,11 +274,11 @@ class LogReader:
 
     @staticmethod
     def _decode_from(extent: Extent, offset: int) -> StoredMessage:
-        head = extent.read(offset, BLANK.size)
-        size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
-        if magic == MAGIC_BLANK:
+        head = extent.read(offset, layout.BLANK.size)
+        size, magic = layout.BLANK.unpack(head) if len(head) == layout.BLANK.size else (0, 0)
+        if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
-        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= extent.end - offset:
+        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not 0 < size <= extent.end - offset:
             raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
         return decode(extent.read(offset, size), offset=offset)
 

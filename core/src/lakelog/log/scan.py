@@ -18,21 +18,15 @@ import attrs
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import last_nonzero
-from lakelog.format.layout import (
-    AT_MAGIC,
-    BLANK,
-    BLANK_MIN_BYTES,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_MIN_BYTES,
-)
+from lakelog.format import layout
 from lakelog.format.record import checked_frame, decode
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch, decode_run
 from lakelog.log.sources import Extent, Source
 
 _WINDOW_BYTES: Final = 1 << 20
-_MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]
+_MAGICS: Final = [
+    Struct(">I").pack(magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2, layout.MAGIC_BLANK)
+]
 
 Accepts: TypeAlias = Callable[[memoryview, int], bool]
 """Decides whether a whole record, given its bytes and offset, belongs to the log."""
@@ -62,8 +56,8 @@ def _candidates(extent: Extent, start: int) -> Iterator[int]:
     while at is not None and at < extent.end:
         data = bytes(extent.read(at, _WINDOW_BYTES))
         for position in _magic_positions(data):
-            if at + position - AT_MAGIC >= start:
-                yield at + position - AT_MAGIC
+            if at + position - layout.AT_MAGIC >= start:
+                yield at + position - layout.AT_MAGIC
         if len(data) < _WINDOW_BYTES:  # the end, or the file was truncated meanwhile
             return
         at = extent.next_data(at + len(data) - len(_MAGICS[0]) + 1)
@@ -82,13 +76,13 @@ def _magic_positions(data: bytes) -> list[int]:
 
 
 def _is_whole(extent: Extent, offset: int, accepts: Accepts, *, sealed: bool) -> bool:
-    head = extent.read(offset, BLANK.size)
-    if len(head) < BLANK.size:
+    head = extent.read(offset, layout.BLANK.size)
+    if len(head) < layout.BLANK.size:
         return False
-    size, magic = BLANK.unpack(head)
+    size, magic = layout.BLANK.unpack(head)
     if not 0 < size <= extent.end - offset:
         return False
-    if magic == MAGIC_BLANK:
+    if magic == layout.MAGIC_BLANK:
         return bool(size == extent.end - offset)
     record = extent.read(offset, size)
     try:
@@ -183,7 +177,7 @@ class _Walk:
         end = extent.end if self._end is None else min(self._end, extent.end)
         window = WINDOW_BYTES
         while self._at < end:
-            asked = min(window, max(end - self._at, RECORD_MIN_BYTES))
+            asked = min(window, max(end - self._at, layout.RECORD_MIN_BYTES))
             data = extent.read(self._at, asked)  # shorter if the file is truncated meanwhile
             batch = self._run(data)
             if len(batch):
@@ -222,9 +216,9 @@ class _Walk:
 
     def _fills(self, extent: Extent, data: memoryview) -> bool:
         """Whether a blank record fills the rest of the segment."""
-        if len(data) < BLANK_MIN_BYTES:
+        if len(data) < layout.BLANK_MIN_BYTES:
             return False
-        return BLANK.unpack_from(data) == (extent.end - self._at, MAGIC_BLANK)
+        return layout.BLANK.unpack_from(data) == (extent.end - self._at, layout.MAGIC_BLANK)
 
     def _blank(self, extent: Extent) -> Iterator[Piece]:
         yield from self._damage_before(self._at)
@@ -233,10 +227,13 @@ class _Walk:
 
     def _size_of_larger(self, extent: Extent, data: memoryview) -> int:
         """The length of a record that exceeds the window, or 0."""
-        if len(data) < RECORD_MIN_BYTES:
+        if len(data) < layout.RECORD_MIN_BYTES:
             return 0
-        size, magic = BLANK.unpack_from(data)
-        cut = magic in (MAGIC_V1, MAGIC_V2) and len(data) < size <= extent.end - self._at
+        size, magic = layout.BLANK.unpack_from(data)
+        cut = (
+            magic in (layout.MAGIC_V1, layout.MAGIC_V2)
+            and len(data) < size <= extent.end - self._at
+        )
         return int(size) if cut else 0
 
     def _resume(self, extent: Extent, data: memoryview) -> bool:

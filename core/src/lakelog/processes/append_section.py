@@ -21,17 +21,7 @@ from typing import Final, Protocol
 
 from lakelog.accelerate import SectionLock
 from lakelog.errors import PutRefused
-from lakelog.processes.shared_page import (
-    APPENDED,
-    APPENDER_PID,
-    APPENDER_SINCE,
-    FAILED,
-    INTENT_END,
-    INTENT_START,
-    LAST_TIMESTAMP,
-    SEVERAL,
-    SharedPage,
-)
+from lakelog.processes import shared_page
 from lakelog.results import PutStatus
 from lakelog.runtime.locks import YieldLock
 
@@ -63,7 +53,7 @@ class AppendSection:
 
     def __init__(
         self,
-        page: SharedPage,
+        page: shared_page.SharedPage,
         lock: SectionLock,
         log: RepairedLog,
         fail: Callable[[OSError | None], Exception],
@@ -109,12 +99,12 @@ class AppendSection:
                 if self._lock.take():
                     self._wait(self._lock.acquire)
                 self.keeps = True
-                words[APPENDER_PID] = self._pid
-            if words[SEVERAL]:
-                words[APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
-            if words[FAILED]:
+                words[shared_page.APPENDER_PID] = self._pid
+            if words[shared_page.SEVERAL]:
+                words[shared_page.APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
+            if words[shared_page.FAILED]:
                 raise self._fail(None)
-            if words[INTENT_END]:
+            if words[shared_page.INTENT_END]:
                 self._repair()
         except BaseException:  # including one from a signal handler, at any point
             if self.is_mine():
@@ -125,8 +115,8 @@ class AppendSection:
         """Note the intent to write from the end of the log up to ``end_offset``."""
         # INTENT_END is stored last: a repair runs only if it is not 0, and then needs the start.
         words = self._words
-        words[INTENT_START] = words[APPENDED]
-        words[INTENT_END] = end_offset
+        words[shared_page.INTENT_START] = words[shared_page.APPENDED]
+        words[shared_page.INTENT_END] = end_offset
 
     def commit(self, end_offset: int, timestamp_ms: int) -> None:
         """Move the end of the log over the written bytes.
@@ -135,19 +125,19 @@ class AppendSection:
         """
         # The end is the commit point. If the process dies before it, the bytes are zeroed; if it
         # dies after it, only the queue ends are missing.
-        self._words[APPENDED] = end_offset
-        self._words[LAST_TIMESTAMP] = timestamp_ms
+        self._words[shared_page.APPENDED] = end_offset
+        self._words[shared_page.LAST_TIMESTAMP] = timestamp_ms
 
     def finish(self) -> None:
         """Clear the intent: the queue ends cover the committed records."""
-        self._words[INTENT_END] = 0
+        self._words[shared_page.INTENT_END] = 0
 
     def leave(self) -> None:
         """Release the section, in any state; also after an interrupted release.
 
         A lock of another process is not affected.
         """
-        if self._words[SEVERAL] or not self.keeps:
+        if self._words[shared_page.SEVERAL] or not self.keeps:
             self.keeps = False
             self._lock.release()
         self.local.release()
@@ -161,28 +151,34 @@ class AppendSection:
 
     def _repair(self) -> None:
         words = self._words
-        start, end, appended = words[INTENT_START], words[INTENT_END], words[APPENDED]
+        start, end, appended = (
+            words[shared_page.INTENT_START],
+            words[shared_page.INTENT_END],
+            words[shared_page.APPENDED],
+        )
         try:
             if appended < end:
                 self._log.zero(appended, end)
             else:
                 timestamp_ms = self._log.raise_ends(start, end)
-                words[LAST_TIMESTAMP] = max(timestamp_ms, words[LAST_TIMESTAMP])
+                words[shared_page.LAST_TIMESTAMP] = max(
+                    timestamp_ms, words[shared_page.LAST_TIMESTAMP]
+                )
         except OSError as error:
             raise self._fail(error) from error
         # Last: if this process dies in the repair, the next one repeats it.
-        words[INTENT_END] = 0
+        words[shared_page.INTENT_END] = 0
 
     def _wait(self, acquire: Callable[[float], bool]) -> None:
         """Wait for the lock; give up only if no append completes during the timeout."""
         words = self._words
-        before = words[APPENDED]
+        before = words[shared_page.APPENDED]
         while not acquire(self._busy_seconds):
-            now = words[APPENDED]
+            now = words[shared_page.APPENDED]
             if now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
-                    f"an append of process {words[APPENDER_PID]} has taken more than "
+                    f"an append of process {words[shared_page.APPENDER_PID]} has taken more than "
                     f"{self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
                 )
             before = now

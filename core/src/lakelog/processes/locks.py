@@ -55,13 +55,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.files.filesystem import File, with_path
-from lakelog.processes.shared_page import (
-    APPEND_HOLDER,
-    APPEND_LOCK_AT,
-    APPEND_PLAIN,
-    LIFE_AT,
-    SharedPage,
-)
+from lakelog.processes import shared_page
 
 if TYPE_CHECKING:
     import ctypes
@@ -316,14 +310,14 @@ _NUMBER_BYTES: Final = 5
 class AppendLock:
     """The implementation in plain Python."""
 
-    def __init__(self, file: File, at: int, page: SharedPage) -> None:
+    def __init__(self, file: File, at: int, page: shared_page.SharedPage) -> None:
         """Prepare; nothing is locked yet.
 
         :param at: the byte of ``file``
         """
         self._file = file
         self._words = page.words
-        self._byte = ByteLock(file, at, page.memory, APPEND_LOCK_AT)
+        self._byte = ByteLock(file, at, page.memory, shared_page.APPEND_LOCK_AT)
         self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
 
     def take(self) -> int:
@@ -338,9 +332,9 @@ class AppendLock:
     def _inside(self) -> int:
         """Stop further swaps; return the number of the process still inside, or 0."""
         words = self._words
-        words[APPEND_PLAIN] = self._number
+        words[shared_page.APPEND_PLAIN] = self._number
         Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
-        return words[APPEND_HOLDER]
+        return words[shared_page.APPEND_HOLDER]
 
     def acquire(self, timeout_s: float) -> bool:
         """See :class:`~lakelog.accelerate.SectionLock`.
@@ -353,7 +347,7 @@ class AppendLock:
         seen = self._inside()
         while seen:
             sequence = self._byte.ask()
-            if not self._words[APPEND_HOLDER]:
+            if not self._words[shared_page.APPEND_HOLDER]:
                 break
             if time.monotonic() >= deadline:
                 self.release()
@@ -364,13 +358,13 @@ class AppendLock:
 
     def _without_dead(self, seen: int) -> int:
         """The holder's number; it is cleared first if it is ``seen`` and its process is dead."""
-        holder = self._words[APPEND_HOLDER]
-        if holder == seen and not is_locked(self._file, LIFE_AT + seen, fcntl.F_WRLCK):
-            self._words[APPEND_HOLDER] = holder = 0
+        holder = self._words[shared_page.APPEND_HOLDER]
+        if holder == seen and not is_locked(self._file, shared_page.LIFE_AT + seen, fcntl.F_WRLCK):
+            self._words[shared_page.APPEND_HOLDER] = holder = 0
         return holder
 
     def release(self) -> None:
         """See :class:`~lakelog.accelerate.SectionLock`."""
-        if self._words[APPEND_PLAIN] == self._number:
-            self._words[APPEND_PLAIN] = 0
+        if self._words[shared_page.APPEND_PLAIN] == self._number:
+            self._words[shared_page.APPEND_PLAIN] = 0
         self._byte.release()

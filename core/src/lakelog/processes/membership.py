@@ -35,17 +35,8 @@ import attrs
 from lakelog.errors import StoreError, StoreLocked
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
+from lakelog.processes import ownership
 from lakelog.processes.locks import futex, set_lock, unlock_all
-from lakelog.processes.ownership import (
-    CLOSE_IT,
-    FOLLOWED,
-    OPEN,
-    PUBLISHED,
-    SERVICES,
-    closed_to_all,
-    is_published,
-    locked,
-)
 from lakelog.processes.shared_page import SEVERAL, SharedPage
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
@@ -88,9 +79,9 @@ class Membership:
             membership._begin(timeout_s)
             # Shared first, then exclusive: the byte is never free in between, so RocketMQ cannot
             # take it if the last other member dies now. A failed conversion keeps the shared lock.
-            if not membership._set(OPEN, fcntl.F_RDLCK):
+            if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
                 raise _taken(files, path)
-            membership.is_alone = membership._set(OPEN, fcntl.F_WRLCK)
+            membership.is_alone = membership._set(ownership.OPEN, fcntl.F_WRLCK)
             if membership.is_alone and membership._file.size() == 0:
                 membership._file.write_at(0, LOCK_CONTENT)
         except BaseException:  # Ctrl-C too
@@ -112,7 +103,7 @@ class Membership:
         membership = cls.join(files, path, timeout_s)
         if not membership.is_alone:
             membership.leave()
-            raise locked(files, path, why and f", and {why}{CLOSE_IT}")
+            raise ownership.locked(files, path, why and f", and {why}{ownership.CLOSE_IT}")
         return membership
 
     @property
@@ -141,34 +132,34 @@ class Membership:
         :param share: whether they may have the store open beside this process
         """
         if share:
-            self._set(OPEN, fcntl.F_RDLCK)
+            self._set(ownership.OPEN, fcntl.F_RDLCK)
             self.is_alone = False
         self._set(SET_UP, fcntl.F_UNLCK)
 
     def publish(self) -> None:
         """Publish that the shared page is valid, for readers."""
-        self._set(PUBLISHED, fcntl.F_RDLCK)
+        self._set(ownership.PUBLISHED, fcntl.F_RDLCK)
 
     def take_services(self) -> bool:
         """Take the services (dispatching, deletion, checkpoint); ``False`` if another has them."""
-        return self._set(SERVICES, fcntl.F_WRLCK)
+        return self._set(ownership.SERVICES, fcntl.F_WRLCK)
 
     def drop_services(self) -> None:
         """Release the services."""
-        self._set(FOLLOWED, fcntl.F_UNLCK)
-        self._set(SERVICES, fcntl.F_UNLCK)
+        self._set(ownership.FOLLOWED, fcntl.F_UNLCK)
+        self._set(ownership.SERVICES, fcntl.F_UNLCK)
 
     def set_followed(self, yes: bool = True) -> None:
         """Publish whether the queues are complete and follow the log, for readers."""
-        self._set(FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
+        self._set(ownership.FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
 
     def if_alone(self, action: Callable[[], None]) -> None:
         """Call ``action`` if no other process has the store open; none can join meanwhile."""
         if self._set(SET_UP, fcntl.F_WRLCK):
             try:
-                if self._set(OPEN, fcntl.F_WRLCK):
+                if self._set(ownership.OPEN, fcntl.F_WRLCK):
                     action()
-                    self._set(OPEN, fcntl.F_RDLCK)
+                    self._set(ownership.OPEN, fcntl.F_RDLCK)
             finally:
                 self._set(SET_UP, fcntl.F_UNLCK)
 
@@ -181,7 +172,7 @@ class Membership:
         """
         self.is_alone = False
         self._begin(timeout_s)
-        self.is_parting, self.is_alone = True, self._set(OPEN, fcntl.F_WRLCK)
+        self.is_parting, self.is_alone = True, self._set(ownership.OPEN, fcntl.F_WRLCK)
         return self.is_alone
 
     def leave(self) -> None:
@@ -201,10 +192,10 @@ class Membership:
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
     """The error for a store in use; called while no process can join or leave."""
     why = None
-    if is_published(files, path):
+    if ownership.is_published(files, path):
         with suppress(StoreError, OSError):
             why = SharedPage.join(files, path).settings.get(ALONE)
-    return closed_to_all(files, path, why)
+    return ownership.closed_to_all(files, path, why)
 
 
 def alone(files: FileSystem, path: Path) -> Membership:

@@ -26,41 +26,21 @@ from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.identity import read_replica
 from lakelog.format.layout import ABORT_FILE
+from lakelog.processes import shared_page
 from lakelog.processes.ownership import is_owned, is_published
-from lakelog.processes.shared_page import (
-    APPENDED,
-    COMMITTED,
-    DISPATCHER_PID,
-    DISPATCHER_START,
-    DURABLE,
-    FLAGS,
-    FLUSHED,
-    MAGIC,
-    MINIMUM,
-    OWNER_PID,
-    OWNER_START,
-    PAGE_BYTES,
-    PROOF,
-    STAGED,
-    STATE,
-    Identity,
-    OwnerState,
-    boot_id,
-    identity_of,
-    open_mapped,
-    page_path,
-)
 from lakelog.runtime.locks import Mutex
 
-_STATES: Final = {each.value: each for each in OwnerState}
-BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING})
+_STATES: Final = {each.value: each for each in shared_page.OwnerState}
+BELIEVED: Final = frozenset(
+    {shared_page.OwnerState.OPEN, shared_page.OwnerState.FAILED, shared_page.OwnerState.CLOSING}
+)
 """States with valid positions; in earlier states the log is still being recovered."""
 
 
 def sign_page(words: memoryview[int], pid: int) -> None:
     """Store process ``pid`` in the page, as owner and as the writer of queues and index."""
-    words[OWNER_PID] = words[DISPATCHER_PID] = pid
-    words[OWNER_START] = words[DISPATCHER_START] = process_start(pid) or 0
+    words[shared_page.OWNER_PID] = words[shared_page.DISPATCHER_PID] = pid
+    words[shared_page.OWNER_START] = words[shared_page.DISPATCHER_START] = process_start(pid) or 0
 
 
 def readable_end(words: memoryview[int] | list[int]) -> int:
@@ -69,9 +49,9 @@ def readable_end(words: memoryview[int] | list[int]) -> int:
     If puts wait for durability, this is the durable end: no message that was read can vanish.
     Otherwise it is the appended end, limited to the bytes in the page cache.
     """
-    flags = words[FLAGS]
-    end = words[FLUSHED] if flags & DURABLE else words[APPENDED]
-    return min(end, words[COMMITTED]) if flags & STAGED else end
+    flags = words[shared_page.FLAGS]
+    end = words[shared_page.FLUSHED] if flags & shared_page.DURABLE else words[shared_page.APPENDED]
+    return min(end, words[shared_page.COMMITTED]) if flags & shared_page.STAGED else end
 
 
 _BOOT: Final = Struct("=QQ")
@@ -85,7 +65,7 @@ def proof_words(path: Path) -> tuple[int, ...]:
     cannot set a ctime. A copy of the store directory ``path`` has other words. :data:`NO_PROOF` if
     ``abort`` is missing, or the kernel provides no boot id.
     """
-    boot = _BOOT.unpack(boot_id())
+    boot = _BOOT.unpack(shared_page.boot_id())
     try:
         abort = os.stat(path / ABORT_FILE)
     except OSError:
@@ -99,20 +79,24 @@ def whole_end(files: FileSystem, path: Path) -> int | None:
     Only bytes of unacknowledged appends follow it, possibly out of order: a copy killed at a page
     border may have stored its end without its start.
     """
-    data = read_file(files, page_path(path)) or b""
+    data = read_file(files, shared_page.page_path(path)) or b""
     proof = proof_words(path)
-    if len(data) < PAGE_BYTES or proof == NO_PROOF:
+    if len(data) < shared_page.PAGE_BYTES or proof == NO_PROOF:
         return None
     words = memoryview(data).cast("Q")
-    if words[0] != MAGIC or tuple(words[at] for at in PROOF) != proof:
+    if words[0] != shared_page.MAGIC or tuple(words[at] for at in shared_page.PROOF) != proof:
         return None
-    appended = words[APPENDED]
-    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
+    appended = words[shared_page.APPENDED]
+    return (
+        min(appended, words[shared_page.COMMITTED])
+        if words[shared_page.FLAGS] & shared_page.STAGED
+        else appended
+    )
 
 
-def page_identity(path: Path) -> Identity | None:
+def page_identity(path: Path) -> shared_page.Identity | None:
     """The identity of the page file in the store directory ``path``."""
-    return identity_of(page_path(path), PAGE_BYTES)
+    return shared_page.identity_of(shared_page.page_path(path), shared_page.PAGE_BYTES)
 
 
 def process_start(pid: int) -> int | None:
@@ -141,7 +125,9 @@ class PageView:
     def open(cls, files: FileSystem, path: Path) -> PageView | None:
         """Map the page of the store directory ``path``; ``None`` without a valid page."""
         try:
-            memory = open_mapped(files, page_path(path), PAGE_BYTES, writable=False)
+            memory = shared_page.open_mapped(
+                files, shared_page.page_path(path), shared_page.PAGE_BYTES, writable=False
+            )
         except (OSError, ValueError):
             return None
         return None if memory is None else cls(memory.cast("Q"))
@@ -149,27 +135,29 @@ class PageView:
     @property
     def owner(self) -> tuple[int, int]:
         """Process id and start time of the owner."""
-        return self.words[OWNER_PID], self.words[OWNER_START]
+        return self.words[shared_page.OWNER_PID], self.words[shared_page.OWNER_START]
 
     @property
     def is_whole(self) -> bool:
         """Whether its magic number is present."""
-        return self.words[0] == MAGIC
+        return self.words[0] == shared_page.MAGIC
 
     def is_of_this_abort(self, path: Path) -> bool:
         """Whether the page belongs to the writer of ``abort`` in the store directory ``path``."""
         proof = proof_words(path)
-        return proof != NO_PROOF and tuple(self.words[at] for at in PROOF[2:]) == proof[2:]
+        return (
+            proof != NO_PROOF and tuple(self.words[at] for at in shared_page.PROOF[2:]) == proof[2:]
+        )
 
     @property
-    def state(self) -> OwnerState | None:
+    def state(self) -> shared_page.OwnerState | None:
         """The owner's state; ``None`` for an unknown value from another version."""
-        return _STATES.get(self.words[STATE])
+        return _STATES.get(self.words[shared_page.STATE])
 
     @property
     def minimum(self) -> int:
         """Offset of the first byte still in the log."""
-        return self.words[MINIMUM]
+        return self.words[shared_page.MINIMUM]
 
     @property
     def readable(self) -> int:
@@ -179,7 +167,7 @@ class PageView:
     @property
     def flushed(self) -> int:
         """The durable end, limited to the readable end."""
-        return min(self.words[FLUSHED], self.readable)
+        return min(self.words[shared_page.FLUSHED], self.readable)
 
 
 TRUSTED_S: Final = 0.001
@@ -192,7 +180,7 @@ class PageReader:
         self._files = files
         self._path = path
         self._page: PageView | None = None
-        self._identity: Identity | None = None
+        self._identity: shared_page.Identity | None = None
         self._is_published = False
         self._until = 0.0
 

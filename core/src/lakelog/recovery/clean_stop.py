@@ -42,15 +42,7 @@ from lakelog.files.filesystem import FileIdentity, FileSystem, identity_at, read
 from lakelog.files.identity import parsed, write_own
 from lakelog.files.queue_ends import DurableQueueEnds, QueueEnd, by_queue, by_topic, read_kept
 from lakelog.files.segment_files import SegmentFile
-from lakelog.format.layout import (
-    ABORT_FILE,
-    BLANK,
-    CHECKPOINT_FILE,
-    LOCK_FILE,
-    MAGIC_BLANK,
-    OWN_DIR,
-    segment_name,
-)
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import checked_frame, decode_frame
@@ -91,18 +83,18 @@ class CleanStop:
 
         Raises ``OSError`` if the last segment cannot be read.
         """
-        last = commitlog / segment_name(self.last_start)
+        last = commitlog / layout.segment_name(self.last_start)
         return self.is_unchanged(path, commitlog) and _is_zero(
             files, last, self.end_offset - self.last_start
         )
 
     def is_unchanged(self, path: Path, commitlog: Path) -> bool:
         """Whether the store is closed, and its files are unchanged; opens no file."""
-        last = commitlog / segment_name(self.last_start)
+        last = commitlog / layout.segment_name(self.last_start)
         return (
-            identity_at(path / ABORT_FILE) is None
-            and identity_at(path / LOCK_FILE) == self.lock_file
-            and identity_at(path / CHECKPOINT_FILE) == self.checkpoint_file
+            identity_at(path / layout.ABORT_FILE) is None
+            and identity_at(path / layout.LOCK_FILE) == self.lock_file
+            and identity_at(path / layout.CHECKPOINT_FILE) == self.checkpoint_file
             and identity_at(last) == self.segment
             and self.segment.length == self.segment_size_bytes
         )
@@ -117,7 +109,7 @@ def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
 def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop | None:
     """The clean stop of the store directory ``path``, if lakelog made it and it still holds."""
     try:
-        found = parsed(read_file(files, path / OWN_DIR / CLEAN_STOP_FILE) or b"")
+        found = parsed(read_file(files, path / layout.OWN_DIR / CLEAN_STOP_FILE) or b"")
         if found["version"] != _VERSION or found["crc"] != _crc(found["stop"]):
             return None
         stop = _stop(found["stop"])
@@ -141,7 +133,7 @@ class CleanEnd:
 
     def __call__(self) -> int | None:
         """Return the end, in bytes from the start of the log; ``None`` if it must be searched."""
-        note = identity_at(self._path / OWN_DIR / CLEAN_STOP_FILE)
+        note = identity_at(self._path / layout.OWN_DIR / CLEAN_STOP_FILE)
         if note is None:
             return None
         if note != self._note:
@@ -182,12 +174,15 @@ def write_clean_stop(  # one argument per fact in the note
     note is written.
     """
     start = end_offset - end_offset % segment_size_bytes
-    file = files.open(commitlog / segment_name(start), write=True)
+    file = files.open(commitlog / layout.segment_name(start), write=True)
     try:
         segment = file.stamp()
     finally:
         file.close()
-    checkpoint, lock = identity_at(path / CHECKPOINT_FILE), identity_at(path / LOCK_FILE)
+    checkpoint, lock = (
+        identity_at(path / layout.CHECKPOINT_FILE),
+        identity_at(path / layout.LOCK_FILE),
+    )
     if segment is None or checkpoint is None or lock is None:
         return
     row = {
@@ -207,9 +202,9 @@ def write_clean_stop(  # one argument per fact in the note
 
 def forget_clean_stop(files: FileSystem, path: Path) -> None:
     """Remove the note durably, before the first append; raises ``OSError``."""
-    if identity_at(path / OWN_DIR / CLEAN_STOP_FILE) is not None:
-        files.unlink(path / OWN_DIR / CLEAN_STOP_FILE)
-        files.sync_dir(path / OWN_DIR)
+    if identity_at(path / layout.OWN_DIR / CLEAN_STOP_FILE) is not None:
+        files.unlink(path / layout.OWN_DIR / CLEAN_STOP_FILE)
+        files.sync_dir(path / layout.OWN_DIR)
 
 
 UNCHANGED: Final = "a clean stop, and nobody has written since"
@@ -310,8 +305,10 @@ def _last_record(
         return None
     with closing(directory.files.open(directory.segment(start))) as file:
         data = memoryview(file.read_at(mark.offset - start, mark.end - mark.offset))
-        blank = b"" if mark.end == end else file.read_at(mark.end - start, BLANK.size)
-    if blank and (end != start + size or blank != BLANK.pack(end - mark.end, MAGIC_BLANK)):
+        blank = b"" if mark.end == end else file.read_at(mark.end - start, layout.BLANK.size)
+    if blank and (
+        end != start + size or blank != layout.BLANK.pack(end - mark.end, layout.MAGIC_BLANK)
+    ):
         return None
     try:
         frame = checked_frame(data, 0, len(data), mark.offset, sealed=stop.require_record_crc)

@@ -37,7 +37,7 @@ from lakelog.files.queue_ends import (
     settled_ends,
 )
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import ABORT_FILE, BATCHCONSUMEQUEUE_DIR, BLANK, OWN_DIR, TOMBSTONES_FILE
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
@@ -47,16 +47,9 @@ from lakelog.log.damage import noted_before, read_damage
 from lakelog.log.sources import Extent, FileSource, Source
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.page_view import whole_end
+from lakelog.recovery import lost_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
 from lakelog.recovery.filler import Filling, GapFiller, LogGap
-from lakelog.recovery.lost_end import (
-    Cut,
-    DurabilityClaims,
-    cut_off,
-    damage_refused,
-    no_log,
-    refuse_missing,
-)
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
 
@@ -159,9 +152,9 @@ def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -
         return "there are no queues"
     if not kept.are_reached_by(ends):
         return "queues lack what they had at the last sync"
-    if (path / OWN_DIR / TOMBSTONES_FILE).exists():
+    if (path / layout.OWN_DIR / layout.TOMBSTONES_FILE).exists():
         return "topics were removed"
-    if (path / BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
+    if (path / layout.BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
         return "there are queues of batches"
     return ""
 
@@ -174,8 +167,8 @@ def _first_store_time(source: Source, start: int) -> int:
 
 
 def _store_time(extent: Extent, start: int) -> int:
-    head = extent.read(start, BLANK.size)
-    size = BLANK.unpack(head)[0] if len(head) == BLANK.size else 0
+    head = extent.read(start, layout.BLANK.size)
+    size = layout.BLANK.unpack(head)[0] if len(head) == layout.BLANK.size else 0
     if not 0 < size <= extent.end - start:
         return 0
     try:
@@ -249,13 +242,13 @@ def examine(
     begun = time.monotonic()
     directory.check_segments(core.segment_size_bytes)
     files = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    clean = not (directory.path / ABORT_FILE).exists()
+    clean = not (directory.path / layout.ABORT_FILE).exists()
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
         held = _ends(directory)
-        claims = DurabilityClaims(directory, clean, checkpoint, held)
+        claims = lost_end.DurabilityClaims(directory, clean, checkpoint, held)
         if claims.any():
-            raise no_log(claims)
+            raise lost_end.no_log(claims)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
@@ -315,7 +308,7 @@ class _Reading:
         start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "refuse":
-            raise damage_refused(noted[0], self.directory.commitlog)
+            raise lost_end.damage_refused(noted[0], self.directory.commitlog)
         if on_unclean is not None and not self.clean:
             on_unclean(start.offset)
         found = QueueOffsetSurvey(start.offset, start.offset)
@@ -326,10 +319,10 @@ class _Reading:
         scanned = scan(source, found.end_offset, self.cut, judge=proof, sealed=sealed)
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
-        claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
+        claims = lost_end.DurabilityClaims(self.directory, self.clean, checkpoint, ends)
         missing = () if cut or self.cut is not None else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
-            refuse_missing(missing, self.directory.commitlog)
+            lost_end.refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
@@ -458,7 +451,7 @@ class _Reading:
 
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
-    ) -> tuple[tuple[Damage, ...], Cut | None]:
+    ) -> tuple[tuple[Damage, ...], lost_end.Cut | None]:
         """Count the records of the log; return the damage followed by a record, and the cut.
 
         The cut is that of ``on_damage = "truncate"``, if any.
@@ -480,7 +473,7 @@ class _Reading:
                 pending.clear()
                 found.count(piece)
             else:
-                cut = cut_off(pending, piece, pieces, found, proof)
+                cut = lost_end.cut_off(pending, piece, pieces, found, proof)
                 break
             self.progress(found.end_offset - start, total)
         self.progress(total, total)
@@ -493,7 +486,7 @@ class _Reading:
         """Whether to keep whole records behind damage, according to the settings."""
         for piece in pending:
             if isinstance(piece, Damage) and self.core.on_damage == "refuse":
-                raise damage_refused(piece, self.directory.commitlog)
+                raise lost_end.damage_refused(piece, self.directory.commitlog)
         return not pending or self.core.on_damage != "truncate"
 
 

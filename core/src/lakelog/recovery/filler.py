@@ -30,16 +30,9 @@ import attrs
 from lakelog.dispatch import NamedDispatcher, forget
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import File, FileSystem, chunks
+from lakelog.format import layout
 from lakelog.format.checksum import is_sealed
 from lakelog.format.encoder import Encoder, RoundRobin
-from lakelog.format.layout import (
-    BLANK,
-    BLANK_MIN_BYTES,
-    MAGIC_BLANK,
-    RECORD_CRC_BYTES,
-    RECORD_MIN_BYTES,
-    ROLLBACK,
-)
 from lakelog.format.limits import Limits
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue, QueueOffsets
@@ -92,7 +85,7 @@ class LogGap:
 
 def least_filler_bytes(*, sealed: bool) -> int:
     """The size of the shortest possible record: empty body, topic of one byte."""
-    return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
+    return layout.RECORD_MIN_BYTES + 1 + (layout.RECORD_CRC_BYTES if sealed else 0)
 
 
 class FillerMaker:
@@ -126,7 +119,7 @@ class FillerMaker:
         record = encoder.encode_one(self._message(gap))
         record.place(
             gap.offset,
-            gap.size_bytes + BLANK_MIN_BYTES,
+            gap.size_bytes + layout.BLANK_MIN_BYTES,
             self._queue_offsets,
             gap.store_timestamp_ms,
         )
@@ -142,7 +135,7 @@ class FillerMaker:
             topic[:room],
             b"" if is_short else self._body(gap, room - len(topic)),
             queue_id=queue_id,
-            sys_flag=ROLLBACK if is_short else 0,
+            sys_flag=layout.ROLLBACK if is_short else 0,
             born_timestamp_ms=self._now_ms,
         )
 
@@ -205,7 +198,11 @@ class Filling:
     @property
     def least_bytes(self) -> int:
         """The size of the shortest filler or blank."""
-        return BLANK_MIN_BYTES if self.to_the_end else least_filler_bytes(sealed=self.gap.sealed)
+        return (
+            layout.BLANK_MIN_BYTES
+            if self.to_the_end
+            else least_filler_bytes(sealed=self.gap.sealed)
+        )
 
     @property
     def is_possible(self) -> bool:
@@ -265,7 +262,7 @@ def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -
 
 def write_blank(file: File, position: int, size_bytes: int) -> None:
     """Write the head of a blank record of ``size_bytes`` at ``position``."""
-    file.write_at(position, BLANK.pack(size_bytes, MAGIC_BLANK))
+    file.write_at(position, layout.BLANK.pack(size_bytes, layout.MAGIC_BLANK))
 
 
 @attrs.frozen

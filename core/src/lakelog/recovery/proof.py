@@ -34,14 +34,7 @@ import attrs
 from lakelog import accelerate
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import (
-    BLANK,
-    INNER_BATCH,
-    MAGIC_BLANK,
-    PREPARED,
-    RECORD_MIN_BYTES,
-    segment_name,
-)
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
@@ -155,7 +148,7 @@ class Proof:
 
     def _continues(self, message: StoredMessage, offset: int, gap_bytes: int) -> bool:
         """Whether a unit points to the record, or its queue offset continues its queue."""
-        if message.sys_flag & PREPARED:
+        if message.sys_flag & layout.PREPARED:
             return message.queue_offset == 0  # it takes no queue offset, so no queue contradicts it
         queue, at = (message.topic, message.queue_id), message.queue_offset
         if self.unit_at(queue, at) == (offset, message.size):
@@ -163,9 +156,9 @@ class Proof:
         expected = self._expected(queue, at, offset - gap_bytes)
         if expected is None:
             return False
-        if message.sys_flag & INNER_BATCH:
+        if message.sys_flag & layout.INNER_BATCH:
             return at >= expected
-        return expected <= at <= expected + gap_bytes // RECORD_MIN_BYTES
+        return expected <= at <= expected + gap_bytes // layout.RECORD_MIN_BYTES
 
     def _expected(self, queue: Queue, at: int, gap_start: int) -> int | None:
         """The next offset of a queue at the gap; ``None`` if unknown."""
@@ -199,7 +192,13 @@ def sound_segments(
     pool = ThreadPoolExecutor(count, "lakelog-recovery")
     try:
         works = [
-            partial(read_segment, commitlog / segment_name(start), start, size_bytes, sealed=sealed)
+            partial(
+                read_segment,
+                commitlog / layout.segment_name(start),
+                start,
+                size_bytes,
+                sealed=sealed,
+            )
             for start in starts
         ]
         running = [submitted(pool.submit, "lakelog-recovery", work) for work in works]
@@ -229,7 +228,9 @@ def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> Qu
             in_order = batch[: _in_order(batch, found.last_timestamp_ms)]
             if len(in_order):
                 found.count(in_order)
-            elif data[: BLANK.size] == BLANK.pack(start + size_bytes - at, MAGIC_BLANK):
+            elif data[: layout.BLANK.size] == layout.BLANK.pack(
+                start + size_bytes - at, layout.MAGIC_BLANK
+            ):
                 found.end_offset = start + size_bytes
             if len(in_order) < max(len(batch), 1):
                 break
