@@ -18,8 +18,6 @@ last record with units, latest first (see :class:`RecordFingerprint`).
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -28,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog.files.filesystem import File, FileSystem, folders_in, read_file
-from lakelog.files.identity import write_own
+from lakelog.files.filesystem import File, FileSystem, folders_in
+from lakelog.files.identity import read_own, write_own
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
@@ -104,11 +102,8 @@ def queue_unit(files: FileSystem, path: Path, queue: Queue, at: int) -> tuple[in
     position = at * UNIT_BYTES
     for file in reversed(segment_files(directory, files.list(directory))):
         if file.start_offset <= position:
-            opened = files.open(file.path)
-            try:
+            with closing(files.open(file.path)) as opened:
                 return _unit(opened, position - file.start_offset)
-            finally:
-                opened.close()
     return None
 
 
@@ -180,7 +175,6 @@ HEAD_BYTES: Final = 64
 """Covers size, body CRC, queue, queue offset, physical offset and store time."""
 PLACE: Final = Struct(">i24xq")
 """``totalSize | ... | physicalOffset``, the front of a record."""
-_LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.frozen
@@ -232,14 +226,7 @@ class DurableQueueEnds:
 
 def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:
     """Read the list; empty if it is missing or not readable."""
-    content = read_file(files, path / OWN_DIR / QUEUES_FILE)
-    if content is None:
-        return DurableQueueEnds()
-    try:
-        return _kept(json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _LOG.warning("%s is damaged and was ignored: %s", QUEUES_FILE, error)
-        return DurableQueueEnds()
+    return read_own(files, path, QUEUES_FILE, _kept) or DurableQueueEnds()
 
 
 def _kept(content: Mapping[str, Any]) -> DurableQueueEnds:

@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from threading import Condition, Thread, get_ident
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.accelerate import Putting
 from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage, PutRefused, StoreFailed, StrategyFailed, ThreadNotStarted
 from lakelog.format.encoder import EncodedBatch
@@ -499,7 +498,7 @@ def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception
     return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
 
 
-def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
+def _putting(callback: AppendCallback, log: CommitLog) -> Any:
     """The compiled put of one message, if records have lakelog's own encoding."""
     if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
         return None

@@ -11,9 +11,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
-from lakelog.accelerate import Accelerator, Putting, SectionLock
+from lakelog.accelerate import Accelerator
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
 from lakelog.format.encoder import EncodedBatch, Encoder
@@ -25,9 +25,9 @@ from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
 from lakelog.message import Body
 from lakelog.processes import shared_page
-from lakelog.processes.append_section import AppendSection
+from lakelog.processes.append_section import AppendLock, AppendSection
 from lakelog.processes.group_sync import CopiedEnd, GroupSync
-from lakelog.processes.locks import AppendLock, ByteLock, is_locked
+from lakelog.processes.locks import ByteLock, is_locked
 from lakelog.processes.ownership import SERVICES
 from lakelog.processes.positions import Positions
 from lakelog.processes.queue_table import QueueTable
@@ -105,7 +105,9 @@ class CommitLog:
         self._lock = lock
         health.elsewhere = self._paused
         self.lock = append_lock = _append_lock(callback, lock, page)
-        self.section = AppendSection(page, append_lock, files, self.failed, busy_timeout_ms)
+        self.section = AppendSection(
+            page, append_lock, files.zero, files.raise_ends, self.failed, busy_timeout_ms
+        )
         sync_lock = ByteLock(lock, SYNCING, page.memory, shared_page.SYNC_LOCK_AT)
         self._sync = GroupSync(
             files, sync_lock, page.memory, shared_page.GROUP_SYNC_AT, self.failed
@@ -117,8 +119,8 @@ class CommitLog:
         self._is_read_at_once = not page.words[shared_page.FLAGS] & shared_page.DURABLE
         self.on_synced: Callable[[], None] = lambda: None
 
-    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
-        """The object of compiled code that appends messages; see ``accelerate.Putting``.
+    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Any:
+        """The object of compiled code that appends messages; see ``Accelerator.putting``.
 
         ``None`` with a staged writer, or if ``accelerator`` does not support this log.
         """
@@ -459,9 +461,10 @@ class CommitLog:
         return True
 
 
-def _append_lock(callback: AppendCallback, lock: File, page: shared_page.SharedPage) -> SectionLock:
+def _append_lock(callback: AppendCallback, lock: File, page: shared_page.SharedPage) -> AppendLock:
     """The lock of the append section: compiled if possible; both implementations are compatible."""
     accelerator: Accelerator | None = getattr(callback, "accelerator", None)
     if accelerator is None:
         return AppendLock(lock, APPENDING, page)
-    return accelerator.append_lock(lock.fileno(), APPENDING, page.memory, shared_page)
+    made: AppendLock = accelerator.append_lock(lock.fileno(), APPENDING, page.memory, shared_page)
+    return made

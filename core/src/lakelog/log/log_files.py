@@ -40,7 +40,7 @@ class VouchedEnd:
 
 @attrs.define(eq=False)
 class LogFiles:
-    """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.processes``.
+    """The files of the log, as the append section repairs and as group commit syncs them.
 
     :ivar vouched: on a replica, the limit of the durable end
     :ivar synced: on a replica, the end of the bytes that syncs of this process have covered

@@ -43,7 +43,10 @@ _MOST: Final = 0xFFFF_FFFF
 
 
 class SyncedLog(Protocol):
-    """The interface of the log to group commit."""
+    """The interface of the log to group commit.
+
+    A protocol, because ``log.log_files`` is above this package, and tests use a disk of their own.
+    """
 
     def end_to_sync(self) -> int:
         """End of the bytes appended by all processes; the next :meth:`sync` goes up to it."""

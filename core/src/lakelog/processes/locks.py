@@ -1,40 +1,38 @@
-"""A lock on one byte of a file, for short sections shared by threads of several processes.
+"""Locks that the processes of a store share, and the list of all locks of a store.
 
-It is an open-file-description lock (fcntl(2), ``F_OFD_SETLK``): the kernel releases it when the
-holder dies, and it needs no shared memory that a dead process could corrupt. The lock belongs to
-the open file. So each process opens the file itself, and a local lock separates its threads.
+Most are open-file-description locks on bytes of the file ``lock`` (fcntl(2), ``F_OFD_SETLK``). The
+kernel releases them when the holder dies, and they need no shared memory that a dead process could
+corrupt. They conflict with POSIX locks, Java's included, and with a second open in the same
+process. Closing another descriptor of the file does not release them. A forked child closes its
+copy of the descriptor, which would keep them alive. They belong to the open file: so each process
+opens ``lock`` itself, and a lock in memory separates its threads.
 
-The lock and unlock calls do not block, and keep the interpreter lock. Releasing it inside the
-section could cost milliseconds to get it back, while all other processes wait. A waiter sleeps at a
-futex word, which is incremented on release. A dead holder does not increment it, so no sleep is
-longer than :data:`LONGEST_SLEEP_S`.
+Bytes of ``lock``, in the order in which a process that takes several takes them::
 
-Open-file-description locks on bytes of a file (fcntl(2), ``F_OFD_SETLK``).
+    5         exclusive  joining, recovery, leaving       membership.SET_UP
+    0         shared     having the store open            ownership.OPEN; exclusive: alone
+    16        exclusive  the services                     ownership.SERVICES
+    2, 1      both       the page is valid, the queues    ownership.PUBLISHED, FOLLOWED
+                         are complete: read, not awaited
+    8         exclusive  an append in plain Python        commit_log.APPENDING, in AppendSection
+    10        exclusive  making a segment                 open_log.MAKING
+    9         exclusive  a sync                           commit_log.SYNCING, in GroupSync
+    11        exclusive  replacing a file of ``config/``  lakelog_queues.configs
+    2^32 + n  exclusive  the life of compiled code n      shared_page.LIFE_AT
 
-They conflict with POSIX locks, Java's included, and with a second open in the same process. Closing
-another descriptor of the file does not release them. The kernel releases them when the process
-ends. A forked child closes its copy of the descriptor, which would keep them alive.
+Locks in memory, between the threads of one process, each before the bytes that it goes with:
+``AppendSection.local`` before byte 8, ``GroupSync._leading`` before byte 9, that of
+:class:`ProcessLock` before byte 10. ``DispatchRunner.paused`` is taken before all of them, and no
+thread appends or syncs while it holds one of the short ones: ``Segments._keeping`` (maps),
+``CheckpointKeeper._lock``, ``Health._lock``. ``LogFiles._syncing`` encloses
+``LogFiles._committing``; both are taken inside of byte 9. Members of groups lock bytes of
+``groups.lock``, see ``lakelog_queues.groups.members``.
 
-The system call ``futex`` on 32-bit words in shared memory; see futex(2).
-
-If the system refuses the call, waiters poll.
-
-The lock of the append section, in two implementations that exclude each other.
-
-Compiled code swaps a word of the shared page from 0 to its own number, without a system call. Plain
-Python cannot swap. It locks a byte, stores its number in a second word, and then waits until the
-first word is 0.
-
-If compiled code finds the second word set after its swap, it swaps back. Each side stores before it
-reads, so at least one sees the other, and compiled code always gives way. It also gives way if its
-number is gone at a last check: plain Python stores 0 over the number of a dead process, and may
-have hit a newer number. ``tests/protocol/test_append_lock`` checks all orders of these steps, and
-deaths.
-
-A number belongs to one living process. Compiled code keeps the byte ``LIFE_AT`` + number of
-``lock`` locked; plain Python keeps the byte of the section locked. A waiter asks the kernel whether
-the holder is dead, and then clears its number. The intent of the section shows what the dead
-process left behind.
+The lock and unlock calls of :class:`ByteLock` do not block, and keep the interpreter lock.
+Releasing it inside the section could cost milliseconds to get it back, while all other processes
+wait. A waiter sleeps at a futex word (futex(2)), which is incremented on release. A dead holder
+does not increment it, so no sleep is longer than :data:`LONGEST_SLEEP_S`. If the system refuses the
+call, waiters poll.
 """
 
 from __future__ import annotations
@@ -55,7 +53,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.files.filesystem import File, with_path
-from lakelog.processes import shared_page
 
 if TYPE_CHECKING:
     import ctypes
@@ -217,7 +214,7 @@ class ProcessLock:
 
 
 class ByteLock:
-    """The lock. Not fair and not reentrant.
+    """A byte lock for short sections of threads of several processes; not fair, not reentrant.
 
     :ivar take: tries to lock; 0 on success. Bound to the system's function, since a Python frame
         costs a tenth of a short section
@@ -302,69 +299,3 @@ def _lock_calls(descriptor: int, at: int) -> tuple[Callable[[], int], Callable[[
     words = ctypes.c_int(descriptor), ctypes.c_int(fcntl.F_OFD_SETLK)
     take, give = (partial(call, *words, ctypes.c_void_p(ctypes.addressof(each))) for each in kept)
     return take, give, kept
-
-
-_NUMBER_BYTES: Final = 5
-
-
-class AppendLock:
-    """The implementation in plain Python."""
-
-    def __init__(self, file: File, at: int, page: shared_page.SharedPage) -> None:
-        """Prepare; nothing is locked yet.
-
-        :param at: the byte of ``file``
-        """
-        self._file = file
-        self._words = page.words
-        self._byte = ByteLock(file, at, page.memory, shared_page.APPEND_LOCK_AT)
-        self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
-
-    def take(self) -> int:
-        """See :class:`~lakelog.accelerate.SectionLock`.
-
-        On failure the byte may stay locked until :meth:`release`.
-        """
-        if self._byte.take():
-            return 1
-        return self._inside()
-
-    def _inside(self) -> int:
-        """Stop further swaps; return the number of the process still inside, or 0."""
-        words = self._words
-        words[shared_page.APPEND_PLAIN] = self._number
-        Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
-        return words[shared_page.APPEND_HOLDER]
-
-    def acquire(self, timeout_s: float) -> bool:
-        """See :class:`~lakelog.accelerate.SectionLock`.
-
-        Raises ``OSError`` if the system does not support such locks.
-        """
-        deadline = time.monotonic() + timeout_s
-        if not self._byte.acquire(timeout_s):
-            return False
-        seen = self._inside()
-        while seen:
-            sequence = self._byte.ask()
-            if not self._words[shared_page.APPEND_HOLDER]:
-                break
-            if time.monotonic() >= deadline:
-                self.release()
-                return False
-            self._byte.sleep(sequence, LONGEST_SLEEP_S)
-            seen = self._without_dead(seen)
-        return True
-
-    def _without_dead(self, seen: int) -> int:
-        """The holder's number; it is cleared first if it is ``seen`` and its process is dead."""
-        holder = self._words[shared_page.APPEND_HOLDER]
-        if holder == seen and not is_locked(self._file, shared_page.LIFE_AT + seen, fcntl.F_WRLCK):
-            self._words[shared_page.APPEND_HOLDER] = holder = 0
-        return holder
-
-    def release(self) -> None:
-        """See :class:`~lakelog.accelerate.SectionLock`."""
-        if self._words[shared_page.APPEND_PLAIN] == self._number:
-            self._words[shared_page.APPEND_PLAIN] = 0
-        self._byte.release()
