@@ -22,7 +22,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.identity import read_own, write_own
 from lakelog.format.record_batch import Damage
-from lakelog.log.sources import Source
+from lakelog.log.sources import Source, read_at
 from lakelog.log.store_directory import StoreDirectory
 
 DAMAGE_FILE: Final = "damage.json"
@@ -121,8 +121,4 @@ class KnownDamage:
 
     def _stands(self, damage: Damage) -> bool:
         """Whether the damaged bytes are unchanged."""
-        for extent in self._source.extents(damage.offset):  # open as long as the loop runs
-            if extent.start <= damage.offset < extent.end:
-                return damage.is_at(extent.read(damage.offset, len(damage.head)))
-            break
-        return False
+        return damage.is_at(read_at(self._source, damage.offset, len(damage.head)))

@@ -24,7 +24,14 @@ from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks import SegmentSource
 from lakelog.log.damage import KnownDamage
 from lakelog.log.segments import deleted
-from lakelog.log.sources import ArchiveBackedSource, Extent, NoGapSource, ReadBounds, Source
+from lakelog.log.sources import (
+    ArchiveBackedSource,
+    Extent,
+    NoGapSource,
+    ReadBounds,
+    Source,
+    head_in,
+)
 from lakelog.log.store_directory import unread
 from lakelog.message import StoredMessage
 
@@ -274,11 +281,10 @@ class LogReader:
 
     @staticmethod
     def _decode_from(extent: Extent, offset: int) -> StoredMessage:
-        head = extent.read(offset, layout.BLANK.size)
-        size, magic = layout.BLANK.unpack(head) if len(head) == layout.BLANK.size else (0, 0)
+        size, magic = head_in(extent, offset)
         if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
-        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not 0 < size <= extent.end - offset:
+        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:
             raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
         return decode(extent.read(offset, size), offset=offset)
 

@@ -1,7 +1,4 @@
-"""The input of a scan: the bytes of segments, from files, an open store or an archive.
-
-The readable range of a log, from an owner's positions or from the files.
-"""
+"""The bytes of segments, from files, an open store or an archive, and their readable range."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import attrs
 
 from lakelog.errors import ReadFailed
 from lakelog.files.filesystem import File, FileSystem, RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import segment_name
+from lakelog.format.layout import BLANK, segment_name
 from lakelog.format.record_batch import Damage
 from lakelog.hooks import SegmentSource
 from lakelog.log.segments import Segments, deleted
-from lakelog.processes.page_view import PageView
+from lakelog.processes.page_view import TRUSTED_S, PageView
 from lakelog.processes.positions import Positions
 
 
@@ -56,6 +53,25 @@ class Source(Protocol):
 
     def extents(self, start: int) -> Iterator[Extent]:
         """Yield the segments from the one at ``start`` on; each is open until the next one."""
+
+
+def head_in(extent: Extent, offset: int) -> tuple[int, int]:
+    """Size and magic number that the record or blank at ``offset`` states.
+
+    The size is 0 if so many bytes are not left in the segment.
+    """
+    head = extent.read(offset, BLANK.size)
+    size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
+    return size if 0 < size <= extent.end - offset else 0, magic
+
+
+def read_at(source: Source, offset: int, length: int) -> memoryview:
+    """At most ``length`` bytes from ``offset``, within its segment; none if there is no such."""
+    for extent in source.extents(offset):  # open as long as the loop runs
+        if extent.start <= offset < extent.end:
+            return extent.read(offset, length)
+        break
+    return memoryview(b"")
 
 
 class FileExtent:
@@ -353,10 +369,6 @@ class ArchiveBackedSource:
         found = (each for each in self.archive.starts() if each + self.size_bytes > at)
         older = next(found, None)
         return None if older is None or (here is not None and older >= here) else older
-
-
-TRUSTED_S: Final = 0.001
-"""How long bounds found in the files are used again, while no process has the store open."""
 
 
 @attrs.frozen

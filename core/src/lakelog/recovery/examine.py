@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -29,7 +30,6 @@ from lakelog.files.identity import ReplicaState, read_replica
 from lakelog.files.queue_ends import (
     DurableQueueEnds,
     QueueEnd,
-    RecordFingerprint,
     queue_end,
     queue_ends,
     queue_unit,
@@ -44,7 +44,7 @@ from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import noted_before, read_damage
-from lakelog.log.sources import Extent, FileSource, Source
+from lakelog.log.sources import FileSource, Source, head_in, read_at
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.page_view import whole_end
 from lakelog.recovery import lost_end
@@ -128,17 +128,18 @@ def after_unclean_stop(
 
 
 def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
-    """Start of the last record that had units at the last sync confirmed by the log."""
-    return max((each.offset for each in kept.marks if _holds(source, each)), default=None)
+    """Start of the last record that had units at the last sync confirmed by the log.
 
-
-def _holds(source: Source, mark: RecordFingerprint) -> bool:
-    """Whether the log still has the marked record; if not, the log was replaced since."""
-    for extent in source.extents(mark.offset):  # open as long as the loop runs
-        if extent.start <= mark.offset < extent.end:
-            return bytes(extent.read(mark.offset, len(mark.head))) == mark.head
-        break
-    return False
+    If the log does not have the marked record any more, it was replaced since.
+    """
+    return max(
+        (
+            each.offset
+            for each in kept.marks
+            if read_at(source, each.offset, len(each.head)) == each.head
+        ),
+        default=None,
+    )
 
 
 def _last_sound(source: Source, starts: Sequence[int]) -> int:
@@ -162,19 +163,12 @@ def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -
 def _first_store_time(source: Source, start: int) -> int:
     """Store time of the checked first record of a segment; 0 if there is none."""
     for extent in source.extents(start):  # open as long as the loop runs
-        return _store_time(extent, start) if extent.start == start else 0
+        if extent.start == start:
+            with suppress(CorruptRecord):
+                record = extent.read(start, head_in(extent, start)[0])
+                return decode(record, offset=start).store_timestamp_ms
+        break
     return 0
-
-
-def _store_time(extent: Extent, start: int) -> int:
-    head = extent.read(start, layout.BLANK.size)
-    size = layout.BLANK.unpack(head)[0] if len(head) == layout.BLANK.size else 0
-    if not 0 < size <= extent.end - start:
-        return 0
-    try:
-        return decode(extent.read(start, size), offset=start).store_timestamp_ms
-    except CorruptRecord:
-        return 0
 
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -316,7 +310,14 @@ class _Reading:
         sealed = self.core.require_record_crc
         if not source.known_damage() and not lengths and self.cut is None:
             self._read_sound_segments(found)
-        scanned = scan(source, found.end_offset, self.cut, judge=proof, sealed=sealed)
+        scanned = scan(
+            source,
+            found.end_offset,
+            self.cut,
+            leading=proof.leading,
+            accepts=proof.accepts,
+            sealed=sealed,
+        )
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
         claims = lost_end.DurabilityClaims(self.directory, self.clean, checkpoint, ends)

@@ -53,7 +53,7 @@ EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
 
 @attrs.define
 class Proof:
-    """A :class:`~lakelog.log.scan.RecordFilter` for recovery.
+    """Judges the records of a scan, see :func:`lakelog.log.scan.scan`.
 
     :ivar seen: the survey of the records accepted so far; the caller updates it
     :ivar confirmed: the log reached at least this offset, according to the checkpoint
