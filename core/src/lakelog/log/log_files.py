@@ -6,20 +6,16 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from threading import Lock, RLock
-from typing import TYPE_CHECKING
 
 import attrs
 
 from lakelog.format.layout import BLANK
-from lakelog.format.record_batch import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.log.segments import Segments
 from lakelog.log.sources import ViewSource
 from lakelog.processes import shared_page
 from lakelog.processes.positions import Positions
 from lakelog.processes.queue_table import QueueTable
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
 
 _ZEROS = bytes(1 << 20)
 
@@ -62,7 +58,8 @@ class LogFiles:
 
         Raises ``OSError``, also for a staged writer.
         """
-        self._check_writer()
+        if self.segments.staged:  # it cannot take back bytes in its buffers
+            raise OSError(errno.EIO, "an append was interrupted; a staged writer cannot undo it")
         if end % self.segments.size_bytes == 0:
             end = start + BLANK.size
         for at in range(start, end, len(_ZEROS)):
@@ -99,11 +96,6 @@ class LogFiles:
                 raise OSError(errno.EIO, f"a record that was appended is damaged: {piece}")
             if not isinstance(piece, Blank):
                 yield piece
-
-    def _check_writer(self) -> None:
-        """Raise ``OSError`` for a staged writer: it cannot take back bytes in its buffers."""
-        if self.segments.staged:
-            raise OSError(errno.EIO, "an append was interrupted; a staged writer cannot undo it")
 
     # --- durability ---
 
@@ -158,8 +150,7 @@ class LogFiles:
             return
         for _ in self._records(start, end):
             pass
-        segments, at = self.segments, start
-        while at < end:
-            data = bytes(segments.view(at, min(end - at, len(_ZEROS))))
-            segments.overwrite(at, data)
-            at += len(data)
+        while start < end:
+            data = bytes(self.segments.view(start, min(end - start, len(_ZEROS))))
+            self.segments.overwrite(start, data)
+            start += len(data)

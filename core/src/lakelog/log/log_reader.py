@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -20,7 +20,7 @@ from lakelog.errors import CorruptRecord, LakelogError, OffsetOutOfRange, StoreC
 from lakelog.format import layout
 from lakelog.format.message_id import parse_message_id
 from lakelog.format.record import decode
-from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Decoder, Piece
 from lakelog.hooks import SegmentSource
 from lakelog.log.damage import KnownDamage
 from lakelog.log.segments import deleted
@@ -34,9 +34,6 @@ from lakelog.log.sources import (
 )
 from lakelog.log.store_directory import unread
 from lakelog.message import StoredMessage
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import Decoder
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
@@ -236,7 +233,7 @@ class LogReader:
 
         :param on_damage: called with each damaged range; without it, damage is logged
         """
-        report = on_damage or _warn
+        report = on_damage or (lambda damage: _log.warning("%s", damage))
         for piece in self.pieces(start, end):
             if isinstance(piece, Damage):
                 report(piece)
@@ -266,7 +263,12 @@ class LogReader:
             )
         damage = self.known_damage.at(offset) if self.known_damage else None
         if damage is not None:
-            raise _unproven(offset, damage)
+            raise CorruptRecord(
+                f"it is in a damaged range ({damage.offset} to {damage.end_offset}), and a "
+                "recovery found no proof that it belongs to this log",
+                offset=offset,
+                path=damage.path,
+            )
         return self._decode(offset)
 
     def _decode(self, offset: int) -> StoredMessage:
@@ -294,19 +296,6 @@ def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:
         if not isinstance(piece, Blank | Damage):
             piece.decoder = decoder
         yield piece
-
-
-def _unproven(offset: int, damage: Damage) -> CorruptRecord:
-    return CorruptRecord(
-        f"it is in a damaged range ({damage.offset} to {damage.end_offset}), and a recovery found "
-        "no proof that it belongs to this log",
-        offset=offset,
-        path=damage.path,
-    )
-
-
-def _warn(damage: Damage) -> None:
-    _log.warning("%s", damage)
 
 
 class Reads(Protocol):

@@ -91,17 +91,15 @@ def make_mapped(files: FileSystem, path: Path, length: int) -> memoryview:
     Raises ``OSError``, and then leaves no new file.
     """
     is_new = not path.exists()
-    file = files.open(path, write=True, create=True)
-    try:
-        file.allocate(length)
-        return memoryview(file.map(length, writable=True))
-    except BaseException:  # Ctrl-C too
-        if is_new:
-            with suppress(OSError):
-                files.unlink(path)
-        raise
-    finally:
-        file.close()
+    with closing(files.open(path, write=True, create=True)) as file:
+        try:
+            file.allocate(length)
+            return memoryview(file.map(length, writable=True))
+        except BaseException:  # Ctrl-C too
+            if is_new:
+                with suppress(OSError):
+                    files.unlink(path)
+            raise
 
 
 PAGE_FILE: Final = "shared"
@@ -208,10 +206,6 @@ class SharedPage:
     words: memoryview[int]
 
     @classmethod
-    def _of(cls, memory: memoryview) -> SharedPage:
-        return cls(memory, memory.cast("Q"))
-
-    @classmethod
     def make(cls, files: FileSystem, path: Path) -> SharedPage:
         """Map or create the page in state ``OPENING``, for an exclusive owner.
 
@@ -221,9 +215,8 @@ class SharedPage:
 
         Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
         """
-        target = page_path(path)
-        memory = make_mapped(files, target, PAGE_BYTES)
-        page = cls._of(memory)
+        memory = make_mapped(files, page_path(path), PAGE_BYTES)
+        page = cls(memory, memory.cast("Q"))
         words = page.words
         words[STATE] = OwnerState.OPENING
         if words[0] != MAGIC:
@@ -264,8 +257,12 @@ class SharedPage:
         with suppress(FileNotFoundError):
             memory = open_mapped(files, target, PAGE_BYTES, writable=True)
         if memory is None:
-            raise _not_there(target)
-        page = cls._of(memory)
+            raise StoreError(
+                "the page that the processes of this store share is gone, or was cut short; close "
+                "the store in all of them, then open it again",
+                path=target,
+            )
+        page = cls(memory, memory.cast("Q"))
         if page.words[0] != MAGIC:
             raise StoreError(
                 "the processes that have this store open are of another version of lakelog, or its "
@@ -333,11 +330,3 @@ def boot_id() -> bytes:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):
         return bytes(16)
-
-
-def _not_there(target: Path) -> StoreError:
-    return StoreError(
-        "the page that the processes of this store share is gone, or was cut short; close the "
-        "store in all of them, then open it again",
-        path=target,
-    )

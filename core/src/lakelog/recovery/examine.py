@@ -3,13 +3,11 @@
 Bytes that are not whole records are damage if a proved record follows. Otherwise they belong to the
 tail, and the log ends before them.
 
-Chooses the segment where reading begins after a stop, and the reason.
-
-Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ does not
-check the queues. lakelog reads the whole log if the next queue offsets could be wrong otherwise. If
-lakelog noted the offset up to which queues were synced, reading begins there at the latest, since
-later records may lack units. It begins at a segment whose first record is whole: zeros do not prove
-the end of the log unless the bytes before them are known.
+Reading begins at a segment whose first record is whole: zeros do not prove the end of the log
+unless the bytes before them are known. Source: ``CommitLog.recoverNormally`` and
+``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ does not check the queues. lakelog reads the whole
+log if the next queue offsets could be wrong otherwise. If lakelog noted the offset up to which
+queues were synced, reading begins there at the latest, since later records may lack units.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ import attrs
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.files.filesystem import FileSystem
 from lakelog.files.identity import ReplicaState, read_replica
 from lakelog.files.queue_ends import (
     DurableQueueEnds,
@@ -60,6 +57,9 @@ MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""
 _NOT_KEPT: Final = "the ends of the queues were not stored"
 _OTHER_LOG: Final = "the log is not the one whose queues were synced"
+_NOTHING: Final = "there is no log yet"
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of bytes read so far, and its maximum."""
 
 
 @attrs.frozen
@@ -72,109 +72,6 @@ class Start:
 
     offset: int
     reason: str
-
-
-def after_clean_stop(
-    source: Source,
-    size_bytes: int,
-    files: FileSystem,
-    path: Path,
-    ends: Mapping[Queue, QueueEnd],
-) -> Start:
-    """The last segment covered by the queues, or the first if the queues may lack units."""
-    starts = source.starts()
-    kept = read_kept(files, path)
-    doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
-    if doubt:
-        return Start(starts[0], doubt)
-    reached = max((each.reached for each in ends.values()), default=0)
-    if not starts[0] < reached <= starts[-1] + size_bytes:
-        return Start(starts[0], "the queues do not show the end of the log")
-    synced = _synced(source, kept)
-    if synced is None:
-        return Start(starts[0], _OTHER_LOG)
-    known = min(reached - 1, synced)
-    begins = _last_sound(source, [each for each in starts if each <= known])
-    if begins + size_bytes <= known:
-        return Start(begins, f"no whole record starts any segment from there to {known}")
-    if synced < reached - size_bytes:
-        return Start(begins, f"a clean stop, and queues were last synced up to {synced}")
-    return Start(begins, f"a clean stop, and the queues reach to {reached}")
-
-
-def after_unclean_stop(
-    source: Source,
-    files: FileSystem,
-    path: Path,
-    ends: Mapping[Queue, QueueEnd],
-    checkpoint: StoreCheckpoint,
-) -> Start:
-    """The last segment whose first record is durable according to the checkpoint, or the first."""
-    starts = source.starts()
-    kept = read_kept(files, path)
-    doubt = _doubt(path, ends, kept)
-    if doubt:
-        return Start(starts[0], doubt)
-    synced = _synced(source, kept) if kept.ends else starts[-1]
-    if synced is None:
-        return Start(starts[0], _OTHER_LOG)
-    durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
-    for start in reversed([each for each in starts if each <= synced]):
-        stored_ms = _first_store_time(source, start)
-        if 0 < stored_ms <= durable_ms:
-            reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
-            return Start(start, reason)
-    return Start(starts[0], "the checkpoint confirms no segment")
-
-
-def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
-    """Start of the last record that had units at the last sync confirmed by the log.
-
-    If the log does not have the marked record any more, it was replaced since.
-    """
-    return max(
-        (
-            each.offset
-            for each in kept.marks
-            if read_at(source, each.offset, len(each.head)) == each.head
-        ),
-        default=None,
-    )
-
-
-def _last_sound(source: Source, starts: Sequence[int]) -> int:
-    """The last segment that begins with a whole record; the first one if there is none."""
-    return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
-
-
-def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
-    """Why the queues may lack queue offsets; empty if they are complete."""
-    if not ends:
-        return "there are no queues"
-    if not kept.are_reached_by(ends):
-        return "queues lack what they had at the last sync"
-    if (path / layout.OWN_DIR / layout.TOMBSTONES_FILE).exists():
-        return "topics were removed"
-    if (path / layout.BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
-        return "there are queues of batches"
-    return ""
-
-
-def _first_store_time(source: Source, start: int) -> int:
-    """Store time of the checked first record of a segment; 0 if there is none."""
-    for extent in source.extents(start):  # open as long as the loop runs
-        if extent.start == start:
-            with suppress(CorruptRecord):
-                record = extent.read(start, head_in(extent, start)[0])
-                return decode(record, offset=start).store_timestamp_ms
-        break
-    return 0
-
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of bytes read so far, and its maximum."""
-
-_NOTHING: Final = "there is no log yet"
 
 
 @attrs.frozen
@@ -248,14 +145,10 @@ def examine(
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
         return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
     replica = read_replica(directory.files, directory.path)
-    reading = _Reading(directory, core, tuple(files), clean, full, progress or _ignore, replica)
-    may_be_unchanged = clean and not full and reading.cut is None
-    left = reading.left_unchanged(begun) if may_be_unchanged else None
+    heard = progress or (lambda _done_bytes, _total_bytes: None)
+    reading = _Reading(directory, core, tuple(files), clean, full, heard, replica)
+    left = reading.left_unchanged(begun) if clean and not full and reading.cut is None else None
     return left or reading.plan(begun, on_unclean)
-
-
-def _ignore(done_bytes: int, total_bytes: int) -> None:
-    """Ignore progress."""
 
 
 def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
@@ -338,18 +231,11 @@ class _Reading:
             missing=missing,
             cut_at=cut.damage if cut else None,
         )
-        return RecoveryPlan(
-            report,
-            found,
-            damage,
-            moved,
-            lengths,
-            _right(
-                checkpoint, found, proved=bool(damage) and not self.clean and self.replica is None
-            ),
-            claims.next_offsets() if missing else {},
-            tuple(gaps.fillings),
-        )
+        proved = bool(damage) and not self.clean and self.replica is None
+        right = _right(checkpoint, found, proved=proved)
+        used = claims.next_offsets() if missing else {}
+        fillings = tuple(gaps.fillings)
+        return RecoveryPlan(report, found, damage, moved, lengths, right, used, fillings)
 
     def _report(
         self, begun: float, start: Start, found: QueueOffsetSurvey, damage: tuple[Damage, ...]
@@ -384,11 +270,9 @@ class _Reading:
                 break
 
     def _source(self) -> PaddedSource:
-        files, path = self.directory.files, self.directory.path
-        known_damage = read_damage(files, path)
-        return PaddedSource(
-            FileSource(files, self.directory.commitlog, self.size, known_damage), self.size
-        )
+        files, log = self.directory.files, self.directory.commitlog
+        known_damage = read_damage(files, self.directory.path)
+        return PaddedSource(FileSource(files, log, self.size, known_damage), self.size)
 
     def _start(
         self,
@@ -399,11 +283,10 @@ class _Reading:
     ) -> Start:
         if self.full:
             return Start(self.segments[0].start_offset, "a full recovery was requested")
-        files, path = self.directory.files, self.directory.path
         start = (
-            after_clean_stop(source, self.size, files, path, ends)
+            self._after_clean_stop(source, ends)
             if self.clean
-            else after_unclean_stop(source, files, path, ends, checkpoint)
+            else self._after_unclean_stop(source, ends, checkpoint)
         )
         if lengths and lengths[0].start_offset < start.offset:
             start = Start(lengths[0].start_offset, "a segment has a wrong length")
@@ -415,6 +298,47 @@ class _Reading:
             at = max(noted[0].offset, self.segments[0].start_offset)
             return Start(at - at % self.size, "damage was noted there, and is to be cut")
         return start
+
+    def _after_clean_stop(self, source: Source, ends: Mapping[Queue, QueueEnd]) -> Start:
+        """The last segment covered by the queues, or the first if the queues may lack units."""
+        path = self.directory.path
+        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
+        if doubt:
+            return Start(starts[0], doubt)
+        reached = max((each.reached for each in ends.values()), default=0)
+        if not starts[0] < reached <= starts[-1] + self.size:
+            return Start(starts[0], "the queues do not show the end of the log")
+        synced = _synced(source, kept)
+        if synced is None:
+            return Start(starts[0], _OTHER_LOG)
+        known = min(reached - 1, synced)
+        begins = _last_sound(source, [each for each in starts if each <= known])
+        if begins + self.size <= known:
+            return Start(begins, f"no whole record starts any segment from there to {known}")
+        if synced < reached - self.size:
+            return Start(begins, f"a clean stop, and queues were last synced up to {synced}")
+        return Start(begins, f"a clean stop, and the queues reach to {reached}")
+
+    def _after_unclean_stop(
+        self, source: Source, ends: Mapping[Queue, QueueEnd], checkpoint: StoreCheckpoint
+    ) -> Start:
+        """The last segment whose first record is durable by the checkpoint, or the first."""
+        path = self.directory.path
+        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        doubt = _doubt(path, ends, kept)
+        if doubt:
+            return Start(starts[0], doubt)
+        synced = _synced(source, kept) if kept.ends else starts[-1]
+        if synced is None:
+            return Start(starts[0], _OTHER_LOG)
+        durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
+        for start in reversed([each for each in starts if each <= synced]):
+            stored_ms = _first_store_time(source, start)
+            if 0 < stored_ms <= durable_ms:
+                reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
+                return Start(start, reason)
+        return Start(starts[0], "the checkpoint confirms no segment")
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
         """Known damage before ``start``, where nothing is read; it is assumed to be unchanged."""
@@ -517,3 +441,47 @@ def _right(
             index_timestamp_ms=min(checkpoint.index_timestamp_ms, last_ms),
         )
     return right if right != checkpoint else None
+
+
+def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
+    """Start of the last record that had units at the last sync confirmed by the log.
+
+    If the log does not have the marked record any more, it was replaced since.
+    """
+    return max(
+        (
+            each.offset
+            for each in kept.marks
+            if read_at(source, each.offset, len(each.head)) == each.head
+        ),
+        default=None,
+    )
+
+
+def _last_sound(source: Source, starts: Sequence[int]) -> int:
+    """The last segment that begins with a whole record; the first one if there is none."""
+    return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
+
+
+def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
+    """Why the queues may lack queue offsets; empty if they are complete."""
+    if not ends:
+        return "there are no queues"
+    if not kept.are_reached_by(ends):
+        return "queues lack what they had at the last sync"
+    if (path / layout.OWN_DIR / layout.TOMBSTONES_FILE).exists():
+        return "topics were removed"
+    if (path / layout.BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
+        return "there are queues of batches"
+    return ""
+
+
+def _first_store_time(source: Source, start: int) -> int:
+    """Store time of the checked first record of a segment; 0 if there is none."""
+    for extent in source.extents(start):  # open as long as the loop runs
+        if extent.start == start:
+            with suppress(CorruptRecord):
+                record = extent.read(start, head_in(extent, start)[0])
+                return decode(record, offset=start).store_timestamp_ms
+        break
+    return 0
