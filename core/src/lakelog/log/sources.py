@@ -17,8 +17,8 @@ from lakelog.format.layout import BLANK, segment_name
 from lakelog.format.record_batch import Damage
 from lakelog.hooks import SegmentSource
 from lakelog.log.segments import Segments, deleted
-from lakelog.processes.page_view import TRUSTED_S, PageView
 from lakelog.processes.positions import Positions
+from lakelog.processes.shared_page import TRUSTED_S, PageView
 
 
 class Extent(Protocol):

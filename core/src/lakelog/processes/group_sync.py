@@ -45,7 +45,7 @@ _MOST: Final = 0xFFFF_FFFF
 class SyncedLog(Protocol):
     """The interface of the log to group commit.
 
-    A protocol, because ``log.log_files`` is above this package, and tests use a disk of their own.
+    A protocol, because ``log.commit_log`` is above this package, and tests use a disk of their own.
     """
 
     def end_to_sync(self) -> int:

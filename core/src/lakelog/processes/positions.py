@@ -24,7 +24,7 @@ import attrs
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.processes import shared_page
-from lakelog.processes.page_view import proof_words, readable_end, sign_page
+from lakelog.processes.shared_page import proof_words, readable_end, sign_page
 from lakelog.processes.wake_page import WakePage
 
 Words: TypeAlias = "memoryview[int] | list[int]"

@@ -35,12 +35,11 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.format.record_batch import Damage
 from lakelog.log.damage import keep_damage
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.examine import RecoveryPlan
+from lakelog.recovery.examine import Length, RecoveryPlan
 from lakelog.recovery.filler import by_segment, keep_gaps
 from lakelog.recovery.lost_end import keep_missing
-from lakelog.recovery.quarantine import keep
+from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Length, Tail
 from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")

@@ -41,14 +41,14 @@ from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import noted_before, read_damage
-from lakelog.log.sources import FileSource, Source, head_in, read_at
+from lakelog.log.sources import FileExtent, FileSource, Source, head_in, read_at
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.processes.page_view import whole_end
+from lakelog.processes.shared_page import whole_end
 from lakelog.recovery import lost_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
 from lakelog.recovery.filler import Filling, GapFiller, LogGap
+from lakelog.recovery.quarantine import Tail, tails
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
 
 if TYPE_CHECKING:
     from lakelog.recovery.proof import Proof
@@ -485,3 +485,82 @@ def _first_store_time(source: Source, start: int) -> int:
                 return decode(record, offset=start).store_timestamp_ms
         break
     return 0
+
+
+@attrs.frozen
+class Length:
+    """A file of ``found`` bytes in place of ``expected``."""
+
+    path: Path
+    start_offset: int
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        """A description of the correction."""
+        done = "extended by zeros" if self.found < self.expected else "cut"
+        return f"{self.path}: {self.found} bytes long, {done} to {self.expected}"
+
+
+def wrong_lengths(segments: Sequence[SegmentFile], size_bytes: int) -> Iterator[Length]:
+    """Yield the files that do not have the length of a segment."""
+    for each in segments:
+        if each.length != size_bytes:
+            yield Length(each.path, each.start_offset, each.length, size_bytes)
+
+
+class PaddedExtent:
+    """A segment of full length; zeros replace the bytes that its file lacks."""
+
+    def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
+        self.start = inner.start
+        self.end = inner.start + size_bytes
+        self._inner = inner
+        self._zeros = zeros
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._inner.path
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Read at most to the end of the segment."""
+        length = min(length, self.end - offset)
+        if offset + length <= self._inner.end:
+            return self._inner.read(offset, length)
+        left = max(0, self._inner.end - offset)
+        there = bytes(self._inner.read(offset, left)) if left else b""
+        return memoryview(there.ljust(length, b"\x00"))
+
+    def next_data(self, offset: int) -> int | None:
+        """Offset of the next bytes that may be non-zero."""
+        found = self._inner.next_data(offset) if offset < self._inner.end else None
+        if found is not None and found < self._inner.end:
+            return found
+        self._zeros[self.start] = min(offset, self._zeros.get(self.start, offset))
+        return None
+
+
+class PaddedSource:
+    """A directory of segments, each padded to full length.
+
+    :ivar zeros: by segment start, the offset from which on it was found to be zero
+    """
+
+    def __init__(self, source: FileSource, size_bytes: int) -> None:
+        self.zeros: dict[int, int] = {}
+        self._source = source
+        self._size_bytes = size_bytes
+
+    def known_damage(self) -> Mapping[int, Damage]:
+        """The noted damage with unproved records; all other damage is examined again."""
+        return {at: each for at, each in self._source.known_damage().items() if each.unproven}
+
+    def starts(self) -> list[int]:
+        """The start offsets of the segments."""
+        return self._source.starts()
+
+    def extents(self, start: int) -> Iterator[PaddedExtent]:
+        """Yield the segments from the one at ``start`` on; each is open until the next one."""
+        for extent in self._source.extents(start):
+            yield PaddedExtent(extent, self._size_bytes, self.zeros)

@@ -32,8 +32,7 @@ from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import File, FileSystem, chunks
 from lakelog.format import layout
 from lakelog.format.checksum import is_sealed
-from lakelog.format.encoder import Encoder, RoundRobin
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.format.record_batch import Blank, Damage
@@ -41,9 +40,8 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message
-from lakelog.recovery.quarantine import keep
+from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
@@ -271,7 +269,7 @@ class GapFiller:
 
     :ivar vouched: the checkpoint, with the durable end and times
     :ivar whole_end: all bytes before it were written, so that a crash caused no hole there; see
-        :func:`~lakelog.processes.page_view.whole_end`; 0 if unknown
+        :func:`~lakelog.processes.shared_page.whole_end`; 0 if unknown
     :ivar clean: whether the store was closed cleanly; nothing is filled then
     :ivar fillings: the gaps to fill
     """

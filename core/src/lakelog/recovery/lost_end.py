@@ -29,8 +29,8 @@ from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.ownership import owner_pid
 from lakelog.processes.shared_page import MAGIC, OWNER_PID, page_path
+from lakelog.recovery.quarantine import BEHIND, Tail
 from lakelog.recovery.report import MissingEnd
-from lakelog.recovery.tails import BEHIND, Tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -41,7 +41,7 @@ from lakelog.format.record import decode
 from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.lazy import np
 from lakelog.message import StoredMessage
-from lakelog.recovery.tails import BEHIND, Tail
+from lakelog.recovery.quarantine import BEHIND, Tail
 from lakelog.runtime.threads import submitted
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
@@ -61,7 +61,7 @@ class Proof:
     :ivar unit_at: looks up a unit in the queue files; ``end_before`` looks up their end
     :ivar minimum: offset of the first byte of the log
     :ivar whole_end: all bytes before it were written, see
-        :func:`~lakelog.processes.page_view.whole_end`; ``None`` if unknown
+        :func:`~lakelog.processes.shared_page.whole_end`; ``None`` if unknown
     :ivar refused: offsets of whole records that do not belong to the log
     """
 

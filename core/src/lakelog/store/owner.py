@@ -42,9 +42,9 @@ from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
 from lakelog.format.record_batch import Blank, Damage
 from lakelog.hooks import LeadingReplicator, QueueReader, Receiver, ReplicaLog
 from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.commit_log import VouchedEnd
 from lakelog.log.damage import read_damage
 from lakelog.log.health import Health
-from lakelog.log.log_files import VouchedEnd
 from lakelog.log.log_reader import LogReader
 from lakelog.log.sources import OwnedBounds, ViewSource
 from lakelog.log.store_directory import StoreDirectory

@@ -22,7 +22,7 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.maintenance.planning import MaintainedLog
 from lakelog.maintenance.rounds import RemoteMaintenance, SystemClock
 from lakelog.processes.ownership import is_owned
-from lakelog.processes.page_view import PageReader, PageView, ReaderDurableEnd
+from lakelog.processes.shared_page import PageReader, PageView, ReaderDurableEnd
 from lakelog.processes.wake_page import PageWaiter, WakePage
 from lakelog.recovery.clean_stop import CleanEnd
 from lakelog.settings.catalog import MAINTENANCE
