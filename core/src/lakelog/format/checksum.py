@@ -1,9 +1,7 @@
 """Checksums: CRC-32, the other polynomials of crcmod, and fingerprints of records.
 
-Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive).
-
-The record checksum: property ``__CRC32#`` at the end of a record, covering all bytes before it.
-
+Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive). The record
+checksum is the property ``__CRC32#`` at the end of a record, covering all bytes before it:
 ``__CRC32#`` 0x01, ten decimal digits with the least significant first, 0x02: 20 bytes. Source:
 ``MessageDecoder.createCrc32`` of RocketMQ 5.2.0 and later.
 """
@@ -77,10 +75,8 @@ class Fingerprint:
     crc: int = attrs.field(validator=is_whole)
 
 
-START: Final = layout.RECORD_CRC_NAME + layout.NAME_VALUE_SEPARATOR
-DIGITS: Final = 10
-
-PLACEHOLDER: Final = START + b"0" * DIGITS + layout.PROPERTY_SEPARATOR
+_START: Final = layout.RECORD_CRC_NAME + layout.NAME_VALUE_SEPARATOR
+PLACEHOLDER: Final = _START + b"0" * 10 + layout.PROPERTY_SEPARATOR
 """Placeholder until the checksum is known."""
 
 
@@ -93,7 +89,7 @@ def seal(buffer: bytearray, start: int, end: int) -> None:
 def record_crc_property(covered: Body) -> bytes:
     """The checksum property for a record whose preceding bytes are ``covered``."""
     digits = f"{crc32(covered) & CRC31_MASK:010d}"[::-1]
-    return START + digits.encode() + layout.PROPERTY_SEPARATOR
+    return _START + digits.encode() + layout.PROPERTY_SEPARATOR
 
 
 def is_sealed(properties: Body) -> bool:
@@ -102,7 +98,7 @@ def is_sealed(properties: Body) -> bool:
     Earlier bytes are not examined, so that damage there cannot hide the checksum.
     """
     tail = bytes(properties[-layout.RECORD_CRC_BYTES :])
-    return len(tail) == layout.RECORD_CRC_BYTES and tail.startswith(START)
+    return len(tail) == layout.RECORD_CRC_BYTES and tail.startswith(_START)
 
 
 def seal_holds(record: Body) -> bool:
@@ -116,4 +112,4 @@ def without_seal(properties: bytes) -> bytes:
     if layout.RECORD_CRC_NAME not in properties:
         return properties
     pieces = properties.split(layout.PROPERTY_SEPARATOR)
-    return layout.PROPERTY_SEPARATOR.join(piece for piece in pieces if not piece.startswith(START))
+    return layout.PROPERTY_SEPARATOR.join(piece for piece in pieces if not piece.startswith(_START))

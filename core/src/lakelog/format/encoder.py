@@ -171,7 +171,11 @@ def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike 
 
 def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> bytes:
     if isinstance(properties, bytes | bytearray | memoryview):
-        return _as_given(tags, keys, bytes(properties))
+        if tags is not None or keys is not None:
+            raise illegal(
+                "properties given as bytes are kept as they are; put tags and keys into them"
+            )
+        return _unsealed(bytes(properties))
     try:
         more = dict(properties)
     except (ValueError, TypeError):
@@ -194,12 +198,6 @@ def _encoded_properties(named: dict[str, str]) -> bytes:
         return encode_properties(named)
     except (ValueError, TypeError) as error:
         raise illegal(str(error)) from None
-
-
-def _as_given(tags: str | None, keys: Keys, properties: bytes) -> bytes:
-    if tags is not None or keys is not None:
-        raise illegal("properties given as bytes are kept as they are; put tags and keys into them")
-    return _unsealed(properties)
 
 
 def _unsealed(properties: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Finds the parts of one record without trusting any of its bytes.
+"""One record: its parts, found without trusting any of its bytes, and the message in it.
 
 A record counts only if all of it is checked: the chain of lengths, the magic number, the body's
 checksum, and the record checksum where it is present.
@@ -10,8 +10,6 @@ without zeros. So a sector is lost if it overlaps them and all of the record's b
 Sectors are counted from the start of the log; they match those of the files if segments are a
 multiple of 512 bytes long. Text that ends with a zero was copied incompletely: the process was
 killed during the copy.
-
-Decodes one record to a :class:`~lakelog.message.StoredMessage`.
 """
 
 from __future__ import annotations
@@ -110,26 +108,14 @@ def _parts(data: memoryview, start: int, size: int, magic: int, offset: int) -> 
             expected=size,
             found=properties_at + properties_length - start,
         )
-    return Frame(
-        start,
-        size,
-        magic,
-        sys_flag,
-        body_at,
-        body_length,
-        topic_at,
-        topic_length,
-        _text(data[topic_at : topic_at + topic_length], offset),
-        properties_at,
-        properties_length,
-    )
-
-
-def _text(topic: memoryview, offset: int) -> str:
     try:
-        return str(topic, "utf-8")
+        topic = str(data[topic_at : topic_at + topic_length], "utf-8")
     except UnicodeDecodeError:
         raise CorruptRecord("its topic is not valid UTF-8", offset=offset) from None
+    return Frame(
+        start, size, magic, sys_flag, body_at, body_length,
+        topic_at, topic_length, topic, properties_at, properties_length,
+    )  # fmt: skip  # in the order of the class
 
 
 def _length(kind: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:
@@ -144,43 +130,37 @@ def _length(kind: Struct, data: memoryview, at: int, end: int, what: str, offset
     return length
 
 
-def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
-    """Check that a record states its own physical offset.
-
-    Raises :class:`~lakelog.errors.CorruptRecord`.
-    """
-    (stated,) = _LONG.unpack_from(data, frame.start + layout.AT_PHYSICAL_OFFSET)
-    if stated != offset:
-        raise CorruptRecord(
-            "it belongs to another place", offset=offset, expected=offset, found=stated
-        )
-
-
 def checked_frame(
     data: memoryview,
     start: int,
     end: int,
-    offset: int,
+    offset: int | None,
     *,
     verify: bool = True,
     sealed: bool = False,
 ) -> Frame:
     """As :func:`read_frame`, with checks of the offset and the checksums that the record states.
 
+    :param offset: ``None`` accepts any
     :param verify: whether checksums are computed
     :param sealed: whether a record checksum is required
 
     Raises :class:`~lakelog.errors.CorruptRecord` if a check fails.
     """
-    frame = read_frame(data, start, end, offset)
-    verify_place(data, frame, offset)
+    at = start if offset is None else offset
+    frame = read_frame(data, start, end, at)
+    (stated,) = _LONG.unpack_from(data, start + layout.AT_PHYSICAL_OFFSET)
+    if offset is not None and stated != offset:
+        raise CorruptRecord(
+            "it belongs to another place", offset=offset, expected=offset, found=stated
+        )
     if verify:
-        verify_checksums(data, frame, offset)
+        verify_checksums(data, frame, at)
     properties = data[frame.properties_at : frame.start + frame.size]
     if sealed and not is_sealed(properties):
         raise CorruptRecord(
             "its record checksum is missing (require_record_crc)",
-            offset=offset,
+            offset=at,
             expected="__CRC32# at its end",
             found=bytes(properties[-20:]),
         )
@@ -255,12 +235,7 @@ def decode(
         message = accelerator.message(view, at, offset, verify=verify)
         if message is not None:
             return message
-    frame = read_frame(view, at, len(view), at if offset is None else offset)
-    if offset is not None:
-        verify_place(view, frame, offset)
-    if verify:
-        verify_checksums(view, frame, at if offset is None else offset)
-    return decode_frame(view, frame)
+    return decode_frame(view, checked_frame(view, at, len(view), offset, verify=verify))
 
 
 def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:

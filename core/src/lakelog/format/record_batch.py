@@ -1,8 +1,6 @@
-"""A run of records as columns: NumPy arrays for fields of fixed width, the rest on demand.
+"""What a log consists of: runs of records as columns, blanks, and damage with its range.
 
-Decodes a run of consecutive records.
-
-The pieces that a scan yields between runs of records: blanks, and damage with its range.
+Fields of fixed width are NumPy arrays, and the rest is decoded on demand.
 """
 
 from __future__ import annotations

@@ -146,13 +146,9 @@ class StoreDirectory:
         for problem in bad_segments(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
 
-    def same_file_system(self) -> bool:
-        """Whether the segments are on the file system of the store directory."""
-        return self.commitlog.stat().st_dev == self.path.stat().st_dev
-
     def temporary(self) -> Path:
         """The folder for unfinished segments, on the file system of the segments."""
-        if self.same_file_system():
+        if self.commitlog.stat().st_dev == self.path.stat().st_dev:
             return self.path / layout.OWN_DIR / layout.TMP_DIR
         return self.commitlog.parent / f".{self.commitlog.name}.{layout.TMP_DIR}"
 

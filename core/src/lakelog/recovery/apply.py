@@ -39,7 +39,7 @@ from lakelog.recovery.examine import Length, RecoveryPlan
 from lakelog.recovery.filler import by_segment, keep_gaps
 from lakelog.recovery.lost_end import keep_missing
 from lakelog.recovery.quarantine import Tail, keep
-from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.report import RecoveryReport
 from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -54,7 +54,7 @@ def apply_plan(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -
     files, path = directory.files, directory.path
     keep_missing(files, path, plan.report.missing, plan.lost_ends)  # before its proof is removed
     _keep_unproved(directory, plan.staying, size_bytes)
-    kept = [*keep_gaps(directory, plan.fillings), *_set_aside(directory, plan.tails)]
+    kept = [*keep_gaps(directory, plan.fillings), *(keep(files, path, each) for each in plan.tails)]
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
     _correct_lengths(files, plan.lengths, removed)
@@ -73,10 +73,6 @@ def apply_plan(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -
     for missing in report.missing:
         _LOG.warning("%s: missing at the end of the log: %s", path, missing)
     return report
-
-
-def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
-    return [keep(directory.files, directory.path, each) for each in found]
 
 
 def _keep_unproved(directory: StoreDirectory, found: Iterable[Damage], size_bytes: int) -> None:

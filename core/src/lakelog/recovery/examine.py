@@ -190,7 +190,12 @@ class _Reading:
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
-        lengths = tuple(wrong_lengths(self.segments, self.size))
+        size = self.size
+        lengths = tuple(
+            Length(each.path, each.start_offset, each.length, size)
+            for each in self.segments
+            if each.length != size
+        )
         ends = _ends(self.directory)
         start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
@@ -500,13 +505,6 @@ class Length:
         """A description of the correction."""
         done = "extended by zeros" if self.found < self.expected else "cut"
         return f"{self.path}: {self.found} bytes long, {done} to {self.expected}"
-
-
-def wrong_lengths(segments: Sequence[SegmentFile], size_bytes: int) -> Iterator[Length]:
-    """Yield the files that do not have the length of a segment."""
-    for each in segments:
-        if each.length != size_bytes:
-            yield Length(each.path, each.start_offset, each.length, size_bytes)
 
 
 class PaddedExtent:

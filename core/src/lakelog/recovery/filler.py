@@ -4,16 +4,12 @@ A RocketMQ store stops at the first bytes that are not a whole record, and cuts 
 filler in their place keeps everything behind it. Its body describes the damage in JSON, padded by
 spaces. If the damage is too small for the whole topic name, only its first characters are used.
 The filler is then marked as a rolled-back transaction, which neither store puts into a queue.
-
 Damage up to the end of a segment becomes a blank record. The former bytes are durable in quarantine
 before they are overwritten.
 
-Decides which gaps a recovery fills with records, so that no append follows a hole.
-
-RocketMQ cuts a log at the first bytes that are not a whole record. lakelog keeps proved records
-behind such a hole, and acknowledges later appends behind it. So fillers replace the hole, as in a
-repair. This applies to holes that the crash may have caused. Bytes that were durable before and are
-damaged now stay unchanged: a repair may need them, and the disk may return them later.
+A recovery fills the gaps that the crash may have caused, so that no append follows a hole: lakelog
+keeps proved records behind it, and acknowledges later appends. Bytes that were durable before and
+are damaged now stay unchanged: a repair may need them, and the disk may return them later.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from lakelog.format.checksum import is_sealed
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue, QueueOffsets
-from lakelog.format.record_batch import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.store_directory import StoreDirectory
@@ -44,7 +40,6 @@ from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside
 
 if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
     from lakelog.recovery.examine import RecoveryPlan
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
@@ -147,15 +142,12 @@ class FillerMaker:
 
 def _sizes(total_bytes: int) -> list[int]:
     """Split a length into those of the fillers: a short first one, then equal ones."""
-    if total_bytes > _LONG_BYTES:
-        return [_NOTICE_BYTES, *_even(total_bytes - _NOTICE_BYTES)]
-    return [total_bytes]
-
-
-def _even(total_bytes: int) -> list[int]:
+    if total_bytes <= _LONG_BYTES:
+        return [total_bytes]
+    total_bytes -= _NOTICE_BYTES
     count = -(-total_bytes // MOST_FILLER_BYTES)
     each, more = divmod(total_bytes, count)
-    return [each + (number < more) for number in range(count)]
+    return [_NOTICE_BYTES, *(each + (number < more) for number in range(count))]
 
 
 @attrs.frozen

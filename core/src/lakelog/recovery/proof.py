@@ -1,4 +1,4 @@
-"""Decides whether a whole record behind a gap belongs to the log.
+"""Decides whether a whole record belongs to the log, and reads the part of a log without doubt.
 
 RocketMQ cuts a log by lowering its end: old, whole records with valid checksums stay behind the new
 end, and so may their queue units. If fewer bytes are then written, and the last write is torn, the
@@ -11,12 +11,10 @@ records before the gap: the log was cut since then.
 A gap where a killed owner's append was incomplete is not damage: only the rest of that append,
 which was never acknowledged, can follow it.
 
-Reads the sound part of a long log in several threads, one segment each.
-
-Sound means: contiguous whole records whose store times do not decrease. They need no further proof,
-and no record extends over two segments, so segments can be checked independently. Recovery itself
-reads the log from the end of the sound part on. Only compiled code runs in parallel, since it
-releases the interpreter lock.
+The sound part of a log is read in several threads, one segment each: contiguous whole records whose
+store times do not decrease. They need no further proof, and no record extends over two segments.
+Recovery itself reads the log from the end of the sound part on. This reader does not search behind
+damage, as a scan does. Only compiled code runs in parallel, since it releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -79,7 +77,7 @@ class Proof:
         """Accept the records before the first unproved one that is older than its predecessor."""
         times = batch.store_timestamps_ms
         last = self.seen.last_timestamp_ms if not accepted else int(times[0])
-        if self._is_ordered(batch, last):
+        if _in_order(batch, last) == len(batch):
             return len(batch)
         before = np.concatenate((np.array([last], np.int64), times[:-1]))
         for at in (times < before).nonzero()[0].tolist():
@@ -87,11 +85,6 @@ class Proof:
                 self.refused.append(int(batch.physical_offsets[at]))
                 return int(at)
         return len(batch)
-
-    @staticmethod
-    def _is_ordered(batch: RecordBatch, last_ms: int) -> bool:
-        times = batch.store_timestamps_ms
-        return int(times[0]) >= last_ms and bool((times[1:] >= times[:-1]).all())
 
     def _goes_on(self, batch: RecordBatch, at: int) -> bool:
         """Whether an older record directly behind the last one belongs to the log.
