@@ -22,7 +22,6 @@ from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
 from lakelog.format.encoder import EncodedBatch, Encoder
 from lakelog.format.layout import BLANK, MAGIC_BLANK
-from lakelog.format.queue_offsets import Queue
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.hooks import AppendCallback, CopyProgress
 from lakelog.log.health import Health
@@ -269,10 +268,6 @@ class CommitLog:
         with self._room_for(f"the segment at {position}"):
             segments.follow(position)
         return segments.active_offset + segments.size_bytes - position
-
-    def next_offsets(self) -> dict[Queue, int]:
-        """The next queue offset of each queue; only valid while no append runs."""
-        return self.table.snapshot()
 
     def _reserve(self, position: int, end: int) -> None:
         """Allocate blocks up to ``end`` before anything is written."""

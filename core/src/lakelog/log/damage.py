@@ -96,7 +96,7 @@ class KnownDamage:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._damage = source.known_damage().values()
+        self._damage = source.known_damage.values()
 
     def __bool__(self) -> bool:
         return bool(self._damage)

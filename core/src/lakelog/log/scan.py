@@ -55,7 +55,7 @@ def scan(
     Bytes behind the last whole record are damage unless they are zero. Raises
     :class:`~lakelog.errors.ReadFailed` if the bytes cannot be read.
     """
-    walk = _Walk(start, end, verify, leading, accepts, source.known_damage(), sealed=sealed)
+    walk = _Walk(start, end, verify, leading, accepts, source.known_damage, sealed=sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):

@@ -45,6 +45,7 @@ class Extent(Protocol):
 class Source(Protocol):
     """A log as input of a scan."""
 
+    @property
     def known_damage(self) -> Mapping[int, Damage]:
         """The damage found by a recovery, by its first byte."""
 
@@ -118,6 +119,7 @@ class FileSource:
     """A directory of segments, read without a lock and without changing a byte.
 
     :ivar size_bytes: length of each segment
+    :ivar known_damage: damaged ranges, by their first byte
     """
 
     def __init__(
@@ -127,15 +129,11 @@ class FileSource:
         size_bytes: int,
         known_damage: Iterable[Damage] = (),
     ) -> None:
-        self._known_damage = {each.offset: each for each in known_damage}
+        self.known_damage = {each.offset: each for each in known_damage}
         self._files = files
         self._directory = directory
         self.size_bytes = size_bytes
         self._first: int | None = None
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The damaged ranges given to the constructor."""
-        return self._known_damage
 
     def folder(self) -> Path | None:
         """The folder of the segments, if it is the operating system's."""
@@ -228,12 +226,8 @@ class ViewSource:
     """The segments of an open store."""
 
     def __init__(self, segments: Segments, known_damage: Iterable[Damage] = ()) -> None:
-        self._known_damage = {each.offset: each for each in known_damage}
+        self.known_damage = {each.offset: each for each in known_damage}
         self.segments = segments
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The damaged ranges given to the constructor."""
-        return self._known_damage
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment."""
@@ -253,12 +247,9 @@ class NoGapSource:
     """
 
     def __init__(self, source: Source, minimum: Callable[[], int]) -> None:
+        self.known_damage = source.known_damage
         self._source = source
         self._minimum = minimum
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The known damage of the log."""
-        return self._source.known_damage()
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment."""
@@ -320,9 +311,10 @@ class ArchiveBackedSource:
     archive: SegmentSource
     size_bytes: int
 
+    @property
     def known_damage(self) -> Mapping[int, Damage]:
         """The known damage of the log."""
-        return self.log.known_damage()
+        return self.log.known_damage
 
     def minimum(self) -> int:
         """First offset of archive and log."""

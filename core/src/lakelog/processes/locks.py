@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import os
 import platform
 import sys
@@ -75,6 +76,21 @@ def set_lock(file: File, at: int, kind: int) -> bool:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         raise with_path(error, "lock", file.path) from None
+    return True
+
+
+def wait_lock(file: File, at: int, timeout_s: float, longest_s: float = 0.05) -> bool:
+    """Lock byte ``at`` exclusively, for longer work; ``False`` on timeout.
+
+    Waiters poll. Their sleeps grow up to ``longest_s``: hundreds of them must not use up the
+    processors. Raises as :func:`set_lock`.
+    """
+    end, turn_s = time.monotonic() + timeout_s, _TURN_S
+    while not set_lock(file, at, fcntl.F_WRLCK):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(turn_s)
+        turn_s = min(2 * turn_s, longest_s)
     return True
 
 
@@ -180,7 +196,7 @@ def _call(library: ctypes.CDLL) -> Callable[..., int]:
 
 
 LONGEST_SLEEP_S: Final = 0.002
-_TURN_SECONDS: Final = 0.001
+_TURN_S: Final = 0.001
 _TRIES: Final = 5
 """Attempts before the first sleep: most sections are over by then."""
 _MOST: Final = 0xFFFF_FFFF
@@ -198,8 +214,7 @@ class ProcessLock:
         """Acquire it."""
         self._local.acquire()
         try:
-            while not set_lock(self._file, self._at, fcntl.F_WRLCK):
-                time.sleep(_TURN_SECONDS)
+            wait_lock(self._file, self._at, math.inf, _TURN_S)
         except BaseException:  # Ctrl-C too
             self.__exit__()
             raise

@@ -12,11 +12,9 @@ step.
 
 ``tests/protocol/joining.py`` checks this with deaths at every step.
 
-A thread of each writing process that notices other processes joining and leaving.
-
 A process alone keeps the append lock between its appends. A process that joins sets a word of the
-shared page, and wakes this thread, which releases the lock. Once the process is alone again, the
-thread clears the word.
+shared page, and wakes the :class:`MemberWatch` of the others, a thread that releases the lock. Once
+the process is alone again, the thread clears the word.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from lakelog.errors import StoreError, StoreLocked
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.processes import ownership
-from lakelog.processes.locks import futex, set_lock, unlock_all
+from lakelog.processes.locks import futex, set_lock, unlock_all, wait_lock
 from lakelog.processes.shared_page import SEVERAL, SharedPage
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
@@ -45,9 +43,6 @@ SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
 ALONE: Final = "alone"
 """The key in the shared page for the reason why a process excludes others."""
-_LOOK_SECONDS: Final = 0.002
-_LONGEST_LOOK_SECONDS: Final = 0.05
-"""The longest sleep between two attempts: hundreds of waiters must not use up the processors."""
 
 
 @attrs.define(eq=False)
@@ -115,16 +110,12 @@ class Membership:
         return set_lock(self._file, at, kind)
 
     def _begin(self, timeout_s: float) -> None:
-        end, look_s = time.monotonic() + timeout_s, _LOOK_SECONDS
-        while not self._set(SET_UP, fcntl.F_WRLCK):
-            if time.monotonic() >= end:
-                raise StoreLocked(
-                    f"another process has been opening or closing this store for {timeout_s:g} s: "
-                    "it recovers, or hangs; wait, or end it",
-                    path=self.path,
-                )
-            time.sleep(look_s)
-            look_s = min(2 * look_s, _LONGEST_LOOK_SECONDS)
+        if not wait_lock(self._file, SET_UP, timeout_s):
+            raise StoreLocked(
+                f"another process has been opening or closing this store for {timeout_s:g} s: it "
+                "recovers, or hangs; wait, or end it",
+                path=self.path,
+            )
 
     def let_in(self, *, share: bool = True) -> None:
         """Allow others to join and leave; the shared state must be complete.

@@ -206,7 +206,7 @@ class _Reading:
         found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         sealed = self.core.require_record_crc
-        if not source.known_damage() and not lengths and self.cut is None:
+        if not source.known_damage and not lengths and self.cut is None:
             self._read_sound_segments(found)
         scanned = scan(
             source,
@@ -543,16 +543,14 @@ class PaddedSource:
     """A directory of segments, each padded to full length.
 
     :ivar zeros: by segment start, the offset from which on it was found to be zero
+    :ivar known_damage: the noted damage with unproved records; all other is examined again
     """
 
     def __init__(self, source: FileSource, size_bytes: int) -> None:
         self.zeros: dict[int, int] = {}
+        self.known_damage = {at: each for at, each in source.known_damage.items() if each.unproven}
         self._source = source
         self._size_bytes = size_bytes
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The noted damage with unproved records; all other damage is examined again."""
-        return {at: each for at, each in self._source.known_damage().items() if each.unproven}
 
     def starts(self) -> list[int]:
         """The start offsets of the segments."""

@@ -217,7 +217,7 @@ class OwnedStore(OpenLog):
         files, path = self.directory.files, self.directory.path
         self.segments.close()
         self.segments.remove_unused()
-        offsets, at = self.log.next_offsets(), self.positions
+        offsets, at = self.log.table.snapshot(), self.positions
         note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
         remove_tables(files, path)
         remove_abort(files, path)
