@@ -7,7 +7,7 @@ all other checks. The caller can require more of a record: a whole one need not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
@@ -55,7 +55,7 @@ def scan(
     Bytes behind the last whole record are damage unless they are zero. Raises
     :class:`~lakelog.errors.ReadFailed` if the bytes cannot be read.
     """
-    walk = _Walk(start, end, verify, leading, accepts, source.known_damage, sealed=sealed)
+    walk = _Walk(start, end, verify, leading, accepts, source.known_damage, sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -63,33 +63,27 @@ def scan(
     yield from walk.tail()
 
 
+@attrs.define
 class _Walk:
-    """The state of one scan."""
+    """The state of one scan; its first fields are the arguments of :func:`scan`."""
 
-    def __init__(
-        self,
-        start: int,
-        end: int | None,
-        verify: bool,
-        leading: Callable[[RecordBatch, int], int] | None,
-        accepts: Callable[[memoryview, int, int], bool] | None,
-        known_damage: Mapping[int, Damage],
-        *,
-        sealed: bool,
-    ) -> None:
-        self._leading = leading
-        self._accepts = accepts
-        self._known_damage = known_damage
+    _at: int
+    _end: int | None
+    _verify: bool
+    _leading: Callable[[RecordBatch, int], int] | None
+    _accepts: Callable[[memoryview, int, int], bool] | None
+    _known_damage: Mapping[int, Damage]
+    _sealed: bool
+    _unproven: Sequence[Damage] = attrs.field(init=False)
+    _last_time_ms: int = attrs.field(default=0, init=False)
+    _bad: Damage | None = attrs.field(default=None, init=False)
+    _begun: bool = attrs.field(default=False, init=False)
+    _found: int = attrs.field(default=-1, init=False)
+
+    def __attrs_post_init__(self) -> None:
         # Without checksums, known damage may look whole.
-        self._unproven = [each for each in known_damage.values() if each.unproven or not verify]
-        self._at = start
-        self._end = end
-        self._verify = verify
-        self._sealed = sealed
-        self._last_time_ms = 0
-        self._bad: Damage | None = None
-        self._begun = False
-        self._found = -1
+        known = self._known_damage.values()
+        self._unproven = [each for each in known if each.unproven or not self._verify]
 
     def is_done(self, extent: Extent) -> bool:
         return self._end is not None and extent.end >= self._end

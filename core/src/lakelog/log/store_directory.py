@@ -16,7 +16,7 @@ import attrs
 from lakelog.errors import NotAStore, ReadFailed, StoreError
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.segment_files import bad_segments
+from lakelog.files.segment_files import SegmentFile, bad_segments, segment_files
 from lakelog.format import layout
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.processes.ownership import is_owned
@@ -151,6 +151,10 @@ class StoreDirectory:
         if self.commitlog.stat().st_dev == self.path.stat().st_dev:
             return self.path / layout.OWN_DIR / layout.TMP_DIR
         return self.commitlog.parent / f".{self.commitlog.name}.{layout.TMP_DIR}"
+
+    def segments(self) -> list[SegmentFile]:
+        """The segment files, in the order of the log."""
+        return segment_files(self.commitlog, self.files.list(self.commitlog))
 
     def segment(self, start_offset: int) -> Path:
         """The path of the segment that starts at ``start_offset``."""

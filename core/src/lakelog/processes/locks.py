@@ -127,8 +127,9 @@ _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 class Futex:
     """Waits for a change of one word, and wakes its waiters.
 
-    Waiting releases the interpreter lock. Waking keeps it, since the call is shorter than a
-    switch of threads.
+    A waiter reads :attr:`value`, checks what it waits for once more, and sleeps if the word still
+    has that value. Whoever moves that calls :meth:`change`, then :meth:`wake`. Waiting releases the
+    interpreter lock. Waking keeps it, since the call is shorter than a switch of threads.
     """
 
     _number: int
@@ -136,7 +137,16 @@ class Futex:
     _waits: Callable[..., int]
     _wakes: Callable[..., int]
     _timespec: Callable[[int, int], object]
-    _kept: object
+    _word: ctypes.c_uint32
+
+    @property
+    def value(self) -> int:
+        """The word."""
+        return self._word.value
+
+    def change(self) -> None:
+        """Add 1 to the word, modulo 2^32."""
+        self._word.value += 1
 
     def wait(self, value: int, timeout_s: float) -> bool:
         """Sleep until woken, if the word equals ``value``; ``False`` if the system refuses that.
@@ -170,8 +180,8 @@ def futex(memory: memoryview, at: int) -> Futex:
     number = _NUMBERS.get(platform.machine(), _UNKNOWN) if is_64_bit else _UNKNOWN
     import ctypes  # importing it takes longer than opening a store, and few processes wait
 
-    kept = ctypes.c_uint32.from_buffer(memory, at)
-    return Futex(number, ctypes.addressof(kept), *_calls(), ctypes.c_long * 2, kept)
+    word = ctypes.c_uint32.from_buffer(memory, at)
+    return Futex(number, ctypes.addressof(word), *_calls(), ctypes.c_long * 2, word)
 
 
 @cache
@@ -199,7 +209,6 @@ LONGEST_SLEEP_S: Final = 0.002
 _TURN_S: Final = 0.001
 _TRIES: Final = 5
 """Attempts before the first sleep: most sections are over by then."""
-_MOST: Final = 0xFFFF_FFFF
 
 
 class ProcessLock:
@@ -248,9 +257,7 @@ class ByteLock:
         self._file = file
         self._at = at
         self.take, self.give, self._kept = _lock_calls(file.fileno(), at)
-        words = shared[words_at : words_at + 8].cast("I")
-        self.waited = words[:1]
-        self._sequence = words[1:]
+        self.waited = shared[words_at : words_at + 4].cast("I")
         self._futex = futex(shared, words_at + 4)
 
     def acquire(self, timeout_s: float) -> bool:
@@ -281,7 +288,7 @@ class ByteLock:
 
         The caller tries once more to lock before it sleeps.
         """
-        seen = self._sequence[0]
+        seen = self._futex.value
         self.waited[0] = 1
         return seen
 
@@ -298,7 +305,7 @@ class ByteLock:
     def wake(self) -> None:
         """Wake one waiter; called after :attr:`give`."""
         self.waited[0] = 0
-        self._sequence[0] = (self._sequence[0] + 1) & _MOST
+        self._futex.change()
         self._futex.wake(1)
 
 

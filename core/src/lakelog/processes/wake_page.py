@@ -46,7 +46,6 @@ MAGIC: Final = 0x6C6B_6C77_616B_0001
 """The bytes ``lklwak`` and the version, as a number."""
 LONGEST_SLEEP_S: Final = 0.1
 _MAGIC_BYTE: Final = 8
-_MOST: Final = 0xFFFF_FFFF
 
 
 def wake_path(path: Path) -> Path:
@@ -112,12 +111,12 @@ class WakePage:
 
     def wake_all(self) -> None:
         """Wake all waiters, whether the flag is set or not."""
-        self.asked[SEQUENCE] = (self.asked[SEQUENCE] + 1) & _MOST
+        self._futex.change()
         self._futex.wake()
 
     def ask(self) -> int:
         """Set the flag; return the sequence read before, the argument ``seen`` of :meth:`sleep`."""
-        seen = self.asked[SEQUENCE]
+        seen = self._futex.value
         self.asked[FLAG] = 1
         with self._fence:  # a full fence: the caller's next read must not pass the store
             return seen

@@ -30,7 +30,6 @@ import attrs
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.checkpoint import write_checkpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, chunks, sync_file
-from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.record_batch import Damage
 from lakelog.log.damage import keep_damage
@@ -94,7 +93,7 @@ def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int
     The zero segments before it are kept for later rolls.
     """
     files = directory.files
-    segments = segment_files(directory.commitlog, files.list(directory.commitlog))
+    segments = directory.segments()
     dirty = {each.path for each in found}
     used = [each.start_offset for each in segments if each.path in dirty]
     first = min((start for start in used if start > active), default=None)
@@ -119,7 +118,7 @@ def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[
 def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> None:
     """Sync the segments that were read: their writer may have died before a sync."""
     files = directory.files
-    for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
+    for each in directory.segments():
         if plan.report.start_offset < each.start_offset + size_bytes and each.start_offset < (
             plan.end_offset
         ):
@@ -185,8 +184,8 @@ class BackgroundSync:
                 self._running = submitted(self._pool.submit, "lakelog-sync-ahead", work)
 
     def _run(self, start_offset: int) -> None:
-        files, log = self._directory.files, self._directory.commitlog
-        for each in segment_files(log, files.list(log)):
+        files = self._directory.files
+        for each in self._directory.segments():
             if not self._over and each.start_offset + self._size_bytes > start_offset:
                 sync_file(files, each.path)
 

@@ -33,7 +33,7 @@ from lakelog.files.queue_ends import (
     read_kept,
     settled_ends,
 )
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
@@ -132,7 +132,7 @@ def examine(
     """
     begun = time.monotonic()
     directory.check_segments(core.segment_size_bytes)
-    files = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    files = directory.segments()
     clean = not (directory.path / layout.ABORT_FILE).exists()
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
