@@ -320,7 +320,6 @@ class DispatchRunner:
         self._asked = 0
         self._begun_ms = _now_ms()
         self._closing = False
-        self._progress: Callable[[int, int], None] | None = None
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
     def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
@@ -330,9 +329,7 @@ class DispatchRunner:
         """
         if not self._dispatching.dispatchers:
             return
-        self._progress = progress
-        self._round()
-        self._progress = None
+        self._round(progress)
         if not self._is_behind():
             self._known = 0
 
@@ -461,12 +458,12 @@ class DispatchRunner:
     def _is_behind(self) -> bool:
         return self._dispatching.offset < self._positions.readable_elsewhere
 
-    def _round(self) -> None:
+    def _round(self, progress: Callable[[int, int], None] | None = None) -> None:
         with self._lock:
             if self.failure is not None or not self._is_behind():
                 return
             try:
-                self._dispatch()
+                self._dispatch(progress)
             except DispatchStopped as stopped:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
@@ -476,14 +473,14 @@ class DispatchRunner:
             finally:
                 self._publish()
 
-    def _dispatch(self) -> None:
+    def _dispatch(self, progress: Callable[[int, int], None] | None) -> None:
         dispatching, end = self._dispatching, self._positions.readable_elsewhere
         begun = dispatching.offset
         for piece in self._pieces(begun, end):
             dispatching.run((piece,))
             self._publish()
-            if self._progress is not None:
-                self._progress(dispatching.offset - begun, end - begun)
+            if progress is not None:
+                progress(dispatching.offset - begun, end - begun)
             if self._asked:
                 return
 

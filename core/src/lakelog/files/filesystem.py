@@ -424,10 +424,10 @@ def _length(entry: os.DirEntry[str]) -> int:
         return entry.stat(follow_symlinks=False).st_size
 
 
-def unreadable(path: Path, error: OSError) -> ReadFailed:
-    """The error for an existing file that cannot be read."""
+def unreadable(path: Path, error: OSError, what: str = "read") -> ReadFailed:
+    """The error for an existing file that cannot be read, or, as ``what`` says, be opened."""
     return ReadFailed(
-        f"it cannot be read ({error.strerror or error}); check the disk, permissions and the "
+        f"it cannot be {what} ({error.strerror or error}); check the disk, permissions and the "
         "limit of open files",
         path=path,
         error=error,

@@ -269,10 +269,6 @@ class EncodedBatch(ABC):
 _pack_offsets: Final = Struct(">qq").pack_into
 _pack_long: Final = Struct(">q").pack_into
 
-# Access to enum members costs a tenth of a microsecond each in Python 3.11.
-_PUT_OK: Final = AppendStatus.PUT_OK
-_END_OF_FILE: Final = AppendStatus.END_OF_FILE
-
 
 @attrs.define(slots=True, weakref_slot=False, eq=False)
 class EncodedRecord(EncodedBatch):
@@ -304,7 +300,7 @@ class EncodedRecord(EncodedBatch):
         """Write both offsets and the store time into the record, then its checksum."""
         buffer = self.buffer
         if len(buffer) + layout.BLANK_MIN_BYTES > remaining:
-            return _END_OF_FILE
+            return AppendStatus.END_OF_FILE
         queue_offset = queue_offsets.next(self.queue) if self.queued else 0
         _pack_offsets(buffer, layout.AT_QUEUE_OFFSET, queue_offset, position)
         _pack_long(buffer, self.hosts.store_time_at, now_ms)
@@ -313,7 +309,7 @@ class EncodedRecord(EncodedBatch):
         self.queue_offset = queue_offset
         self.physical_offset = position
         self.store_timestamp_ms = now_ms
-        return _PUT_OK
+        return AppendStatus.PUT_OK
 
     def advance(self, queue_offsets: QueueOffsets) -> None:
         """Advance the queue by one, unless the record belongs to no queue."""
@@ -379,12 +375,12 @@ class EncodedRecordList(EncodedBatch):
         at = position
         for piece in self._pieces:
             status = piece.place(at, remaining - (at - position), tentative, now_ms)
-            if status is not _PUT_OK:
+            if status is not AppendStatus.PUT_OK:
                 return status
             piece.advance(tentative)
             at += len(piece.buffer)
         self.buffer = bytearray().join(piece.buffer for piece in self._pieces)
-        return _PUT_OK
+        return AppendStatus.PUT_OK
 
     def advance(self, queue_offsets: QueueOffsets) -> None:
         """Advance the queue offsets of all pieces."""

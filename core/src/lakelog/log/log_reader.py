@@ -117,11 +117,16 @@ class LogReader:
         """The end of the last record or blank, found by reading the last non-empty segment."""
         end = self.bounds.minimum()
         for start in reversed(self.source.starts()):
-            for piece in self._scan(start, None, verify=True):
-                if not isinstance(piece, Damage):
-                    end = piece.end_offset
+            end = self._last_end(start, end, verify=True)
             if end > start:
                 break
+        return end
+
+    def _last_end(self, start: int, end: int, *, verify: bool) -> int:
+        """The end of the last record or blank from ``start`` on; ``end`` without one."""
+        for piece in self._scan(start, None, verify=verify):
+            if not isinstance(piece, Damage):
+                end = piece.end_offset
         return end
 
     def end_now(self, start: int) -> int | None:
@@ -133,13 +138,7 @@ class LogReader:
         known = self.bounds.end()
         if known is not None:
             return known
-        if not self._is_live():
-            return None
-        end = start
-        for piece in self._scan(start, None, verify=False):
-            if not isinstance(piece, Damage):
-                end = piece.end_offset
-        return end
+        return self._last_end(start, start, verify=False) if self._is_live() else None
 
     def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
         """Yield runs of records, blanks and damage from ``start`` to ``end``, offsets of the log.

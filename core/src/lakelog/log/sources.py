@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
 from lakelog.errors import ReadFailed
-from lakelog.files.filesystem import File, FileSystem, RealFileSystem
+from lakelog.files.filesystem import File, FileSystem, RealFileSystem, unreadable
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BLANK, segment_name
 from lakelog.format.record_batch import Damage
@@ -191,16 +191,9 @@ class FileSource:
             yield None
             return
         except OSError as error:
-            raise ReadFailed(
-                f"it cannot be opened ({error.strerror or error}); check the disk, permissions "
-                "and the limit of open files",
-                path=path,
-                error=error,
-            ) from error
-        try:
+            raise unreadable(path, error, "opened") from error
+        with closing(file):
             yield file
-        finally:
-            file.close()
 
 
 class ViewExtent:
