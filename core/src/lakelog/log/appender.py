@@ -31,7 +31,6 @@ from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
 
-Submit: TypeAlias = "Callable[[Sequence[PutFuture]], object]"
 MAX_WAITING: Final = 65_536
 """The largest number of waiting messages; a further caller blocks."""
 
@@ -42,7 +41,7 @@ class AsyncPutQueue:
     :param submit: submits the end of the last put, and settles all; may block
     """
 
-    def __init__(self, submit: Submit) -> None:
+    def __init__(self, submit: Callable[[Sequence[PutFuture]], object]) -> None:
         self._submit = submit
         self._waiting: deque[PutFuture] = deque()
         self._changed = Condition()

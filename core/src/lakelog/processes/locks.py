@@ -25,7 +25,7 @@ Locks in memory, between the threads of one process, each before the bytes that 
 :class:`ProcessLock` before byte 10. ``DispatchRunner.paused`` is taken before all of them, and no
 thread appends or syncs while it holds one of the short ones: ``Segments._keeping`` (maps),
 ``CheckpointKeeper._lock``, ``Health._lock``. ``LogFiles._syncing`` encloses
-``LogFiles._committing``; both are taken inside of byte 9. Members of groups lock bytes of
+``LogFiles._committing``; a group sync takes both inside of byte 9. Members of groups lock bytes of
 ``groups.lock``, see ``lakelog_queues.groups.members``.
 
 The lock and unlock calls of :class:`ByteLock` do not block, and keep the interpreter lock.

@@ -472,6 +472,7 @@ class PageView:
 
 
 TRUSTED_S: Final = 0.001
+"""How long a reader uses again what it has found out about locks and files, in s."""
 
 
 class PageReader:
@@ -499,17 +500,12 @@ class PageReader:
         if not self._is_published:
             self._page = None
             return None
-        page = self._page
-        if page is None:
-            page = self._page = self._look()
-        return page if page is not None and page.state in BELIEVED else None
-
-    def _look(self) -> PageView | None:
-        page = PageView.open(self._files, self._path)
-        if page is None or not page.is_whole:
-            return None
-        self._identity = page_identity(self._path)
-        return page
+        if self._page is None:
+            page = PageView.open(self._files, self._path)
+            if page is None or not page.is_whole:
+                return None
+            self._page, self._identity = page, page_identity(self._path)
+        return self._page if self._page.state in BELIEVED else None
 
 
 class ReaderDurableEnd:

@@ -23,6 +23,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -207,7 +208,7 @@ def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> Qu
     """Read the segment at ``start`` from its file as far as it is sound; raises ``OSError``."""
     found = QueueOffsetSurvey(start, start)
     accelerator = accelerate.current()
-    with path.open("rb", buffering=0) as file:
+    with closing(RealFileSystem().open(path)) as file:
         if accelerator is not None:
             plain = accelerator.plain_records(file.fileno(), start, size_bytes, sealed=sealed)
             if plain is not None:
