@@ -22,8 +22,14 @@ import lakelog
 from core.tests.recovery.support import StoppingFiles
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.record_batch import Blank, RecordBatch
-from lakelog.processes.page_view import whole_end
-from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, PROOF, page_path
+from lakelog.processes.shared_page import (
+    APPENDED,
+    INTENT_END,
+    INTENT_START,
+    PROOF,
+    page_path,
+    whole_end,
+)
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_testing.samples import copy_store
 from tests.faults.checking import takes_direct

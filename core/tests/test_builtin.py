@@ -12,8 +12,7 @@ from lakelog import builtin
 from lakelog.builtin import FEW_BYTES, FileWriter, InlineFlush, NoFlush, RocketmqAppendCallback
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.encoder import Encoder, RoundRobin
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.hooks import Factory, SegmentWriter
 from lakelog.message import Body
 from lakelog.registry import Registry

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.layout import BLANK, MAGIC_BLANK, is_queued
-from lakelog.format.limits import Limits
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record import decode, decode_frame, read_frame
 from lakelog.format.record_batch import decode_run

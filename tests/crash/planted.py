@@ -14,7 +14,7 @@ from lakelog.builtin import FileSegmentWriter, InlineFlush
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.hooks import Outcome
-from lakelog.log.log_files import LogFiles
+from lakelog.log.commit_log import LogFiles
 from lakelog.log.segments import Segments
 from lakelog.processes.group_sync import FLUSHED, MARKED, GroupSync
 from lakelog.processes.ownership import remove_abort

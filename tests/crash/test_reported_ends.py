@@ -11,7 +11,7 @@ import pytest
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog.log.log_files import LogFiles
+from lakelog.log.commit_log import LogFiles
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import images
 from lakelog_testing.crash.unsynced import UnsyncedFileSystem

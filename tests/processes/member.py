@@ -13,7 +13,7 @@ import attrs
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.processes.ownership import is_served
-from lakelog.processes.page_view import PageView
+from lakelog.processes.shared_page import PageView
 from tests.processes.words import JOURNALS, STORE
 from tests.support import forked
 

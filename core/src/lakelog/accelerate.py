@@ -3,12 +3,6 @@
 The Python code is the specification, and works without compiled code. A compiled call returns the
 same result, or ``None`` without side effects. The caller then uses the Python path. So errors are
 defined once, and no file or result depends on the accelerator.
-
-The interface to compiled code that encodes and decodes records.
-
-The Python code is the specification, and works without compiled code. A compiled call returns the
-same result, or ``None`` without side effects. The caller then uses the Python path. So errors are
-defined once, and no result depends on the accelerator.
 """
 
 from __future__ import annotations
@@ -25,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakelog.message import Message, StoredMessage
-    from lakelog.results import PutResult
 
     Longs: TypeAlias = NDArray[np.int64] | memoryview
 
@@ -54,22 +47,12 @@ SEAM: Final = 11
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 
-class SectionLock(Protocol):
-    """The lock of the append section. Not fair and not reentrant."""
-
-    def take(self) -> int:
-        """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next."""
-
-    def acquire(self, timeout_s: float) -> bool:
-        """Acquire the lock; on timeout return ``False`` without holding it."""
-
-    def release(self) -> None:
-        """Release the lock, if held, and wake one waiter."""
-
-
 @runtime_checkable
 class Accelerator(Protocol):
     """The interface of compiled code; one object serves a whole process.
+
+    A protocol, because lakelog-native is a hook's implementation, which another one can replace,
+    and because tests replace single methods of it.
 
     It can be pickled, for processes that each read part of a log.
 
@@ -124,8 +107,8 @@ class Accelerator(Protocol):
 
     def append_lock(
         self, descriptor: int, byte: int, memory: memoryview, layout: ModuleType
-    ) -> SectionLock:
-        """The lock of the append section; see :mod:`lakelog.processes.locks`.
+    ) -> Any:
+        """The lock of the append section, an ``AppendLock``; see ``processes.append_section``.
 
         :param descriptor: of the open file ``lock``
         :param byte: position in that file of the byte that a process without compiled code locks
@@ -149,10 +132,16 @@ class Accelerator(Protocol):
         :param called: receives the settled futures that have callbacks
         """
 
-    def putting(self, encoder: Any, log: Any) -> Putting | None:
-        """An object that appends single messages to ``log``; ``None`` if unsupported.
+    def putting(self, encoder: Any, log: Any) -> Any:
+        """An object that appends to ``log`` without waiting for the flush strategy.
+
+        ``put(message)`` and ``append(batch)`` do so, the latter as ``CommitLog.append``.
+        ``bound(topic, tags, queue_id)`` returns a function that appends a message from its body and
+        keys, or ``None`` if unsupported. A call for one message returns its result, or ``None``
+        without effect. It returns a queue id if it chose the queue and appended nothing.
 
         :param log: a ``CommitLog``, whose public attributes are used
+        :returns: ``None`` if unsupported
         """
 
     def lookups(self, parts: Any) -> Any:
@@ -242,22 +231,3 @@ class Accelerator(Protocol):
         :param heads: by slot, the number of its newest entry; updated with these entries
         :returns: how many slots had no entry before; the physical offset in the last one
         """
-
-
-class Putting(Protocol):
-    """Appends messages without waiting for the flush strategy.
-
-    A call for one message returns its result, or ``None`` without effect. It returns a queue id if
-    it chose the queue and appended nothing.
-    """
-
-    def put(self, message: Message) -> PutResult | int | None:
-        """Append ``message``."""
-
-    def bound(
-        self, topic: str, tags: str | None, queue_id: int | None
-    ) -> Callable[[Any, Any], PutResult | int | None] | None:
-        """A function that appends a message from its body and keys; ``None`` if unsupported."""
-
-    def append(self, batch: Any) -> int:
-        """Append an ``EncodedBatch``: the result or error of ``CommitLog.append``."""

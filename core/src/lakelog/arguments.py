@@ -32,19 +32,12 @@ def whole(name: str, value: Any, least: int | None = 0) -> int:
     Raises :class:`WrongType` for anything but an integer, and :class:`WrongValue`.
     """
     if type(value) is not int:
-        value = _index(name, value)
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise wrong_type(name, value, "a whole number")
+        value = operator.index(value)
     if least is not None and value < least:
         raise WrongValue(f"{name} is {value}; give {least} or more")
     return value  # type: ignore[no-any-return]  # an int by now
-
-
-def _index(name: str, value: Any) -> int:
-    if isinstance(value, bool):
-        raise wrong_type(name, value, "a whole number")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise wrong_type(name, value, "a whole number") from None
 
 
 def span_ms(name: str, value: Any) -> float:

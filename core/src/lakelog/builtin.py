@@ -28,8 +28,7 @@ import attrs
 from lakelog.accelerate import Accelerator
 from lakelog.errors import SettingsError, StoreFailed
 from lakelog.files.filesystem import File
-from lakelog.format.encoder import EncodedBatch, Encoder, RoundRobin
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
 from lakelog.format.message_id import encode_host
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.hooks import Context, Factory, Flushable, Kind, NoSettings, Outcome, WriterTraits

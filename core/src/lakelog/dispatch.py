@@ -1,18 +1,16 @@
-"""Passes runs of records to the dispatchers, in the configured order.
+"""Dispatches an owner's log: follows it, passes its records to the dispatchers, wakes the waiters.
 
-An error in a dispatcher stops dispatching: no record is skipped, and no later record is passed to
-any dispatcher until the error is resolved.
+Runs of records go to the dispatchers in the configured order. An error in a dispatcher stops
+dispatching: no record is skipped, and no later record is passed to any dispatcher until the error
+is resolved.
 
-Notifies waiters that messages were dispatched, or that no more will come.
+A thread sleeps until there are new records (RocketMQ's ReputMessageService). After a small round it
+pauses, so that under load many records share one round. It does not pause while a reader waits for
+messages, unless more messages were appended during the round.
 
-A version counts the notifications. A waiter that reads the version before it reads messages cannot
-miss a notification, however late it starts to wait.
-
-Follows an owner's log and dispatches new records (RocketMQ's ReputMessageService).
-
-A thread sleeps until there are new records. After a small round it pauses, so that under load many
-records share one round. It does not pause while a reader waits for messages, unless more messages
-were appended during the round.
+Waiters are told that messages were dispatched, or that no more will come. A version counts these
+notifications. A waiter that reads the version before it reads messages cannot miss a notification,
+however late it starts to wait.
 """
 
 from __future__ import annotations
@@ -23,19 +21,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
-from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher, TopicRemover
 from lakelog.processes.positions import Positions
 from lakelog.processes.wake_page import LONGEST_SLEEP_S, PageWaiter
 from lakelog.runtime.threads import started
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
 
 _log = logging.getLogger("lakelog")
 
@@ -130,10 +125,7 @@ def forget(dispatchers: Iterable[NamedDispatcher], offset: int) -> None:
 
 def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> int:
     """Have each dispatcher examine its files; return the lowest offset to dispatch from."""
-    return min(
-        (each.dispatcher.resume(minimum, end) for each in dispatchers),
-        default=end,
-    )
+    return min((each.dispatcher.resume(minimum, end) for each in dispatchers), default=end)
 
 
 def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
@@ -158,7 +150,7 @@ class Arrivals:
     """
 
     def __init__(self) -> None:
-        self.on_wait: Callable[[], None] = _nobody
+        self.on_wait: Callable[[], None] = lambda: None
         self._condition = Condition()
         self._version = 0
         self._waiting = 0
@@ -248,10 +240,6 @@ class Arrivals:
         return lambda: self._listeners.pop(key, None)
 
 
-def _nobody() -> None:
-    """Do nothing: there is no listener."""
-
-
 GATHER_SECONDS: Final = 0.05
 """The pause after a small round, while no reader waits for messages.
 
@@ -332,7 +320,6 @@ class DispatchRunner:
         self._asked = 0
         self._begun_ms = _now_ms()
         self._closing = False
-        self._progress: Callable[[int, int], None] | None = None
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
     def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
@@ -342,9 +329,7 @@ class DispatchRunner:
         """
         if not self._dispatching.dispatchers:
             return
-        self._progress = progress
-        self._round()
-        self._progress = None
+        self._round(progress)
         if not self._is_behind():
             self._known = 0
 
@@ -363,11 +348,8 @@ class DispatchRunner:
     @property
     def offset(self) -> int:
         """Offset up to which the log is dispatched."""
-        return (
-            self._positions.dispatched
-            if self._dispatching.dispatchers
-            else self._positions.readable
-        )
+        positions = self._positions
+        return positions.dispatched if self._dispatching.dispatchers else positions.readable
 
     @property
     def lag(self) -> Lag:
@@ -407,8 +389,8 @@ class DispatchRunner:
             self._dispatching.failure = None
         self._round()
         self._wake.set()
-        if self._dispatching.failure is not None:
-            raise self._dispatching.failure
+        if self.failure is not None:
+            raise self.failure
 
     @contextmanager
     def paused(self) -> Iterator[Sequence[NamedDispatcher]]:
@@ -474,18 +456,14 @@ class DispatchRunner:
         return self._closing or (self._is_behind() and self.failure is None)
 
     def _is_behind(self) -> bool:
-        return self._dispatching.offset < self._end()
+        return self._dispatching.offset < self._positions.readable_elsewhere
 
-    def _end(self) -> int:
-        """The offset up to which records can be dispatched."""
-        return self._positions.readable_elsewhere
-
-    def _round(self) -> None:
+    def _round(self, progress: Callable[[int, int], None] | None = None) -> None:
         with self._lock:
             if self.failure is not None or not self._is_behind():
                 return
             try:
-                self._dispatch()
+                self._dispatch(progress)
             except DispatchStopped as stopped:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
@@ -495,14 +473,14 @@ class DispatchRunner:
             finally:
                 self._publish()
 
-    def _dispatch(self) -> None:
-        dispatching, end = self._dispatching, self._end()
+    def _dispatch(self, progress: Callable[[int, int], None] | None) -> None:
+        dispatching, end = self._dispatching, self._positions.readable_elsewhere
         begun = dispatching.offset
         for piece in self._pieces(begun, end):
             dispatching.run((piece,))
             self._publish()
-            if self._progress is not None:
-                self._progress(dispatching.offset - begun, end - begun)
+            if progress is not None:
+                progress(dispatching.offset - begun, end - begun)
             if self._asked:
                 return
 

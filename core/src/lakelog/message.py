@@ -1,18 +1,23 @@
-"""Message types: a message to be put, columns of many, and a stored message."""
+"""Message types: a message to be put, columns of many, a column of bodies, and a stored message."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import attrs
 
 from lakelog.arguments import WrongValue, wrong_type
 from lakelog.format.layout import Transaction, transaction
+from lakelog.format.message_id import format_message_id
+from lakelog.format.properties import decode_properties
+from lakelog.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Body: TypeAlias = bytes | bytearray | memoryview
 """Accepted types of a body: any contiguous bytes."""
-
 PropertiesLike: TypeAlias = Mapping[str, str] | bytes
 """Names and values, or an encoded property string that is stored as it is."""
 
@@ -164,8 +169,6 @@ class StoredMessage:
     @property
     def properties(self) -> dict[str, str]:
         """The properties; the last value wins if a name repeats, as in RocketMQ."""
-        from lakelog.format.properties import decode_properties
-
         return decode_properties(self.properties_bytes)
 
     @property
@@ -191,6 +194,71 @@ class StoredMessage:
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message id: store host and physical offset in hexadecimal."""
-        from lakelog.format.message_id import format_message_id
-
         return format_message_id(self.store_host, self.physical_offset)
+
+
+_OFFSETS = {"binary": "i4", "string": "i4", "large_binary": "i8", "large_string": "i8"}
+"""NumPy's type of the offsets in an Arrow array of each type."""
+
+
+class BodyColumn(Sequence[memoryview]):
+    """A column of bodies back to back in one buffer, which is put without copying them first.
+
+    :ivar data: the buffer; it must not change until the put has returned
+    :ivar offsets: ``int64``: start of each body in ``data``, in bytes, followed by the end of the
+        last
+
+    Raises ``ValueError`` if the offsets decrease or exceed the buffer.
+    """
+
+    __slots__ = ("data", "offsets")
+
+    def __init__(self, data: Any, offsets: Any) -> None:
+        self.data = memoryview(data).cast("B")
+        self.offsets: NDArray[np.int64] = np.asarray(offsets, np.int64)
+        at, size_bytes = self.offsets, len(self.data)
+        if at.ndim != 1 or not len(at):
+            raise ValueError("offsets must be a flat array of numbers, one more than bodies")
+        if at[0] < 0 or at[-1] > size_bytes or (at[1:] < at[:-1]).any():
+            raise ValueError(f"offsets must ascend from 0 or more to {size_bytes} bytes or less")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> BodyColumn: ...
+
+    def __getitem__(self, index: int | slice) -> memoryview | BodyColumn:
+        """One body, or a column of adjacent bodies."""
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("only adjacent bodies of one buffer can be selected")
+            return BodyColumn(self.data, self.offsets[start : max(start, stop) + 1])
+        at = range(len(self))[index]
+        return self.data[int(self.offsets[at]) : int(self.offsets[at + 1])]
+
+
+def body_column(bodies: Any) -> Sequence[Body]:
+    """Convert ``bodies`` to the form that :class:`~lakelog.message.MessageColumns` accepts.
+
+    An Arrow array of binaries or strings becomes a :class:`BodyColumn`; anything else is returned
+    unchanged.
+
+    Raises ``ValueError`` for an Arrow array of another type, or one that contains nulls.
+    """
+    if not hasattr(bodies, "buffers"):
+        return bodies  # type: ignore[no-any-return]  # the put checks them
+    kind = str(bodies.type)
+    if kind not in _OFFSETS:
+        raise ValueError(f"the bodies are {kind}; they must be {', '.join(_OFFSETS)}")
+    if bodies.null_count:
+        raise ValueError(f"{bodies.null_count} of the bodies are null; fill them first")
+    _, offsets, data = bodies.buffers()
+    if not len(bodies):
+        return BodyColumn(b"", [0])
+    all_offsets = np.frombuffer(offsets, _OFFSETS[kind])
+    return BodyColumn(data or b"", all_offsets[bodies.offset : bodies.offset + len(bodies) + 1])

@@ -9,8 +9,7 @@ from typing import Any
 
 import crcmod.predefined
 
-from lakelog.format.encoder import EncodedBatch, Encoder, RoundRobin
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
 from lakelog.results import AppendStatus

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from core.tests.format.examples import HOSTS, PROPERTIES, TOPICS
 from core.tests.format.support import an_encoder, placed, record_of
 from lakelog.errors import IllegalMessage
-from lakelog.format.body_column import BodyColumn, body_column
-from lakelog.format.encoder import Encoder
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import Encoder, Limits
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record import decode
-from lakelog.message import Message, MessageColumns
+from lakelog.message import BodyColumn, Message, MessageColumns, body_column
 from lakelog.results import PutStatus
 
 pytestmark = pytest.mark.both_ways

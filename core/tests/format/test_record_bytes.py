@@ -9,9 +9,8 @@ import pytest
 
 from core.tests.format.support import SEGMENT_BYTES, STORED_MS, an_encoder, crc31, placed, record_of
 from lakelog.errors import PutRefused
-from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.layout import MAGIC_V1, MAGIC_V2, Transaction, is_queued
-from lakelog.format.limits import Limits
 from lakelog.format.message_id import MessageId, format_message_id, parse_message_id
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record import decode

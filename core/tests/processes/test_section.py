@@ -19,7 +19,7 @@ from lakelog.errors import PutRefused
 from lakelog.processes import append_section as section
 from lakelog.processes import locks as appendlock
 from lakelog.processes import queue_table as queuetable
-from lakelog.processes.locks import AppendLock
+from lakelog.processes.append_section import AppendLock
 from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, SEVERAL
 from lakelog.results import PutStatus
 from tests.support.sampling import every
@@ -139,11 +139,12 @@ def test_a_repair_that_fails_fails_the_store(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    log, other = TinyLog.make(tmp_path), TinyLog.open(tmp_path)
-    log.page.words[SEVERAL] = 1
-    log.page.words[INTENT_END] = 24
+    other = TinyLog.make(tmp_path)
+    other.page.words[SEVERAL] = 1
+    other.page.words[INTENT_END] = 24
     with monkeypatch.context() as patched:
         patched.setattr(tinylog._Repaired, "zero", full)
+        log = TinyLog.open(tmp_path)
         with pytest.raises(Failed, match="No space"):
             log.append(0, [1])
     with pytest.raises(Failed):

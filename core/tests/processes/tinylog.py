@@ -14,10 +14,8 @@ from typing import Final
 
 import attrs
 
-from lakelog.accelerate import SectionLock
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.processes.append_section import AppendSection
-from lakelog.processes.locks import AppendLock
+from lakelog.processes.append_section import AppendLock, AppendSection
 from lakelog.processes.queue_table import QueueTable
 from lakelog.processes.shared_page import APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
 
@@ -26,7 +24,7 @@ LOG_BYTES: Final = 1 << 20
 AT: Final = 8
 BUSY_MS: Final = 60_000
 
-MakeLock = Callable[[File, int, SharedPage], SectionLock]
+MakeLock = Callable[[File, int, SharedPage], AppendLock]
 
 
 class Failed(Exception):
@@ -64,7 +62,7 @@ class TinyLog:
             page.words[FAILED] = 1
             return Failed(str(error))
 
-        section = AppendSection(page, lock, repaired, fail, busy_ms)
+        section = AppendSection(page, lock, repaired.zero, repaired.raise_ends, fail, busy_ms)
         return cls(page, section, table, repaired.descriptor)
 
     def append(self, queue: int, numbers: list[int]) -> int:

@@ -27,7 +27,7 @@ from core.tests.store.support import (
 from lakelog import Message, RecoveryReport
 from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFile, RealFileSystem, identity_at
-from lakelog.log.sources import TRUSTED_S
+from lakelog.processes.shared_page import TRUSTED_S
 from lakelog.recovery.clean_stop import CLEAN_STOP_FILE, UNCHANGED
 from lakelog_testing.samples import copy_store
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import attrs
 import pytest
@@ -259,8 +260,7 @@ def test_without_a_listener_damage_is_logged(
 class AllGone:
     """A log all of whose files went away between the look at their folder and their opening."""
 
-    def known_damage(self) -> dict[int, Damage]:
-        return {}
+    known_damage: Mapping[int, Damage] = MappingProxyType({})
 
     def starts(self) -> list[int]:
         return []

@@ -31,9 +31,16 @@ from lakelog.processes import positions
 from lakelog.processes import shared_page as pages
 from lakelog.processes.membership import alone
 from lakelog.processes.ownership import is_published
-from lakelog.processes.page_view import PageReader, PageView, ReaderDurableEnd, process_start
 from lakelog.processes.positions import Positions
-from lakelog.processes.shared_page import OwnerState, SharedPage, page_path
+from lakelog.processes.shared_page import (
+    OwnerState,
+    PageReader,
+    PageView,
+    ReaderDurableEnd,
+    SharedPage,
+    page_path,
+    process_start,
+)
 from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import every
 from tests.support.waiting import until

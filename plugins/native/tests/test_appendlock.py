@@ -6,21 +6,21 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.tests.processes.test_groupsync import fork
 from core.tests.processes.test_section import kill_at_random
 from core.tests.processes.tinylog import MakeLock, TinyLog
-from lakelog.accelerate import SectionLock
 from lakelog.files.filesystem import File
 from lakelog.processes import shared_page as sharedpage
-from lakelog.processes.locks import AppendLock
+from lakelog.processes.append_section import AppendLock
 from lakelog.processes.shared_page import APPEND_HOLDER, APPEND_PLAIN, SEVERAL, SharedPage
 from lakelog_native import _native
 
 
-def native(file: File, at: int, page: SharedPage) -> SectionLock:
+def native(file: File, at: int, page: SharedPage) -> Any:
     return _native.AppendLock(file.fileno(), at, page.memory, sharedpage)
 
 
@@ -31,7 +31,7 @@ WAYS = pytest.mark.parametrize(
 )
 
 
-def opened(path: Path, lock: MakeLock) -> tuple[TinyLog, SectionLock]:
+def opened(path: Path, lock: MakeLock) -> tuple[TinyLog, AppendLock]:
     log = TinyLog.open(path, make_lock=lock)
     return log, log.section._lock
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage
-from lakelog.format.body_column import body_column
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.message import Message, MessageColumns
+from lakelog.message import Message, MessageColumns, body_column
 from lakelog.results import AppendStatus, PutStatus
 from lakelog_native import plugin
 from lakelog_native.accelerator import Native

@@ -10,8 +10,7 @@ import pytest
 
 from core.tests.registry.samples import CONTEXT
 from examples.compress_bodies import Compressing, CompressSettings
-from lakelog.format.encoder import EncodedBatch, Encoder, RoundRobin
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
 from lakelog.message import Message, StoredMessage
 from lakelog.results import AppendStatus
 from lakelog_testing import AppendCallbackContract

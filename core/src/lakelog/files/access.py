@@ -104,18 +104,14 @@ def access_of(path: Path, group: str | None = None) -> Access:
     return Access(others & 0o006 | (others & 0o006) << 3)  # the own group gets no more than others
 
 
-def group_number(name: str) -> int:
-    """The number of a group; raises :class:`~lakelog.errors.SettingsError`."""
+def _given(name: str) -> int:
+    """The number of a group that this process may give files to."""
     import grp
 
     try:
-        return grp.getgrnam(name).gr_gid
+        number = grp.getgrnam(name).gr_gid
     except KeyError:
         raise SettingsError(f"there is no group {name!r} on this machine", key="group") from None
-
-
-def _given(name: str) -> int:
-    number = group_number(name)
     if not _may_give(number):
         raise SettingsError(
             f"user {os.geteuid()} is no member of {name!r}, and so cannot give files to this "

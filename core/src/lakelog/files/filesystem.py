@@ -1,24 +1,15 @@
-"""Files of the operating system, as :mod:`lakelog.files.filesystem` requires, and tasks on them.
+"""Files of the operating system: the interface through which a store uses them, and tasks on it.
 
-Tests and the crash simulator replace :class:`RealFileSystem`. Failures are ``OSError``; those of
+All access of a store to a disk goes through :class:`FileSystem`. Failures are ``OSError``; those of
 the operating system name the file and the operation.
 
-The interface to the operating system's files; all access of a store to a disk goes through it.
-
-Tests and the crash simulator replace it. Failures are ``OSError``; those of the operating system
-name the file and the operation.
-
-The identity of a file's state: inode, length and times of change, to detect writes.
-
 The kernel's file times have a resolution of a few milliseconds, so two writes within one tick
-leave the same time. A file is therefore stamped: its modification time is set back by one
-nanosecond. Any later write leaves a different time, even in the same tick.
-
-Skips the zeros of a file, by the holes that the file system reports, and by reading.
+leave the same time. A file is therefore stamped, to detect writes: its modification time is set
+back by one nanosecond. Any later write leaves a different time, even in the same tick.
 
 A file system reports holes and unwritten blocks only until they are read. Then they are in the page
 cache, and count as data (``lseek(2)``, ``SEEK_DATA``; ext4). After a crash this is the case for
-most of the last segment, which its owner had mapped.
+most of the last segment, which its owner had mapped. So zeros are skipped by reading, too.
 """
 
 from __future__ import annotations
@@ -36,40 +27,6 @@ import attrs
 from lakelog.errors import ReadFailed
 from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
 from lakelog.message import Body
-
-_ASKED_BYTES: Final = 128 << 10
-_ZEROS: Final = bytes(_ASKED_BYTES)
-
-
-def next_not_zero(fd: int, position: int) -> int | None:
-    """A position before which all bytes from ``position`` on are zero; ``None`` if all are.
-
-    It is the start of a window that has a non-zero byte, or that cannot be read.
-    """
-    window = bytearray(_ASKED_BYTES)
-    at = _sought(fd, position)
-    while at is not None:
-        try:
-            length = os.preadv(fd, [window], at)
-        except OSError:
-            return at  # the caller's read raises the error
-        if length == 0:
-            return None
-        if window != _ZEROS if length == _ASKED_BYTES else any(window[:length]):
-            return at
-        at = _sought(fd, at + length)
-    return None
-
-
-def _sought(fd: int, position: int) -> int | None:
-    """``lseek`` to data; if the file system does not support it, all bytes count as data."""
-    try:
-        return os.lseek(fd, position, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return None
-        return position if position < os.fstat(fd).st_size else None
-
 
 NextData: TypeAlias = "Callable[[int], int | None]"
 """Position of the next bytes that may be non-zero, from a position on; ``None`` without any."""
@@ -122,7 +79,10 @@ class FileIdentity:
 
 @runtime_checkable
 class File(Protocol):
-    """An open file; positions and lengths are in bytes."""
+    """An open file; positions and lengths are in bytes.
+
+    A protocol, as :class:`FileSystem` is, because tests and the crash simulator replace both.
+    """
 
     @property
     def path(self) -> Path:
@@ -227,18 +187,8 @@ def identity_at(path: Path) -> FileIdentity | None:
         return None
 
 
-def stamp(fd: int) -> FileIdentity | None:
-    """Set an open file's modification time back by 1 ns; return its identity.
-
-    ``None`` if the file system does not keep nanoseconds. Raises ``OSError``.
-    """
-    before = os.fstat(fd)
-    mtime_ns = before.st_mtime_ns - 1
-    os.utime(fd, ns=(before.st_atime_ns, mtime_ns))
-    after = FileIdentity.of(os.fstat(fd))
-    return after if after.mtime_ns == mtime_ns else None
-
-
+_ASKED_BYTES: Final = 128 << 10
+_ZEROS: Final = bytes(_ASKED_BYTES)
 # Of Linux's renameat2(2).
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -275,14 +225,10 @@ class RealFile:
         """Write everything, continuing after short writes."""
         try:
             written = os.pwrite(self._fd, data, position)
-            if written != len(data):
-                self._write_rest(position, written, memoryview(data))
+            while written < len(data):
+                written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
         except OSError as error:
             raise with_path(error, "write", self.path) from None
-
-    def _write_rest(self, position: int, written: int, data: memoryview) -> None:
-        while written < len(data):
-            written += os.pwrite(self._fd, data[written:], position + written)
 
     def allocate(self, length: int, position: int = 0) -> None:
         """``posix_fallocate``."""
@@ -300,14 +246,18 @@ class RealFile:
             os.fdatasync(self._fd)
 
     def stamp(self) -> FileIdentity | None:
-        """``utimensat``."""
+        """``utimensat``, which sets the time back by 1 ns."""
         with _Naming("set the time of change", self.path):
-            return stamp(self._fd)
+            before = os.fstat(self._fd)
+            mtime_ns = before.st_mtime_ns - 1
+            os.utime(self._fd, ns=(before.st_atime_ns, mtime_ns))
+            after = FileIdentity.of(os.fstat(self._fd))
+        return after if after.mtime_ns == mtime_ns else None
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data, skipping zeros that the file system reports as data."""
         with _Naming("find data", self.path):
-            return next_not_zero(self._fd, position)
+            return _next_not_zero(self._fd, position)
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
@@ -319,6 +269,36 @@ class RealFile:
         """``close``."""
         with _Naming("close", self.path):
             os.close(self._fd)
+
+
+def _next_not_zero(fd: int, position: int) -> int | None:
+    """A position before which all bytes from ``position`` on are zero; ``None`` if all are.
+
+    It is the start of a window that has a non-zero byte, or that cannot be read.
+    """
+    window = bytearray(_ASKED_BYTES)
+    at = _sought(fd, position)
+    while at is not None:
+        try:
+            length = os.preadv(fd, [window], at)
+        except OSError:
+            return at  # the caller's read raises the error
+        if length == 0:
+            return None
+        if window != _ZEROS if length == _ASKED_BYTES else any(window[:length]):
+            return at
+        at = _sought(fd, at + length)
+    return None
+
+
+def _sought(fd: int, position: int) -> int | None:
+    """``lseek`` to data; if the file system does not support it, all bytes count as data."""
+    try:
+        return os.lseek(fd, position, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        return position if position < os.fstat(fd).st_size else None
 
 
 class RealFileSystem:
@@ -368,7 +348,18 @@ class RealFileSystem:
 
     def exchange(self, one: Path, other: Path) -> bool:
         """``renameat2`` with ``RENAME_EXCHANGE``."""
-        return _exchange(one, other)
+        import ctypes  # slow to import, and rarely needed
+
+        call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        if call is None:
+            return False
+        names = _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other)
+        if not call(*names, _RENAME_EXCHANGE):
+            return True
+        error = ctypes.get_errno()
+        if error in _NO_EXCHANGE:
+            return False
+        raise with_path(OSError(error, os.strerror(error)), f"exchange it with {one.name}", other)
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
@@ -383,7 +374,11 @@ class RealFileSystem:
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
         with _Naming("sync", path):
-            _sync_dir(path)
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
 
 class _Naming:
@@ -414,14 +409,6 @@ def with_path(error: OSError, operation: str, path: Path) -> OSError:
     return OSError(error.errno, why, str(path)) if error.errno is not None else error
 
 
-def _sync_dir(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -437,24 +424,10 @@ def _length(entry: os.DirEntry[str]) -> int:
         return entry.stat(follow_symlinks=False).st_size
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    import ctypes  # slow to import, and rarely needed
-
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is None:
-        return False
-    if not call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
-        return True
-    error = ctypes.get_errno()
-    if error in _NO_EXCHANGE:
-        return False
-    raise with_path(OSError(error, os.strerror(error)), f"exchange it with {one.name}", other)
-
-
-def unreadable(path: Path, error: OSError) -> ReadFailed:
-    """The error for an existing file that cannot be read."""
+def unreadable(path: Path, error: OSError, what: str = "read") -> ReadFailed:
+    """The error for an existing file that cannot be read, or, as ``what`` says, be opened."""
     return ReadFailed(
-        f"it cannot be read ({error.strerror or error}); check the disk, permissions and the "
+        f"it cannot be {what} ({error.strerror or error}); check the disk, permissions and the "
         "limit of open files",
         path=path,
         error=error,

@@ -1,13 +1,15 @@
-"""``lakelog/store.json``: the store's UUID, and the version of lakelog's own files.
+"""The small JSON files in ``lakelog/`` that say what a store is, and the readers of such files.
 
-``lakelog/replica.json``: the log is a copy of a master's, and only the master may append to it.
+``store.json``: the store's UUID, and the version of lakelog's own files.
+
+``replica.json``: the log is a copy of a master's, and only the master may append to it.
 
 ``{"version": 1, "source": "HOST:PORT", "cut": OFFSET}``. ``source`` is the master's HA port.
 ``cut`` is mostly null. Otherwise the copy differs from its master from that offset on, and the next
 open cuts it there, before anything is received. The checkpoint's ``confirm_offset`` is the end of
 the bytes that the master cannot lose; for readers of a replica it is the durable end.
 
-``lakelog/append.json``: the append callbacks that have stored encoded bodies.
+``append.json``: the append callbacks that have stored encoded bodies.
 
 An open without one of them logs a warning, since it would return the encoded bodies.
 """
@@ -16,8 +18,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import attrs
@@ -27,7 +30,11 @@ from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.format.layout import APPEND_FILE, OWN_DIR, STORE_FILE
 
 FORMAT_VERSION: Final = 1
+REPLICA_FILE: Final = "replica.json"
+_VERSION: Final = 1
 _SHOWN: Final = 60
+_LOG: Final = logging.getLogger("lakelog")
+Content = TypeVar("Content")
 
 
 @attrs.frozen
@@ -74,6 +81,28 @@ def parsed(content: bytes) -> Any:
         return None
 
 
+def read_own(
+    files: FileSystem, path: Path, name: str, parse: Callable[[Any], Content]
+) -> Content | None:
+    """The content of a JSON file in the folder ``lakelog`` of the store ``path``.
+
+    For files that a store can do without: ``None`` if the file is missing, and, with a warning, if
+    it is damaged. The others use :func:`parsed` and :func:`shown` for an error of their own.
+
+    :param parse: gets the JSON value; may raise any error of a wrong value or type
+
+    Raises ``OSError`` if the file cannot be read.
+    """
+    content = read_file(files, path / OWN_DIR / name)
+    if content is None:
+        return None
+    try:
+        return parse(json.loads(content))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        _LOG.warning("%s is damaged and was ignored: %s", name, error)
+        return None
+
+
 def write_own(files: FileSystem, path: Path, name: str, content: Any, **style: Any) -> None:
     """Write a JSON file durably in the folder ``lakelog`` of the store ``path``.
 
@@ -102,10 +131,6 @@ def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
     content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}
     write_own(files, path, STORE_FILE, content, indent=2)
     return identity
-
-
-REPLICA_FILE: Final = "replica.json"
-_VERSION: Final = 1
 
 
 @attrs.frozen
@@ -154,9 +179,6 @@ def remove_replica(files: FileSystem, path: Path) -> None:
     files.sync_dir(path / OWN_DIR)
 
 
-_LOG: Final = logging.getLogger("lakelog")
-
-
 def note_callback(files: FileSystem, path: Path, name: str) -> None:
     """Note a callback; called by the owner before its first append."""
     known = _noted(files, path)
@@ -177,7 +199,9 @@ def warn_of_others(files: FileSystem, path: Path, name: str) -> None:
 
 
 def _noted(files: FileSystem, path: Path) -> list[str]:
-    match parsed(read_file(files, path / OWN_DIR / APPEND_FILE) or b"null"):
-        case {"version": int(version), "append": [*names]} if version == _VERSION:
-            return [each for each in names if isinstance(each, str)]
-    return []
+    return read_own(files, path, APPEND_FILE, _callbacks) or []
+
+
+def _callbacks(found: Any) -> list[str]:
+    names = found["append"] if found["version"] == _VERSION else ()
+    return [each for each in names if isinstance(each, str)]

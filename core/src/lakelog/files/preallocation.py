@@ -182,7 +182,7 @@ class Preallocator:
         self._fail = fail
         self._ready: dict[int, Future[Blocks]] = {}
         self._step_bytes = maker.step_bytes
-        self.is_scarce: Callable[[int], bool] = _never
+        self.is_scarce: Callable[[int], bool] = lambda _bytes: False
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-preallocate")
 
     def add_ready(self, start_offset: int, blocks: Blocks) -> None:
@@ -305,8 +305,3 @@ class Preallocator:
                     future.result().file.close()
                     if is_unused(start_offset):
                         self._maker.remove(start_offset)
-
-
-def _never(_bytes: int) -> bool:
-    """Return ``False``: disk space is not watched."""
-    return False

@@ -1,14 +1,14 @@
-"""The ends of consume queues, read from the last file of each; queues may outlast their messages.
+"""The ends of consume queues: as their files have them, and as noted at their last sync.
 
-Layout: 20-byte units ``offset i64 | size i32 | tagsCode i64``. The data ends at the first unit
-whose size is not positive. If a queue does not begin at 0, the units that fill its front have the
-size ``0x7fffffff``. Batch queues have 46-byte units: see :mod:`lakelog_queues.units.batchunits`.
+Queues may outlast their messages. A few units of the last file of each queue are read. Layout:
+20-byte units ``offset i64 | size i32 | tagsCode i64``. The data ends at the first unit whose size
+is not positive. If a queue does not begin at 0, the units that fill its front have the size
+``0x7fffffff``. Batch queues have 46-byte units: see :mod:`lakelog_queues.units.batchunits`.
 
-``lakelog/queues.json``: the offset up to which queues are durable, and each queue's extent.
-
-It is written after each sync of all queues. At the next open, all records before the mark have
-their units, provided that every queue still has its listed extent. The list thus detects removed
-folders and truncated files. Without a mark confirmed by the log, the whole log is dispatched again.
+``lakelog/queues.json`` has the offset up to which queues are durable, and each queue's extent. It
+is written after each sync of all queues. At the next open, all records before the mark have their
+units, provided that every queue still has its listed extent. The list thus detects removed folders
+and truncated files. Without a mark confirmed by the log, the whole log is dispatched again.
 
 ``{"queues": {"TOPIC": {"QUEUE ID": END}}, "firsts": {"TOPIC": {"QUEUE ID": FIRST}},
 "file_entries": N, "synced": ["HEAD", ...]}``. ``END`` is the queue offset behind the last unit.
@@ -18,8 +18,6 @@ last record with units, latest first (see :class:`RecordFingerprint`).
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -28,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog.files.filesystem import File, FileSystem, folders_in, read_file
-from lakelog.files.identity import write_own
+from lakelog.files.filesystem import File, FileSystem, folders_in
+from lakelog.files.identity import read_own, write_own
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
@@ -43,6 +41,11 @@ _FILLER_SIZE: Final = 0x7FFFFFFF
 _BATCH_UNIT: Final = Struct(">qi16xqh8x")
 """``offset | size | ... | baseOffset | batchSize | ...``."""
 _EVERYWHERE: Final = 1 << 63
+QUEUES_FILE: Final = "queues.json"
+HEAD_BYTES: Final = 64
+"""Covers size, body CRC, queue, queue offset, physical offset and store time."""
+PLACE: Final = Struct(">i24xq")
+"""``totalSize | ... | physicalOffset``, the front of a record."""
 
 
 @attrs.frozen
@@ -72,7 +75,7 @@ def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[
         for queue, directory in _queues(path / CONSUMEQUEUE_DIR)
     }
     for queue, directory in _queues(path / BATCHCONSUMEQUEUE_DIR):
-        end = _batch_end(files, segment_files(directory, files.list(directory)), limit)
+        end = _end(files, segment_files(directory, files.list(directory)), limit, batch=True)
         other = ends.get(queue, end)
         further = max(end, other, key=lambda each: each.end)
         ends[queue] = attrs.evolve(further, highest=max(end.highest, other.highest))
@@ -104,11 +107,8 @@ def queue_unit(files: FileSystem, path: Path, queue: Queue, at: int) -> tuple[in
     position = at * UNIT_BYTES
     for file in reversed(segment_files(directory, files.list(directory))):
         if file.start_offset <= position:
-            opened = files.open(file.path)
-            try:
+            with closing(files.open(file.path)) as opened:
                 return _unit(opened, position - file.start_offset)
-            finally:
-                opened.close()
     return None
 
 
@@ -123,31 +123,25 @@ def _queues(root: Path) -> Iterator[tuple[Queue, Path]]:
                 yield (topic.name, int(queue.name)), queue
 
 
-def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
-    highest = -1
-    for segment in reversed(segments):
-        with closing(files.open(segment.path)) as file:
-            units, seen = _units(file, segment.length // UNIT_BYTES, limit, UNIT_BYTES)
-            highest = max(highest, seen)
-            last = _unit(file, (units - 1) * UNIT_BYTES) if units else None
-        if last is not None:
-            reached = 0 if last[1] == _FILLER_SIZE else sum(last)
-            return QueueEnd(segment.start_offset // UNIT_BYTES + units, reached, highest)
-    return QueueEnd(segments[0].start_offset // UNIT_BYTES if segments else 0, 0, highest)
-
-
-def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
-    """The end of a batch queue: behind the messages of its last unit."""
-    size, highest = _BATCH_UNIT.size, -1
+def _end(
+    files: FileSystem, segments: list[SegmentFile], limit: int, *, batch: bool = False
+) -> QueueEnd:
+    """The end of a queue: behind its last unit; of a ``batch`` queue, behind its messages."""
+    size, highest = (_BATCH_UNIT.size if batch else UNIT_BYTES), -1
     for segment in reversed(segments):
         with closing(files.open(segment.path)) as file:
             units, seen = _units(file, segment.length // size, limit, size)
             highest = max(highest, seen)
-            if units:
-                data = file.read_at((units - 1) * size, size)
-                offset, record_bytes, base, count = _BATCH_UNIT.unpack(data)
-                return QueueEnd(base + count, offset + record_bytes, highest)
-    return QueueEnd(0, 0, highest)
+            last = file.read_at((units - 1) * size, size) if units else b""
+        if last and batch:
+            offset, record_bytes, base, count = _BATCH_UNIT.unpack(last)
+            return QueueEnd(base + count, offset + record_bytes, highest)
+        if last:
+            offset, record_bytes = _UNIT.unpack_from(last)
+            reached = 0 if record_bytes == _FILLER_SIZE else offset + record_bytes
+            return QueueEnd(segment.start_offset // UNIT_BYTES + units, reached, highest)
+    first = segments[0].start_offset // UNIT_BYTES if segments and not batch else 0
+    return QueueEnd(first, 0, highest)
 
 
 def _units(file: File, room: int, limit: int, unit_bytes: int) -> tuple[int, int]:
@@ -173,14 +167,6 @@ def _unit(file: File, position: int) -> tuple[int, int] | None:
         return None
     offset, size = _UNIT.unpack(data)
     return (offset, size) if size > 0 and offset >= 0 else None
-
-
-QUEUES_FILE: Final = "queues.json"
-HEAD_BYTES: Final = 64
-"""Covers size, body CRC, queue, queue offset, physical offset and store time."""
-PLACE: Final = Struct(">i24xq")
-"""``totalSize | ... | physicalOffset``, the front of a record."""
-_LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.frozen
@@ -232,14 +218,7 @@ class DurableQueueEnds:
 
 def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:
     """Read the list; empty if it is missing or not readable."""
-    content = read_file(files, path / OWN_DIR / QUEUES_FILE)
-    if content is None:
-        return DurableQueueEnds()
-    try:
-        return _kept(json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _LOG.warning("%s is damaged and was ignored: %s", QUEUES_FILE, error)
-        return DurableQueueEnds()
+    return read_own(files, path, QUEUES_FILE, _kept) or DurableQueueEnds()
 
 
 def _kept(content: Mapping[str, Any]) -> DurableQueueEnds:

@@ -1,9 +1,7 @@
 """Checksums: CRC-32, the other polynomials of crcmod, and fingerprints of records.
 
-Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive).
-
-The record checksum: property ``__CRC32#`` at the end of a record, covering all bytes before it.
-
+Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive). The record
+checksum is the property ``__CRC32#`` at the end of a record, covering all bytes before it:
 ``__CRC32#`` 0x01, ten decimal digits with the least significant first, 0x02: 20 bytes. Source:
 ``MessageDecoder.createCrc32`` of RocketMQ 5.2.0 and later.
 """
@@ -15,12 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.format.layout import (
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
-    RECORD_CRC_BYTES,
-    RECORD_CRC_NAME,
-)
+from lakelog.format import layout
 from lakelog.message import Body
 
 Crc: TypeAlias = "Callable[[Any], int]"
@@ -82,23 +75,21 @@ class Fingerprint:
     crc: int = attrs.field(validator=is_whole)
 
 
-START: Final = RECORD_CRC_NAME + NAME_VALUE_SEPARATOR
-DIGITS: Final = 10
-
-PLACEHOLDER: Final = START + b"0" * DIGITS + PROPERTY_SEPARATOR
+_START: Final = layout.RECORD_CRC_NAME + layout.NAME_VALUE_SEPARATOR
+PLACEHOLDER: Final = _START + b"0" * 10 + layout.PROPERTY_SEPARATOR
 """Placeholder until the checksum is known."""
 
 
 def seal(buffer: bytearray, start: int, end: int) -> None:
     """Write the checksum of the record ``buffer[start:end]`` over its last 20 bytes."""
-    covered = end - RECORD_CRC_BYTES
+    covered = end - layout.RECORD_CRC_BYTES
     buffer[covered:end] = record_crc_property(memoryview(buffer)[start:covered])
 
 
 def record_crc_property(covered: Body) -> bytes:
     """The checksum property for a record whose preceding bytes are ``covered``."""
     digits = f"{crc32(covered) & CRC31_MASK:010d}"[::-1]
-    return START + digits.encode() + PROPERTY_SEPARATOR
+    return _START + digits.encode() + layout.PROPERTY_SEPARATOR
 
 
 def is_sealed(properties: Body) -> bool:
@@ -106,19 +97,19 @@ def is_sealed(properties: Body) -> bool:
 
     Earlier bytes are not examined, so that damage there cannot hide the checksum.
     """
-    tail = bytes(properties[-RECORD_CRC_BYTES:])
-    return len(tail) == RECORD_CRC_BYTES and tail.startswith(START)
+    tail = bytes(properties[-layout.RECORD_CRC_BYTES :])
+    return len(tail) == layout.RECORD_CRC_BYTES and tail.startswith(_START)
 
 
 def seal_holds(record: Body) -> bool:
     """Whether the checksum at the end of a sealed record matches its other bytes."""
-    covered = record[:-RECORD_CRC_BYTES]
-    return bytes(record[-RECORD_CRC_BYTES:]) == record_crc_property(covered)
+    covered = record[: -layout.RECORD_CRC_BYTES]
+    return bytes(record[-layout.RECORD_CRC_BYTES :]) == record_crc_property(covered)
 
 
 def without_seal(properties: bytes) -> bytes:
     """A property string with record checksums removed; only the store may write them."""
-    if RECORD_CRC_NAME not in properties:
+    if layout.RECORD_CRC_NAME not in properties:
         return properties
-    pieces = properties.split(PROPERTY_SEPARATOR)
-    return PROPERTY_SEPARATOR.join(piece for piece in pieces if not piece.startswith(START))
+    pieces = properties.split(layout.PROPERTY_SEPARATOR)
+    return layout.PROPERTY_SEPARATOR.join(piece for piece in pieces if not piece.startswith(_START))

@@ -1,8 +1,11 @@
-"""Encodes messages to records, one by one; an accelerator encodes many in one pass.
+"""From messages to records: what a record can hold, and the encoding, one record at a time.
 
-Encoded messages: records that lack only the fields that depend on their position in the log.
+All limits are checked before anything is encoded. A property string has tags, keys, then the other
+properties. An accelerator encodes many messages in one pass.
 
-Parts that many records share: the pair of hosts, and the topic with its length.
+An encoded record lacks only the fields that depend on its place in the log: queue offset, physical
+offset and store time, and what follows from them. The append lock is held only to fill in these.
+Many records share the pair of hosts, and the topic with its length; so both are cached.
 """
 
 from __future__ import annotations
@@ -15,55 +18,217 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, islice
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from lakelog.arguments import whole
 from lakelog.errors import IllegalMessage, PutRefused
-from lakelog.format.checksum import CRC31_MASK, PLACEHOLDER, crc32, seal
-from lakelog.format.layout import (
-    AT_BORN_HOST,
-    AT_QUEUE_OFFSET,
-    AT_SIZE,
-    BLANK_MIN_BYTES,
-    BORN_HOST_V6,
-    HOST_V4_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_TOPIC_V1_BYTES,
-    PREFIX,
-    PREPARED,
-    STORE_HOST_V6,
-    SUFFIX,
-)
-from lakelog.format.limits import (
-    Limits,
-    as_body,
-    encode_topic,
-    ended,
-    illegal,
-    message_properties,
-    misfit,
-)
+from lakelog.format import layout
+from lakelog.format.checksum import PLACEHOLDER, body_crc, is_sealed, seal, without_seal
 from lakelog.format.message_id import encode_host
 from lakelog.format.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
+    KEYS,
     LIGHT_QUEUE_PREFIX,
     MULTI_DISPATCH_SEPARATOR,
+    TAGS,
+    check_tags,
     decode_properties,
     encode_properties,
     feeds_light_queues,
+    join_keys,
     light_queues,
 )
 from lakelog.format.queue_offsets import Queue, QueueOffsets
-from lakelog.lazy import np
-from lakelog.message import Message, MessageColumns
-from lakelog.results import AppendStatus, BatchResult, PutResult, PutStatus
+from lakelog.format.record import SECTOR_BYTES
+from lakelog.message import Body, Message, MessageColumns, PropertiesLike
+from lakelog.results import AppendStatus, PutResult, PutStatus
 
-if TYPE_CHECKING:
-    pass
+_RECORD_OVERHEAD_BYTES = 64 << 10
+"""How far a record may exceed the largest body, in bytes."""
+
+
+@attrs.frozen
+class Limits:
+    """The largest body and the largest record, in bytes."""
+
+    body_bytes: int
+    record_bytes: int
+
+    @classmethod
+    def of(cls, max_message_size_bytes: int, segment_size_bytes: int) -> Limits:
+        """The limits that follow from a setting and from the size of a segment."""
+        return cls(
+            max_message_size_bytes,
+            min(
+                max_message_size_bytes + _RECORD_OVERHEAD_BYTES,
+                segment_size_bytes - layout.BLANK_MIN_BYTES,
+            ),
+        )
+
+    def check(self, body_bytes: int, properties_bytes: int, record_bytes: int) -> None:
+        """Raise :class:`~lakelog.errors.IllegalMessage` if one of the three is too large."""
+        if body_bytes > self.body_bytes:
+            raise _too_large("body", body_bytes, self.body_bytes)
+        if properties_bytes > (limit := layout.MAX_PROPERTIES_BYTES):
+            raise IllegalMessage(
+                f"properties take {properties_bytes} bytes, the limit is {limit}",
+                status=PutStatus.PROPERTIES_SIZE_EXCEEDED,
+            )
+        if record_bytes > self.record_bytes:
+            raise _too_large("record", record_bytes, self.record_bytes)
+
+
+def _too_large(what: str, found: int, limit: int) -> IllegalMessage:
+    return IllegalMessage(
+        f"the {what} takes {found} bytes; the limit is {limit} "
+        "(max_message_size_bytes, and the length of a segment)",
+        status=PutStatus.MESSAGE_SIZE_EXCEEDED,
+    )
+
+
+def illegal(what: str) -> IllegalMessage:
+    """The error for a message that no record can hold."""
+    return IllegalMessage(what, status=PutStatus.MESSAGE_ILLEGAL)
+
+
+_FIELDS = {
+    "queue_id": range(1 << 31),
+    "flag": range(-(1 << 31), 1 << 31),
+    "sys_flag": range(-(1 << 31), 1 << 31),
+    "born_timestamp_ms": range(-(1 << 63), 1 << 63),
+    "reconsume_times": range(-(1 << 31), 1 << 31),
+    "prepared_transaction_offset": range(-(1 << 63), 1 << 63),
+}
+"""Valid range of each numeric field of a message."""
+_NONE_ALLOWED = ("queue_id", "born_timestamp_ms")
+
+
+def misfit(message: object) -> str | None:
+    """Describe the first field of ``message`` that is out of range; ``None`` if all are valid."""
+    topic = getattr(message, "topic", "")
+    if not isinstance(topic, str):
+        return f"topic {topic!r:.80} is not a str that UTF-8 can encode"
+    for name, fits in _FIELDS.items():
+        value = getattr(message, name, 0)
+        if value is None and name in _NONE_ALLOWED:
+            continue
+        try:
+            whole(name, value, None)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        if value not in fits:
+            return f"{name} is {value}; give a number from {fits[0]} to {fits[-1]}"
+    return None
+
+
+def encode_topic(topic: str) -> bytes:
+    """The bytes of a topic.
+
+    A topic names a directory: it must not contain ``/`` or a character below U+0020, and must not
+    be ``.`` or ``..``. It takes 1 to 255 bytes.
+
+    Raises :class:`~lakelog.errors.IllegalMessage`.
+    """
+    try:
+        data = topic.encode()
+    except (UnicodeEncodeError, AttributeError):
+        raise illegal(f"topic {topic!r} is not a str that UTF-8 can encode") from None
+    if not 0 < len(data) <= layout.MAX_TOPIC_BYTES:
+        raise illegal(f"topic {topic!r} takes {len(data)} bytes, not 1 to {layout.MAX_TOPIC_BYTES}")
+    if topic in (".", "..") or any(ord(char) < ord(" ") or char == "/" for char in topic):
+        raise illegal(f"topic {topic!r} cannot name a directory: it holds '/', NUL or the like")
+    return data
+
+
+def as_body(body: object) -> Body:
+    """``body`` as contiguous bytes; raises :class:`~lakelog.errors.IllegalMessage`."""
+    if isinstance(body, bytes | bytearray):
+        return body
+    try:
+        return memoryview(body).cast("B")  # type: ignore[arg-type]  # the except clause handles other types
+    except (TypeError, ValueError, BufferError):
+        kind = type(body).__name__
+        raise illegal(f"the body is {kind}, not bytes; encode it first") from None
+
+
+Keys = str | Sequence[str] | None
+
+
+def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike | None) -> bytes:
+    """The encoded properties of one message.
+
+    Raises :class:`~lakelog.errors.IllegalMessage` for values that a record cannot hold.
+    """
+    if properties:
+        return _with_more(tags, keys, properties)
+    if tags is None and keys is None:
+        return b""
+    return _encoded_properties(_named(tags, keys))
+
+
+def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> bytes:
+    if isinstance(properties, bytes | bytearray | memoryview):
+        if tags is not None or keys is not None:
+            raise illegal(
+                "properties given as bytes are kept as they are; put tags and keys into them"
+            )
+        return _unsealed(bytes(properties))
+    try:
+        more = dict(properties)
+    except (ValueError, TypeError):
+        raise illegal(
+            f"properties is {properties!r:.80}; give a mapping of names to values, or bytes"
+        ) from None
+    named = _named(tags, keys)
+    for name, value in () if named.keys().isdisjoint(more) else named.items():
+        if more.get(name, value) != value:
+            field = name.lower()
+            raise illegal(
+                f"{field} is {value!r}, and properties has {name} {more[name]!r:.80}; give one of "
+                "them"
+            )
+    return _unsealed(_encoded_properties(named | more))
+
+
+def _encoded_properties(named: dict[str, str]) -> bytes:
+    try:
+        return encode_properties(named)
+    except (ValueError, TypeError) as error:
+        raise illegal(str(error)) from None
+
+
+def _unsealed(properties: bytes) -> bytes:
+    kept = without_seal(properties)
+    if is_sealed(kept):
+        raise illegal("the last property would be taken for the record checksum, __CRC32#")
+    if kept.endswith(b"\x00") or bytes(SECTOR_BYTES) in kept:
+        raise illegal(
+            f"properties that end with a zero byte, or hold {SECTOR_BYTES} of them in a row, would "
+            "be taken for a lost sector"
+        )
+    return kept
+
+
+def _named(tags: str | None, keys: Keys) -> dict[str, str]:
+    named = {}
+    try:
+        if tags is not None:
+            named[TAGS] = check_tags(tags)
+        if keys is not None:
+            named[KEYS] = join_keys(keys)
+    except (TypeError, ValueError) as error:
+        raise illegal(str(error)) from None
+    return named
+
+
+def ended(properties: bytes) -> bytes:
+    """``properties`` with a trailing separator, so that another property can follow."""
+    if properties and not properties.endswith(layout.PROPERTY_SEPARATOR):
+        return properties + layout.PROPERTY_SEPARATOR
+    return properties
 
 
 class EncodedBatch(ABC):
@@ -103,9 +268,6 @@ class EncodedBatch(ABC):
 
 _pack_offsets: Final = Struct(">qq").pack_into
 _pack_long: Final = Struct(">q").pack_into
-# Access to enum members costs a tenth of a microsecond each in Python 3.11.
-_PUT_OK: Final = AppendStatus.PUT_OK
-_END_OF_FILE: Final = AppendStatus.END_OF_FILE
 
 
 @attrs.define(slots=True, weakref_slot=False, eq=False)
@@ -137,27 +299,22 @@ class EncodedRecord(EncodedBatch):
     ) -> AppendStatus:
         """Write both offsets and the store time into the record, then its checksum."""
         buffer = self.buffer
-        if len(buffer) + BLANK_MIN_BYTES > remaining:
-            return _END_OF_FILE
+        if len(buffer) + layout.BLANK_MIN_BYTES > remaining:
+            return AppendStatus.END_OF_FILE
         queue_offset = queue_offsets.next(self.queue) if self.queued else 0
-        _pack_offsets(buffer, AT_QUEUE_OFFSET, queue_offset, position)
+        _pack_offsets(buffer, layout.AT_QUEUE_OFFSET, queue_offset, position)
         _pack_long(buffer, self.hosts.store_time_at, now_ms)
         if self.sealed:
             seal(buffer, 0, len(buffer))
         self.queue_offset = queue_offset
         self.physical_offset = position
         self.store_timestamp_ms = now_ms
-        return _PUT_OK
+        return AppendStatus.PUT_OK
 
     def advance(self, queue_offsets: QueueOffsets) -> None:
         """Advance the queue by one, unless the record belongs to no queue."""
         if self.queued:
             queue_offsets.advance(self.queue, 1)
-
-    @property
-    def store_host(self) -> str:
-        """The host in the message's id."""
-        return self.hosts.store_host
 
     def result(self, status: PutStatus) -> PutResult:
         """The result of the put."""
@@ -178,11 +335,7 @@ class EncodedRecord(EncodedBatch):
         return [self.result(status)]
 
 
-COLUMNS_FROM: Final = 48
-"""Batches of at least this many messages return their results in columns."""
-
-
-class Tentative(QueueOffsets):
+class _Tentative(QueueOffsets):
     """The queue offsets after the preceding pieces of a batch, which are not written yet."""
 
     __slots__ = ("_base",)
@@ -218,7 +371,7 @@ class EncodedRecordList(EncodedBatch):
         """Place all pieces one after the other in this segment, or none of them."""
         # The store advances `queue_offsets` only after the write. Until then, pieces of the same
         # queue take consecutive offsets from a table laid over it.
-        tentative = Tentative(queue_offsets)
+        tentative = _Tentative(queue_offsets)
         at = position
         for piece in self._pieces:
             status = piece.place(at, remaining - (at - position), tentative, now_ms)
@@ -234,20 +387,9 @@ class EncodedRecordList(EncodedBatch):
         for piece in self._pieces:
             piece.advance(queue_offsets)
 
-    def results(self, status: PutStatus) -> Sequence[PutResult]:
-        """One result per piece; for large batches, as columns."""
-        pieces = self._pieces
-        if len(pieces) < COLUMNS_FROM:
-            return [piece.result(status) for piece in pieces]
-        return BatchResult(
-            status,
-            [piece.queue for piece in pieces],
-            np.array([piece.queue_offset for piece in pieces], np.int64),
-            np.array([piece.physical_offset for piece in pieces], np.int64),
-            np.array([len(piece.buffer) for piece in pieces], np.int64),
-            pieces[0].store_timestamp_ms,
-            [piece.store_host for piece in pieces],
-        )
+    def results(self, status: PutStatus) -> list[PutResult]:
+        """One result per piece."""
+        return [piece.result(status) for piece in self._pieces]
 
 
 _SIZE: Final = Struct(">i")
@@ -291,24 +433,6 @@ class EncodedLightQueueRecord(EncodedRecord):
 
         Raises :class:`~lakelog.errors.PutRefused` for too many light queues.
         """
-        self._refuse_too_many(queue_offsets)
-        numbers = [str(queue_offsets.next((topic, 0))) for topic in self._topics]
-        properties = ended(self._properties) + encode_properties(
-            {INNER_MULTI_QUEUE_OFFSET: MULTI_DISPATCH_SEPARATOR.join(numbers)}
-        )
-        try:
-            self._finish(properties + PLACEHOLDER if self.sealed else properties)
-        except IllegalMessage as error:
-            return _APPEND_STATUS[error.status]
-        return super().place(position, remaining, queue_offsets, now_ms)
-
-    def _finish(self, properties: bytes) -> None:
-        buffer = bytearray().join((self._front, _SHORT.pack(len(properties) & 0xFFFF), properties))
-        self._limits.check(0, len(properties), len(buffer))
-        _SIZE.pack_into(buffer, AT_SIZE, len(buffer))
-        self.buffer = buffer
-
-    def _refuse_too_many(self, queue_offsets: QueueOffsets) -> None:
         found = queue_offsets.new_light_queues(set(self._topics))
         if found > self._max_light_queues:
             raise PutRefused(
@@ -316,6 +440,20 @@ class EncodedLightQueueRecord(EncodedRecord):
                 f"there would be {found} light queues; {self._max_light_queues} are allowed "
                 "(max_light_queues)",
             )
+        numbers = [str(queue_offsets.next((topic, 0))) for topic in self._topics]
+        properties = ended(self._properties) + encode_properties(
+            {INNER_MULTI_QUEUE_OFFSET: MULTI_DISPATCH_SEPARATOR.join(numbers)}
+        )
+        if self.sealed:
+            properties += PLACEHOLDER
+        buffer = bytearray().join((self._front, _SHORT.pack(len(properties) & 0xFFFF), properties))
+        try:
+            self._limits.check(0, len(properties), len(buffer))
+        except IllegalMessage as error:
+            return _APPEND_STATUS[error.status]
+        _SIZE.pack_into(buffer, layout.AT_SIZE, len(buffer))
+        self.buffer = buffer
+        return super().place(position, remaining, queue_offsets, now_ms)
 
     def advance(self, queue_offsets: QueueOffsets) -> None:
         """Take an offset in the record's own queue and in each light queue."""
@@ -352,15 +490,19 @@ def host_pair(born_host: str, store_host: str) -> HostPair:
 
     Raises :class:`~lakelog.errors.IllegalMessage` if either is not a valid host.
     """
-    born, store = _encoded("born_host", born_host), _encoded("store_host", store_host)
-    flags = BORN_HOST_V6 if len(born) != HOST_V4_BYTES else 0
-    if len(store) != HOST_V4_BYTES:
-        flags |= STORE_HOST_V6
-    head = Struct(f"{PREFIX.format}{len(born)}sq{len(store)}s{SUFFIX.format.removeprefix('>')}")
-    return HostPair(born, store, store_host, flags, head, head.size + 2, AT_BORN_HOST + len(born))
+    born, store = _encoded_host("born_host", born_host), _encoded_host("store_host", store_host)
+    flags = layout.BORN_HOST_V6 if len(born) != layout.HOST_V4_BYTES else 0
+    if len(store) != layout.HOST_V4_BYTES:
+        flags |= layout.STORE_HOST_V6
+    head = Struct(
+        f"{layout.PREFIX.format}{len(born)}sq{len(store)}s{layout.SUFFIX.format.removeprefix('>')}"
+    )
+    return HostPair(
+        born, store, store_host, flags, head, head.size + 2, layout.AT_BORN_HOST + len(born)
+    )
 
 
-def _encoded(name: str, host: str) -> bytes:
+def _encoded_host(name: str, host: str) -> bytes:
     try:
         return encode_host(host)
     except ValueError as error:
@@ -389,52 +531,15 @@ def topic_block(topic: str) -> TopicBlock:
     Raises :class:`~lakelog.errors.IllegalMessage` for an invalid topic.
     """
     data = encode_topic(topic)
-    if len(data) > MAX_TOPIC_V1_BYTES:
-        return TopicBlock(MAGIC_V2, len(data).to_bytes(2, "big") + data)
-    return TopicBlock(MAGIC_V1, len(data).to_bytes(1, "big") + data)
+    if len(data) > layout.MAX_TOPIC_V1_BYTES:
+        return TopicBlock(layout.MAGIC_V2, len(data).to_bytes(2, "big") + data)
+    return TopicBlock(layout.MAGIC_V1, len(data).to_bytes(1, "big") + data)
 
 
-DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
+_DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 """This name in the property string marks a message for light queues."""
-
-GIVEN_BITS: Final = ~(BORN_HOST_V6 | STORE_HOST_V6)
+_GIVEN_BITS: Final = ~(layout.BORN_HOST_V6 | layout.STORE_HOST_V6)
 """Bits of a message's system flags that are stored; the others follow from its hosts."""
-_pack_short: Final = struct.Struct(">H").pack
-
-
-def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedRecord, bytes]:
-    """The record of ``message``, and its property string.
-
-    Raises :class:`~lakelog.errors.IllegalMessage`; ``struct.error``, ``TypeError`` or
-    ``AttributeError`` for a field of a wrong type or range, which :meth:`Encoder.encode_one`
-    translates.
-    """
-    body = message.body
-    if type(body) is not bytes:
-        body = as_body(body)
-    properties = message_properties(message.tags, message.keys, message.properties)
-    if encoder.record_crc:
-        properties = ended(properties) + PLACEHOLDER
-    hosts = encoder.own_hosts
-    if message.born_host is not None or message.store_host is not None:
-        hosts = encoder.hosts_of(message)
-    block = topic_block(message.topic)
-    size = hosts.fixed_bytes + len(body) + len(block.data) + len(properties)
-    encoder.limits.check(len(body), len(properties), size)
-    flags = message.sys_flag & GIVEN_BITS | hosts.sys_flag
-    queue_id = message.queue_id
-    if type(queue_id) is not int or queue_id < 0:
-        queue_id = encoder.queue_of(message)
-    born = message.born_timestamp_ms
-    head = hosts.head.pack(
-        size, block.magic, crc32(body) & CRC31_MASK, queue_id, message.flag, 0, 0, flags,
-        time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
-        message.reconsume_times, message.prepared_transaction_offset, len(body),
-    )  # fmt: skip  # in the order of the format
-    buffer = bytearray().join((head, body, block.data, _pack_short(len(properties)), properties))
-    queue, queued = (message.topic, queue_id), not flags & PREPARED
-    one = EncodedRecord(buffer, queue, queued, message.wait_store_ok, hosts, encoder.record_crc)
-    return one, properties
 
 
 @attrs.frozen
@@ -473,15 +578,48 @@ class Encoder:
     def encode_one(self, message: Message) -> EncodedRecord:
         """The record of one message; raises :class:`~lakelog.errors.IllegalMessage`."""
         try:
-            one, properties = encode_record(message, self)
+            one, properties = self._encoded(message)
         except struct.error as error:
             raise illegal(misfit(message) or f"a number does not fit its field: {error}") from None
         except (AttributeError, TypeError) as error:
             what = misfit(message) or f"{message!r:.200} cannot be stored: {error}"
             raise illegal(what) from error
-        if self.max_light_queues is not None and DISPATCHED in properties:
-            return self._light(one, properties, message)
-        return one
+        if self.max_light_queues is None or _DISPATCHED not in properties:
+            return one
+        if not one.queued or not feeds_light_queues(message.topic):
+            return one  # a record that belongs to no queue takes no offset in light queues either
+        topics = light_queues(decode_properties(properties).get(INNER_MULTI_DISPATCH, ""))
+        if not topics:
+            return one
+        return EncodedLightQueueRecord(
+            one, len(properties), topics, self.limits, self.max_light_queues
+        )
+
+    def _encoded(self, message: Message) -> tuple[EncodedRecord, bytes]:
+        """The record of ``message``, and its property string.
+
+        Raises :class:`~lakelog.errors.IllegalMessage`; ``struct.error``, ``TypeError`` or
+        ``AttributeError`` for a field of a wrong type or range.
+        """
+        body = as_body(message.body)
+        properties = message_properties(message.tags, message.keys, message.properties)
+        if self.record_crc:
+            properties = ended(properties) + PLACEHOLDER
+        hosts, block = self.hosts_of(message), topic_block(message.topic)
+        size = hosts.fixed_bytes + len(body) + len(block.data) + len(properties)
+        self.limits.check(len(body), len(properties), size)
+        flags = message.sys_flag & _GIVEN_BITS | hosts.sys_flag
+        queue_id, born = self.queue_of(message), message.born_timestamp_ms
+        head = hosts.head.pack(
+            size, block.magic, body_crc(body), queue_id, message.flag, 0, 0, flags,
+            time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
+            message.reconsume_times, message.prepared_transaction_offset, len(body),
+        )  # fmt: skip  # in the order of the format
+        length = _SHORT.pack(len(properties))
+        buffer = bytearray().join((head, body, block.data, length, properties))
+        queue, queued = (message.topic, queue_id), not flags & layout.PREPARED
+        one = EncodedRecord(buffer, queue, queued, message.wait_store_ok, hosts, self.record_crc)
+        return one, properties
 
     def hosts_of(self, message: Message | MessageColumns) -> HostPair:
         """The hosts of ``message``, with the store's own host where it names none.
@@ -505,17 +643,6 @@ class Encoder:
             return whole("queue_id", queue_id)
         except (TypeError, ValueError) as error:
             raise illegal(str(error)) from None
-
-    def _light(self, one: EncodedRecord, properties: bytes, message: Message) -> EncodedRecord:
-        """Add offsets in light queues; a record that belongs to no queue gets none."""
-        if not one.queued or not feeds_light_queues(message.topic):
-            return one
-        topics = light_queues(decode_properties(properties).get(INNER_MULTI_DISPATCH, ""))
-        if not topics or self.max_light_queues is None:
-            return one
-        return EncodedLightQueueRecord(
-            one, len(properties), topics, self.limits, self.max_light_queues
-        )
 
     def _numbered(self, at: int, message: Message) -> EncodedRecord:
         try:

@@ -2,8 +2,6 @@
 
 Source: Apache RocketMQ 5.3.3 (``CommitLog``, ``MessageExtEncoder``, ``StoreCheckpoint``), compared
 byte by byte with directories that it wrote.
-
-The bits of a record's ``sysFlag`` (RocketMQ's ``MessageSysFlag``).
 """
 
 from __future__ import annotations
@@ -113,6 +111,7 @@ def is_segment_name(name: str) -> bool:
     return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
 
 
+# The bits of a record's ``sysFlag`` (RocketMQ's ``MessageSysFlag``).
 COMPRESSED: Final = 0x1
 MULTI_TAGS: Final = 0x2
 PREPARED: Final = 0x4

@@ -1,11 +1,11 @@
-"""RocketMQ's offset message id: the store host and the physical offset, in upper-case hex.
+"""Hosts in records, and RocketMQ's offset message id, which has the store host.
 
-32 digits with an IPv4 host, 56 with an IPv6 one: address, port i32, offset i64, big-endian.
-Source: ``MessageDecoder.createMessageId``.
+A host: address bytes and a 32-bit port, written as ``address:port``. An IPv6 address is written in
+brackets: ``[2001:db8::1]:10911``.
 
-Hosts in records: address bytes and a 32-bit port, written as ``address:port``.
-
-An IPv6 address is written in brackets: ``[2001:db8::1]:10911``.
+The id: store host and physical offset in upper-case hex. It has 32 digits with an IPv4 host and 56
+with an IPv6 one: address, port i32, offset i64, big-endian. Source:
+``MessageDecoder.createMessageId``.
 """
 
 from __future__ import annotations
@@ -35,15 +35,10 @@ def encode_host(host: str) -> bytes:
     address, colon, port = host.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 0xFFFF:
         raise ValueError(f"{host!r} is not address:port; give it like 127.0.0.1:10911 or [::1]:80")
-    return _address_bytes(host, address) + _PORT.pack(int(port))
-
-
-def _address_bytes(host: str, address: str) -> bytes:
     v6 = address.startswith("[") and address.endswith("]")
+    kind, text = (socket.AF_INET6, address[1:-1]) if v6 else (socket.AF_INET, address)
     try:
-        return socket.inet_pton(
-            socket.AF_INET6 if v6 else socket.AF_INET, address[1:-1] if v6 else address
-        )
+        return socket.inet_pton(kind, text) + _PORT.pack(int(port))
     except OSError:
         raise ValueError(
             f"{host!r} has no numeric address; give it like 127.0.0.1:10911 or [::1]:80"

@@ -47,28 +47,23 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     try:
         text = "".join(pieces)
     except TypeError:
-        raise _no_text(properties) from None
+        raise _fault(properties) from None
     if text.count(_NAME_VALUE) != len(properties) or text.count(_PROPERTY) != len(properties):
-        raise WrongValue(_separator_inside(properties))
+        raise _fault(properties)
     return text.encode()
 
 
-def _no_text(properties: Mapping[str, str]) -> TypeError:
+def _fault(properties: Mapping[str, str]) -> TypeError | ValueError:
+    """The error for the first property that is no text, or contains a separator."""
     for name, value in properties.items():
         if not isinstance(name, str):
             return wrong_type("the name of a property", name, "a str")
         if not isinstance(value, str):
             return wrong_type(f"property {name!r}", value, "a str")
+        if _NAME_VALUE in name + value or _PROPERTY in name + value:
+            what = "holds the character 0x01 or 0x02, which separates properties"
+            return WrongValue(f"property {name!r} {what}")
     return TypeError("names and values of properties must be str")
-
-
-def _separator_inside(properties: Mapping[str, str]) -> str:
-    bad = next(
-        name
-        for name, value in properties.items()
-        if any(mark in name + value for mark in (_NAME_VALUE, _PROPERTY))
-    )
-    return f"property {bad!r} holds the character 0x01 or 0x02, which separates properties"
 
 
 def join_keys(keys: str | Sequence[str]) -> str:

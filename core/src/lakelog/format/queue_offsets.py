@@ -1,8 +1,6 @@
-"""The topic-queue table: the next queue offset of each queue.
+"""Offsets in queues: the next one of each queue, and the log positions of those that were given.
 
-Read and changed only inside the append lock.
-
-Units of a consume queue as columns: the log positions of consecutive queue offsets.
+The topic-queue table is read and changed only inside the append lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the parts of one record without trusting any of its bytes.
+"""One record: its parts, found without trusting any of its bytes, and the message in it.
 
 A record counts only if all of it is checked: the chain of lengths, the magic number, the body's
 checksum, and the record checksum where it is present.
@@ -10,8 +10,6 @@ without zeros. So a sector is lost if it overlaps them and all of the record's b
 Sectors are counted from the start of the log; they match those of the files if segments are a
 multiple of 512 bytes long. Text that ends with a zero was copied incompletely: the process was
 killed during the copy.
-
-Decodes one record to a :class:`~lakelog.message.StoredMessage`.
 """
 
 from __future__ import annotations
@@ -21,21 +19,8 @@ from typing import Final, NamedTuple
 
 from lakelog.accelerate import current
 from lakelog.errors import CorruptRecord
+from lakelog.format import layout
 from lakelog.format.checksum import body_crc, is_sealed, seal_holds
-from lakelog.format.layout import (
-    AT_BODY_CRC,
-    AT_BORN_HOST,
-    AT_PHYSICAL_OFFSET,
-    AT_SYS_FLAG,
-    BLANK,
-    BORN_HOST_V6,
-    MAGIC_V1,
-    MAGIC_V2,
-    PREFIX,
-    RECORD_MIN_BYTES,
-    STORE_HOST_V6,
-    SUFFIX,
-)
 from lakelog.format.message_id import decode_host, host_bytes
 from lakelog.message import Body, StoredMessage
 
@@ -71,23 +56,26 @@ def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
     Raises :class:`~lakelog.errors.CorruptRecord` if the lengths disagree. Reads nothing
     outside ``data[start:end]``.
     """
-    if start < 0 or end - start < RECORD_MIN_BYTES:
+    if start < 0 or end - start < layout.RECORD_MIN_BYTES:
         raise CorruptRecord(
-            "too few bytes are left", offset=offset, expected=RECORD_MIN_BYTES, found=end - start
+            "too few bytes are left",
+            offset=offset,
+            expected=layout.RECORD_MIN_BYTES,
+            found=end - start,
         )
-    size, magic = BLANK.unpack_from(data, start)
-    if magic not in (MAGIC_V1, MAGIC_V2):
+    size, magic = layout.BLANK.unpack_from(data, start)
+    if magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
         raise CorruptRecord(
             "no record starts here",
             offset=offset,
-            expected=f"magic {MAGIC_V1:08x} or {MAGIC_V2:08x}",
+            expected=f"magic {layout.MAGIC_V1:08x} or {layout.MAGIC_V2:08x}",
             found=f"{magic:08x}",
         )
-    if not RECORD_MIN_BYTES <= size <= end - start:
+    if not layout.RECORD_MIN_BYTES <= size <= end - start:
         raise CorruptRecord(
             "its length is wrong",
             offset=offset,
-            expected=f"{RECORD_MIN_BYTES} to {end - start} bytes",
+            expected=f"{layout.RECORD_MIN_BYTES} to {end - start} bytes",
             found=size,
         )
     return _parts(data, start, size, magic, offset)
@@ -95,10 +83,12 @@ def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
 
 def _parts(data: memoryview, start: int, size: int, magic: int, offset: int) -> Frame:
     end = start + size
-    (sys_flag,) = _INT.unpack_from(data, start + AT_SYS_FLAG)
-    hosts = host_bytes(bool(sys_flag & BORN_HOST_V6)) + host_bytes(bool(sys_flag & STORE_HOST_V6))
-    body_at = start + AT_BORN_HOST + hosts + 8 + 16
-    topic_size = 1 if magic == MAGIC_V1 else 2
+    (sys_flag,) = _INT.unpack_from(data, start + layout.AT_SYS_FLAG)
+    hosts = host_bytes(bool(sys_flag & layout.BORN_HOST_V6)) + host_bytes(
+        bool(sys_flag & layout.STORE_HOST_V6)
+    )
+    body_at = start + layout.AT_BORN_HOST + hosts + 8 + 16
+    topic_size = 1 if magic == layout.MAGIC_V1 else 2
     body_length = _length(_INT, data, body_at - 4, end - topic_size - 2, "body", offset)
     topic_at = body_at + body_length + topic_size
     topic_length = int.from_bytes(data[topic_at - topic_size : topic_at], "big")
@@ -118,77 +108,59 @@ def _parts(data: memoryview, start: int, size: int, magic: int, offset: int) -> 
             expected=size,
             found=properties_at + properties_length - start,
         )
-    return Frame(
-        start,
-        size,
-        magic,
-        sys_flag,
-        body_at,
-        body_length,
-        topic_at,
-        topic_length,
-        _text(data[topic_at : topic_at + topic_length], offset),
-        properties_at,
-        properties_length,
-    )
-
-
-def _text(topic: memoryview, offset: int) -> str:
     try:
-        return str(topic, "utf-8")
+        topic = str(data[topic_at : topic_at + topic_length], "utf-8")
     except UnicodeDecodeError:
         raise CorruptRecord("its topic is not valid UTF-8", offset=offset) from None
+    return Frame(
+        start, size, magic, sys_flag, body_at, body_length,
+        topic_at, topic_length, topic, properties_at, properties_length,
+    )  # fmt: skip  # in the order of the class
 
 
-def _length(layout: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:
-    length = int(layout.unpack_from(data, at)[0]) if at + layout.size <= end else -1
-    if not 0 <= length <= end - at - layout.size:
+def _length(kind: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:
+    length = int(kind.unpack_from(data, at)[0]) if at + kind.size <= end else -1
+    if not 0 <= length <= end - at - kind.size:
         raise CorruptRecord(
             f"its {what} does not fit",
             offset=offset,
-            expected=f"0 to {end - at - layout.size} bytes",
+            expected=f"0 to {end - at - kind.size} bytes",
             found=length,
         )
     return length
-
-
-def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
-    """Check that a record states its own physical offset.
-
-    Raises :class:`~lakelog.errors.CorruptRecord`.
-    """
-    (stated,) = _LONG.unpack_from(data, frame.start + AT_PHYSICAL_OFFSET)
-    if stated != offset:
-        raise CorruptRecord(
-            "it belongs to another place", offset=offset, expected=offset, found=stated
-        )
 
 
 def checked_frame(
     data: memoryview,
     start: int,
     end: int,
-    offset: int,
+    offset: int | None,
     *,
     verify: bool = True,
     sealed: bool = False,
 ) -> Frame:
     """As :func:`read_frame`, with checks of the offset and the checksums that the record states.
 
+    :param offset: ``None`` accepts any
     :param verify: whether checksums are computed
     :param sealed: whether a record checksum is required
 
     Raises :class:`~lakelog.errors.CorruptRecord` if a check fails.
     """
-    frame = read_frame(data, start, end, offset)
-    verify_place(data, frame, offset)
+    at = start if offset is None else offset
+    frame = read_frame(data, start, end, at)
+    (stated,) = _LONG.unpack_from(data, start + layout.AT_PHYSICAL_OFFSET)
+    if offset is not None and stated != offset:
+        raise CorruptRecord(
+            "it belongs to another place", offset=offset, expected=offset, found=stated
+        )
     if verify:
-        verify_checksums(data, frame, offset)
+        verify_checksums(data, frame, at)
     properties = data[frame.properties_at : frame.start + frame.size]
     if sealed and not is_sealed(properties):
         raise CorruptRecord(
             "its record checksum is missing (require_record_crc)",
-            offset=offset,
+            offset=at,
             expected="__CRC32# at its end",
             found=bytes(properties[-20:]),
         )
@@ -201,7 +173,7 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
     Also checks that topic and properties are not lost, see the module. Raises
     :class:`~lakelog.errors.CorruptRecord`.
     """
-    (stated,) = _INT.unpack_from(data, frame.start + AT_BODY_CRC)
+    (stated,) = _INT.unpack_from(data, frame.start + layout.AT_BODY_CRC)
     found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
     if stated != found:
         raise CorruptRecord(
@@ -263,21 +235,18 @@ def decode(
         message = accelerator.message(view, at, offset, verify=verify)
         if message is not None:
             return message
-    frame = read_frame(view, at, len(view), at if offset is None else offset)
-    if offset is not None:
-        verify_place(view, frame, offset)
-    if verify:
-        verify_checksums(view, frame, at if offset is None else offset)
-    return decode_frame(view, frame)
+    return decode_frame(view, checked_frame(view, at, len(view), offset, verify=verify))
 
 
 def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:
     """The message of a record whose frame was already checked."""
-    fixed = PREFIX.unpack_from(view, frame.start)
+    fixed = layout.PREFIX.unpack_from(view, frame.start)
     _, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = fixed
-    store_time_at = frame.start + AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
-    suffix_at = frame.body_at - SUFFIX.size
-    reconsume_times, prepared, _ = SUFFIX.unpack_from(view, suffix_at)
+    store_time_at = (
+        frame.start + layout.AT_BORN_HOST + host_bytes(bool(sys_flag & layout.BORN_HOST_V6))
+    )
+    suffix_at = frame.body_at - layout.SUFFIX.size
+    reconsume_times, prepared, _ = layout.SUFFIX.unpack_from(view, suffix_at)
     return StoredMessage(
         frame.topic,
         queue_id,
@@ -291,7 +260,7 @@ def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:
         flag,
         sys_flag,
         born,
-        decode_host(bytes(view[frame.start + AT_BORN_HOST : store_time_at])),
+        decode_host(bytes(view[frame.start + layout.AT_BORN_HOST : store_time_at])),
         _LONG.unpack_from(view, store_time_at)[0],
         decode_host(bytes(view[store_time_at + _LONG.size : suffix_at])),
         reconsume_times,

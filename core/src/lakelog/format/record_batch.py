@@ -1,8 +1,6 @@
-"""A run of records as columns: NumPy arrays for fields of fixed width, the rest on demand.
+"""What a log consists of: runs of records as columns, blanks, and damage with its range.
 
-Decodes a run of consecutive records.
-
-The pieces that a scan yields between runs of records: blanks, and damage with its range.
+Fields of fixed width are NumPy arrays, and the rest is decoded on demand.
 """
 
 from __future__ import annotations
@@ -20,14 +18,6 @@ import attrs
 from lakelog.accelerate import current
 from lakelog.errors import CorruptRecord
 from lakelog.format import layout
-from lakelog.format.layout import (
-    AT_BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V4_BYTES,
-    HOST_V6_BYTES,
-    MAGIC_V2,
-    STORE_HOST_V6,
-)
 from lakelog.format.message_id import decode_host, host_bytes
 from lakelog.format.properties import decode_properties
 from lakelog.format.record import checked_frame, decode
@@ -190,7 +180,7 @@ class RecordBatch:
         """Start in ``buffer``, size in bytes and store time in ms of one record, without NumPy."""
         start = int(self.raw_starts[at])
         size, *_, sys_flag, _ = layout.PREFIX.unpack_from(self.buffer, start)
-        time_at = start + AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
+        time_at = start + layout.AT_BORN_HOST + host_bytes(bool(sys_flag & layout.BORN_HOST_V6))
         return start, size, _LONG.unpack_from(self.buffer, time_at)[0]
 
     def __getitem__(self, part: slice) -> RecordBatch:
@@ -250,17 +240,19 @@ class RecordBatch:
     def _host_bytes(self, v6: int) -> Ints:
         """Length in bytes of each host, given the flag bit ``v6`` for that host."""
         is_v6 = (self.sys_flags & v6).astype(np.bool_)
-        return np.where(is_v6, HOST_V6_BYTES, HOST_V4_BYTES).astype(np.int64, copy=False)
+        return np.where(is_v6, layout.HOST_V6_BYTES, layout.HOST_V4_BYTES).astype(
+            np.int64, copy=False
+        )
 
     @_column
     def _store_times_at(self) -> Ints:
-        return self.starts + AT_BORN_HOST + self._host_bytes(BORN_HOST_V6)
+        return self.starts + layout.AT_BORN_HOST + self._host_bytes(layout.BORN_HOST_V6)
 
     @_column
     def body_positions(self) -> Ints:
         """``int64``: first byte of each body in ``buffer``."""
         store_host_at = self._store_times_at + LONG_BYTES
-        return store_host_at + self._host_bytes(STORE_HOST_V6) + SUFFIX_BYTES
+        return store_host_at + self._host_bytes(layout.STORE_HOST_V6) + SUFFIX_BYTES
 
     @cached_property
     def octets(self) -> NDArray[np.uint8]:
@@ -269,7 +261,7 @@ class RecordBatch:
 
     @cached_property
     def _v2(self) -> NDArray[np.bool_]:
-        return np.equal(self.magics, MAGIC_V2)
+        return np.equal(self.magics, layout.MAGIC_V2)
 
     @_column
     def topic_positions(self) -> Ints:
@@ -337,7 +329,9 @@ class RecordBatch:
     def hosts(self) -> list[tuple[str, str]]:
         """Born host and store host of each record."""
         times = self._store_times_at
-        born = self._slices(self.starts + AT_BORN_HOST, times - self.starts - AT_BORN_HOST)
+        born = self._slices(
+            self.starts + layout.AT_BORN_HOST, times - self.starts - layout.AT_BORN_HOST
+        )
         ends = self.body_positions - SUFFIX_BYTES
         store = self._slices(times + LONG_BYTES, ends - times - LONG_BYTES)
         return [

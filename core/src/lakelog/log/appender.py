@@ -1,14 +1,10 @@
 """Puts: encode, append, wait for flush and copies, return; without calls through pluggy.
 
-Waits for sync and copies in place of the callers of asynchronous puts.
+Asynchronous puts are submitted in bursts, unless the flush strategy has ``submit_later``: one
+thread waits once for all messages that were appended during its former wait.
 
-Used if the flush strategy has no ``submit_later``, or if puts wait for copies. One thread waits
-once for all messages that were appended during its former wait.
-
-Checks the outcomes that strategies return after an append, and builds the error for a fault.
-
-The messages are in the log already. An ordinary error would mislead: a caller that puts again after
-an error stores them twice.
+The outcomes that strategies return after an append are checked. The messages are in the log by
+then. An ordinary error would mislead: a caller that puts again after an error stores them twice.
 """
 
 from __future__ import annotations
@@ -18,11 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from threading import Condition, Thread, get_ident
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.accelerate import Putting
 from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage, PutRefused, StoreFailed, StrategyFailed, ThreadNotStarted
 from lakelog.format.encoder import EncodedBatch
@@ -36,7 +31,6 @@ from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
 
-Submit: TypeAlias = "Callable[[Sequence[PutFuture]], object]"
 MAX_WAITING: Final = 65_536
 """The largest number of waiting messages; a further caller blocks."""
 
@@ -47,7 +41,7 @@ class AsyncPutQueue:
     :param submit: submits the end of the last put, and settles all; may block
     """
 
-    def __init__(self, submit: Submit) -> None:
+    def __init__(self, submit: Callable[[Sequence[PutFuture]], object]) -> None:
         self._submit = submit
         self._waiting: deque[PutFuture] = deque()
         self._changed = Condition()
@@ -83,8 +77,7 @@ class AsyncPutQueue:
     def _next_burst(self) -> Sequence[PutFuture]:
         """The collected puts; empty once closed and drained."""
         with self._changed:
-            while not (self._waiting or self._closed):
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._waiting or self._closed)
             return self._take()
 
     def _take(self) -> Sequence[PutFuture]:
@@ -112,6 +105,8 @@ class AsyncPutQueue:
 ErrorBuilder: TypeAlias = "Callable[[str], StrategyFailed]"
 """Builds the error that names a strategy and the fault."""
 
+# Access to an enum member costs a tenth of a microsecond each time in Python 3.11.
+_PUT_OK: Final = PutStatus.PUT_OK
 _PENDING: Final = ("done", "result", "add_done_callback")
 
 
@@ -178,25 +173,10 @@ class StrategyErrors:
         return failed
 
 
-def flush_errors(build: ErrorBuilder) -> StrategyErrors:
-    """The errors of the flush strategy."""
-    missing = "Whether they are durable is not known; Store.flush() makes them so"
-    return StrategyErrors(build, PutStatus.FLUSH_DISK_TIMEOUT, missing)
-
-
-def replicator_errors(build: ErrorBuilder) -> StrategyErrors:
-    """The errors of the replicator."""
-    missing = "Whether they are copied is not known"
-    return StrategyErrors(build, PutStatus.FLUSH_SLAVE_TIMEOUT, missing)
-
-
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
 """Called with the status of an append, or with the error of the strategy that failed."""
 
 Keys: TypeAlias = "str | Sequence[str] | None"
-
-# Access to an enum member costs a tenth of a microsecond each time in Python 3.11.
-_PUT_OK: Final = PutStatus.PUT_OK
 
 
 class Appender:
@@ -226,8 +206,14 @@ class Appender:
         self._flush = flush
         self._replicator = replicator
         self._health = health
-        self._of_flush = flush_errors(flush_failed)
-        self._of_replicator = replicator_errors(replicator_failed)
+        self._of_flush = StrategyErrors(
+            flush_failed,
+            PutStatus.FLUSH_DISK_TIMEOUT,
+            "Whether they are durable is not known; Store.flush() makes them so",
+        )
+        self._of_replicator = StrategyErrors(
+            replicator_failed, PutStatus.FLUSH_SLAVE_TIMEOUT, "Whether they are copied is not known"
+        )
         self._putting = _putting(callback, log) if admit is None else None  # it cannot call admit
         append = log.append if self._putting is None else self._putting.append
         self._append = append if admit is None else partial(_append_admitted, log, admit)
@@ -236,7 +222,7 @@ class Appender:
         at_once = _all_have("answers_at_once", replicator)
         self._submit_later: Callable[[PutFuture, Settle], None] | None = later if at_once else None
         self._wait_flushed: Callable[[int], PutStatus | None] = (
-            getattr(flush, "wait", _not_so) if replicator is None else _not_so
+            getattr(flush, "wait", _no_wait) if replicator is None else _no_wait
         )
         self._submitting = AsyncPutQueue(self._submit_burst)
 
@@ -477,7 +463,7 @@ class Appender:
                 self._replicator.close()
 
 
-def _not_so(_: int) -> PutStatus | None:
+def _no_wait(_: int) -> PutStatus | None:
     """Return ``None``: the strategy has no ``wait``, or puts also wait for copies."""
 
 
@@ -499,7 +485,7 @@ def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception
     return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
 
 
-def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
+def _putting(callback: AppendCallback, log: CommitLog) -> Any:
     """The compiled put of one message, if records have lakelog's own encoding."""
     if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
         return None

@@ -1,6 +1,7 @@
 """The commit log: appends encoded batches in the append section, and makes them durable on request.
 
 The section is held only to place and copy a batch. Encoding comes before it, waiting after it.
+:class:`LogFiles` are the files of the log, as the section repairs and as group commit syncs them.
 """
 
 from __future__ import annotations
@@ -11,38 +12,29 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from threading import Lock, RLock
+from typing import Any, Final
 
-from lakelog.accelerate import Accelerator, Putting, SectionLock
+import attrs
+
+from lakelog.accelerate import Accelerator
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
 from lakelog.format.encoder import EncodedBatch, Encoder
 from lakelog.format.layout import BLANK, MAGIC_BLANK
-from lakelog.format.queue_offsets import Queue
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.hooks import AppendCallback, CopyProgress
 from lakelog.log.health import Health
-from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
+from lakelog.log.sources import ViewSource
 from lakelog.message import Body
-from lakelog.processes import shared_page as sharedpage
-from lakelog.processes.append_section import AppendSection
+from lakelog.processes import shared_page
+from lakelog.processes.append_section import AppendLock, AppendSection
 from lakelog.processes.group_sync import CopiedEnd, GroupSync
-from lakelog.processes.locks import AppendLock, ByteLock, is_locked
+from lakelog.processes.locks import ByteLock, is_locked
 from lakelog.processes.ownership import SERVICES
 from lakelog.processes.positions import Positions
 from lakelog.processes.queue_table import QueueTable
-from lakelog.processes.shared_page import (
-    APPENDED,
-    COPIED_AT,
-    DURABLE,
-    FLAGS,
-    GROUP_SYNC_AT,
-    LAST_TIMESTAMP,
-    PAUSED,
-    SYNC_LOCK_AT,
-    TABLE_GENERATION,
-    SharedPage,
-)
 from lakelog.processes.wake_page import PageWaiter
 from lakelog.results import AppendStatus, PutStatus
 
@@ -51,10 +43,7 @@ APPENDING: Final = 8
 SYNCING: Final = 9
 """The byte that the syncing process locks."""
 _POLL_S: Final = 0.001
-
-# Access to an enum member costs a tenth of a microsecond each time in Python 3.11.
-_PUT_OK: Final = AppendStatus.PUT_OK
-_END_OF_FILE: Final = AppendStatus.END_OF_FILE
+_ZEROS: Final = bytes(1 << 20)
 _REFUSALS = {
     AppendStatus.END_OF_FILE: (PutStatus.MESSAGE_SIZE_EXCEEDED, "it does not fit into a segment"),
     AppendStatus.MESSAGE_SIZE_EXCEEDED: (
@@ -67,6 +56,20 @@ _REFUSALS = {
     ),
     AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback failed"),
 }
+
+
+@attrs.frozen
+class VouchedEnd:
+    """The end of the bytes of a replica that its master cannot lose: a limit of the durable end.
+
+    :ivar end_offset: that end, in bytes from the start of the log
+    :ivar timestamp_ms: store time of the last record before it, in ms since 1970
+    :ivar store: notes a new durable end in a file, before it is published
+    """
+
+    end_offset: int
+    timestamp_ms: int
+    store: Callable[[int], None]
 
 
 class CommitLog:
@@ -93,7 +96,7 @@ class CommitLog:
     def __init__(  # each is a collaborator of its own
         self,
         segments: Segments,
-        page: SharedPage,
+        page: shared_page.SharedPage,
         positions: Positions,
         table: QueueTable,
         lock: File,
@@ -117,18 +120,22 @@ class CommitLog:
         self._lock = lock
         health.elsewhere = self._paused
         self.lock = append_lock = _append_lock(callback, lock, page)
-        self.section = AppendSection(page, append_lock, files, self.failed, busy_timeout_ms)
-        sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
-        self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self.failed)
-        self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
+        self.section = AppendSection(
+            page, append_lock, files.zero, files.raise_ends, self.failed, busy_timeout_ms
+        )
+        sync_lock = ByteLock(lock, SYNCING, page.memory, shared_page.SYNC_LOCK_AT)
+        self._sync = GroupSync(
+            files, sync_lock, page.memory, shared_page.GROUP_SYNC_AT, self.failed
+        )
+        self.copies: CopyProgress = CopiedEnd(page.memory, shared_page.COPIED_AT)
         self._page = page
         self.memory = page.memory
-        self.layout = sharedpage
-        self._is_read_at_once = not page.words[FLAGS] & DURABLE
+        self.layout = shared_page
+        self._is_read_at_once = not page.words[shared_page.FLAGS] & shared_page.DURABLE
         self.on_synced: Callable[[], None] = lambda: None
 
-    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
-        """The object of compiled code that appends messages; see ``accelerate.Putting``.
+    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Any:
+        """The object of compiled code that appends messages; see ``Accelerator.putting``.
 
         ``None`` with a staged writer, or if ``accelerator`` does not support this log.
         """
@@ -139,7 +146,7 @@ class CommitLog:
 
         A pause left by a dead process does not count.
         """
-        if self._words[PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
+        if self._words[shared_page.PAUSED] and is_locked(self._lock, SERVICES, fcntl.F_WRLCK):
             return self._page.pause
         return None
 
@@ -168,7 +175,7 @@ class CommitLog:
             section.enter()
             if self.health.refusal is not None:
                 raise self.health.refused()
-            if self._words[PAUSED]:
+            if self._words[shared_page.PAUSED]:
                 self.health.check_elsewhere()
             end = self._append(batch)
             section.leave()
@@ -183,18 +190,18 @@ class CommitLog:
 
     def _append(self, batch: EncodedBatch) -> int:
         words, segments, table = self._words, self.segments, self.table
-        if table.generation != words[TABLE_GENERATION]:
+        if table.generation != words[shared_page.TABLE_GENERATION]:
             self._files.follow_table()
         now_ms = time.time_ns() // 1_000_000
-        now_ms = max(now_ms, words[LAST_TIMESTAMP])
-        position = words[APPENDED]
+        now_ms = max(now_ms, words[shared_page.LAST_TIMESTAMP])
+        position = words[shared_page.APPENDED]
         remaining = segments.active_offset + segments.size_bytes - position
         if not 0 < remaining <= segments.size_bytes:
             remaining = self._follow(position)
         status = self._place(batch, position, remaining, table, now_ms)
-        if status is _END_OF_FILE:
+        if status is AppendStatus.END_OF_FILE:
             status, position = self._roll_and_place(batch, now_ms)
-        if status is not _PUT_OK:
+        if status is not AppendStatus.PUT_OK:
             raise PutRefused(*_REFUSALS[status])
         if table.wanted:
             with self._room_for("the table of queues"):
@@ -239,7 +246,7 @@ class CommitLog:
         self._prepare_roll(length)
         section.begin(end)
         self._write(position, BLANK.pack(end - position, MAGIC_BLANK))
-        section.commit(end, self._words[LAST_TIMESTAMP])
+        section.commit(end, self._words[shared_page.LAST_TIMESTAMP])
         segments.roll()
         section.finish()
 
@@ -257,10 +264,6 @@ class CommitLog:
         with self._room_for(f"the segment at {position}"):
             segments.follow(position)
         return segments.active_offset + segments.size_bytes - position
-
-    def next_offsets(self) -> dict[Queue, int]:
-        """The next queue offset of each queue; only valid while no append runs."""
-        return self.table.snapshot()
 
     def _reserve(self, position: int, end: int) -> None:
         """Allocate blocks up to ``end`` before anything is written."""
@@ -469,9 +472,132 @@ class CommitLog:
         return True
 
 
-def _append_lock(callback: AppendCallback, lock: File, page: SharedPage) -> SectionLock:
+def _append_lock(callback: AppendCallback, lock: File, page: shared_page.SharedPage) -> AppendLock:
     """The lock of the append section: compiled if possible; both implementations are compatible."""
     accelerator: Accelerator | None = getattr(callback, "accelerator", None)
     if accelerator is None:
         return AppendLock(lock, APPENDING, page)
-    return accelerator.append_lock(lock.fileno(), APPENDING, page.memory, sharedpage)
+    made: AppendLock = accelerator.append_lock(lock.fileno(), APPENDING, page.memory, shared_page)
+    return made
+
+
+@attrs.define(eq=False)
+class LogFiles:
+    """The files of the log, as the append section repairs and as group commit syncs them.
+
+    :ivar vouched: on a replica, the limit of the durable end
+    :ivar synced: on a replica, the end of the bytes that syncs of this process have covered
+    """
+
+    segments: Segments
+    positions: Positions
+    table: QueueTable
+    vouched: VouchedEnd | None = attrs.field(default=None, init=False)
+    synced: int = attrs.field(default=0, init=False)
+    _syncing: RLock = attrs.field(factory=RLock, init=False)
+    _stamp_ms: int = attrs.field(default=0, init=False)
+    _committing: Lock = attrs.field(factory=Lock, init=False)
+
+    # --- repair ---
+
+    def zero(self, start: int, end: int) -> None:
+        """Write zeros from ``start`` to ``end``; for a roll, over its blank record only.
+
+        Raises ``OSError``, also for a staged writer.
+        """
+        if self.segments.staged:  # it cannot take back bytes in its buffers
+            raise OSError(errno.EIO, "an append was interrupted; a staged writer cannot undo it")
+        if end % self.segments.size_bytes == 0:
+            end = start + BLANK.size
+        for at in range(start, end, len(_ZEROS)):
+            self.segments.overwrite(at, memoryview(_ZEROS)[: end - at])
+
+    def raise_ends(self, start: int, end: int) -> int:
+        """Raise each queue end at least to the end of its last record from ``start`` to ``end``.
+
+        :returns: store time of the last record, in ms since 1970; 0 without a record
+
+        Raises ``OSError`` if the records are not whole.
+        """
+        from lakelog.format.queue_survey import QueueOffsetSurvey
+
+        self.follow_table()
+        found = QueueOffsetSurvey(start, start)
+        for batch in self._records(start, end):
+            found.count(batch)
+        for queue, next_offset in found.next_offsets.items():
+            self.table.raise_to(queue, next_offset)
+        return found.last_timestamp_ms
+
+    def follow_table(self) -> None:
+        """Map the larger table of queue ends, if there is one."""
+        generation = self.positions.words[shared_page.TABLE_GENERATION]
+        if generation != self.table.generation:
+            self.table.reopen(generation)
+
+    def _records(self, start: int, end: int) -> Iterator[RecordBatch]:
+        from lakelog.log.scan import scan  # repairs are rare
+
+        for piece in scan(ViewSource(self.segments), start, end):
+            if isinstance(piece, Damage):
+                raise OSError(errno.EIO, f"a record that was appended is damaged: {piece}")
+            if not isinstance(piece, Blank):
+                yield piece
+
+    # --- durability ---
+
+    def end_to_sync(self) -> int:
+        """End of the bytes appended by all processes."""
+        words, vouched = self.positions.words, self.vouched
+        if vouched is not None:
+            self._stamp_ms = vouched.timestamp_ms
+            return vouched.end_offset
+        self._stamp_ms = words[
+            shared_page.LAST_TIMESTAMP
+        ]  # read first: a record before the end has this time
+        return words[shared_page.APPENDED]
+
+    def commit(self) -> int:
+        """Write staged bytes to the page cache; return the end visible to other processes."""
+        if not self.segments.staged:
+            return self.positions.appended
+        with self._committing:
+            end = self.positions.words[shared_page.COMMITTED] = self.segments.commit()
+        return end
+
+    def sync(self, start: int, end: int) -> None:
+        """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
+        stamp = self._stamp_ms
+        self.sync_bytes(start, end)
+        self.positions.words[shared_page.FLUSHED_TIMESTAMP] = stamp
+        if self.vouched is not None:
+            self.vouched.store(end)
+
+    def sync_bytes(self, start: int, end: int) -> None:
+        """Sync the bytes from ``start`` to ``end`` without moving the durable end.
+
+        On a replica, bytes that an earlier call has synced are skipped. Thread-safe. Raises
+        ``OSError``.
+        """
+        with self._syncing:  # reentrant: a signal handler may sync during a sync
+            start = max(start, self.synced)
+            if start < end:
+                self.commit()
+                begun = time.perf_counter_ns()
+                self.segments.sync(start, end)
+                self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
+                self.synced = 0 if self.vouched is None else end
+
+    def write_again(self, start: int, end: int) -> None:
+        """Read the records from ``start`` to ``end``, check them, and write the same bytes again.
+
+        Staged bytes are only written by the process that holds them. Raises ``OSError``.
+        """
+        if self.segments.staged:
+            return
+        for _ in self._records(start, end):
+            pass
+        while start < end:
+            data = bytes(self.segments.view(start, min(end - start, len(_ZEROS))))
+            self.segments.overwrite(start, data)
+            start += len(data)

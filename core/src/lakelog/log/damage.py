@@ -12,46 +12,40 @@ unchanged.
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from lakelog.errors import CorruptRecord
-from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.identity import write_own
-from lakelog.format.layout import OWN_DIR
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.identity import read_own, write_own
 from lakelog.format.record_batch import Damage
-from lakelog.log.sources import Source
+from lakelog.log.sources import Source, read_at
 from lakelog.log.store_directory import StoreDirectory
 
 DAMAGE_FILE: Final = "damage.json"
 _NOT_READ: Final = "noted earlier, and not read this time"
-_LOG: Final = logging.getLogger("lakelog")
 
 
 def read_damage(files: FileSystem, path: Path) -> tuple[Damage, ...]:
     """The damage listed in the store directory ``path``; empty if the list is not readable."""
-    content = read_file(files, path / OWN_DIR / DAMAGE_FILE)
-    if content is None:
-        return ()
-    try:
-        return tuple(_parse(json.loads(content)["damage"]))
-    except (ValueError, KeyError, TypeError) as error:
-        _LOG.warning("%s is damaged and was ignored: %s", DAMAGE_FILE, error)
-        return ()
+    return read_own(files, path, DAMAGE_FILE, _parse) or ()
 
 
-def _parse(rows: Iterable[dict[str, Any]]) -> Iterator[Damage]:
-    for row in rows:
-        offset = int(row["offset"])
-        error = CorruptRecord(str(row["what"]), offset=offset)
-        unproven, head = bool(row["unproven"]), bytes.fromhex(row["head"])
-        to_fill = bool(row.get("to_fill"))
-        yield Damage(offset, int(row["end_offset"]), error, None, unproven, head, to_fill)
+def _parse(found: Any) -> tuple[Damage, ...]:
+    return tuple(
+        Damage(
+            int(row["offset"]),
+            int(row["end_offset"]),
+            CorruptRecord(str(row["what"]), offset=int(row["offset"])),
+            unproven=bool(row["unproven"]),
+            head=bytes.fromhex(row["head"]),
+            to_fill=bool(row.get("to_fill")),
+        )
+        for row in found["damage"]
+    )
 
 
 def noted_before(
@@ -102,7 +96,7 @@ class KnownDamage:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._damage = source.known_damage().values()
+        self._damage = source.known_damage.values()
 
     def __bool__(self) -> bool:
         return bool(self._damage)
@@ -127,8 +121,4 @@ class KnownDamage:
 
     def _stands(self, damage: Damage) -> bool:
         """Whether the damaged bytes are unchanged."""
-        for extent in self._source.extents(damage.offset):  # open as long as the loop runs
-            if extent.start <= damage.offset < extent.end:
-                return damage.is_at(extent.read(damage.offset, len(damage.head)))
-            break
-        return False
+        return damage.is_at(read_at(self._source, damage.offset, len(damage.head)))

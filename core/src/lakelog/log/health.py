@@ -31,7 +31,7 @@ class Health:
         self.refusal: str | None = None
         self.failure: BaseException | None = None
         self.paused: str | None = None
-        self.elsewhere: Callable[[], str | None] = _nobody
+        self.elsewhere: Callable[[], str | None] = lambda: None
         self._for_good = False
         self._lacks_room = False
         self._listeners = [on_failure]
@@ -122,11 +122,6 @@ class Health:
         )
         error.__cause__ = self.failure
         return error
-
-
-def _nobody() -> str | None:
-    """No other process stops puts."""
-    return None
 
 
 def _log(level: int, text: str, *more: object) -> bool:

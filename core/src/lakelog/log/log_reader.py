@@ -11,25 +11,29 @@ from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from lakelog.arguments import whole
 from lakelog.errors import CorruptRecord, LakelogError, OffsetOutOfRange, StoreClosed
-from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog.format import layout
 from lakelog.format.message_id import parse_message_id
 from lakelog.format.record import decode
-from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Decoder, Piece
 from lakelog.hooks import SegmentSource
 from lakelog.log.damage import KnownDamage
 from lakelog.log.segments import deleted
-from lakelog.log.sources import ArchiveBackedSource, Extent, NoGapSource, ReadBounds, Source
+from lakelog.log.sources import (
+    ArchiveBackedSource,
+    Extent,
+    NoGapSource,
+    ReadBounds,
+    Source,
+    head_in,
+)
 from lakelog.log.store_directory import unread
 from lakelog.message import StoredMessage
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import Decoder
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
@@ -113,11 +117,16 @@ class LogReader:
         """The end of the last record or blank, found by reading the last non-empty segment."""
         end = self.bounds.minimum()
         for start in reversed(self.source.starts()):
-            for piece in self._scan(start, None, verify=True):
-                if not isinstance(piece, Damage):
-                    end = piece.end_offset
+            end = self._last_end(start, end, verify=True)
             if end > start:
                 break
+        return end
+
+    def _last_end(self, start: int, end: int, *, verify: bool) -> int:
+        """The end of the last record or blank from ``start`` on; ``end`` without one."""
+        for piece in self._scan(start, None, verify=verify):
+            if not isinstance(piece, Damage):
+                end = piece.end_offset
         return end
 
     def end_now(self, start: int) -> int | None:
@@ -129,13 +138,7 @@ class LogReader:
         known = self.bounds.end()
         if known is not None:
             return known
-        if not self._is_live():
-            return None
-        end = start
-        for piece in self._scan(start, None, verify=False):
-            if not isinstance(piece, Damage):
-                end = piece.end_offset
-        return end
+        return self._last_end(start, start, verify=False) if self._is_live() else None
 
     def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
         """Yield runs of records, blanks and damage from ``start`` to ``end``, offsets of the log.
@@ -229,7 +232,7 @@ class LogReader:
 
         :param on_damage: called with each damaged range; without it, damage is logged
         """
-        report = on_damage or _warn
+        report = on_damage or (lambda damage: _log.warning("%s", damage))
         for piece in self.pieces(start, end):
             if isinstance(piece, Damage):
                 report(piece)
@@ -259,7 +262,12 @@ class LogReader:
             )
         damage = self.known_damage.at(offset) if self.known_damage else None
         if damage is not None:
-            raise _unproven(offset, damage)
+            raise CorruptRecord(
+                f"it is in a damaged range ({damage.offset} to {damage.end_offset}), and a "
+                "recovery found no proof that it belongs to this log",
+                offset=offset,
+                path=damage.path,
+            )
         return self._decode(offset)
 
     def _decode(self, offset: int) -> StoredMessage:
@@ -274,11 +282,10 @@ class LogReader:
 
     @staticmethod
     def _decode_from(extent: Extent, offset: int) -> StoredMessage:
-        head = extent.read(offset, BLANK.size)
-        size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
-        if magic == MAGIC_BLANK:
+        size, magic = head_in(extent, offset)
+        if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
-        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= extent.end - offset:
+        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:
             raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
         return decode(extent.read(offset, size), offset=offset)
 
@@ -288,19 +295,6 @@ def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:
         if not isinstance(piece, Blank | Damage):
             piece.decoder = decoder
         yield piece
-
-
-def _unproven(offset: int, damage: Damage) -> CorruptRecord:
-    return CorruptRecord(
-        f"it is in a damaged range ({damage.offset} to {damage.end_offset}), and a recovery found "
-        "no proof that it belongs to this log",
-        offset=offset,
-        path=damage.path,
-    )
-
-
-def _warn(damage: Damage) -> None:
-    _log.warning("%s", damage)
 
 
 class Reads(Protocol):

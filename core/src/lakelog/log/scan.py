@@ -1,120 +1,32 @@
 """Reads a log from end to end: runs of records, blanks, and damage with its range.
 
 A scan continues behind damage at the next record proved whole by its lengths, place and checksums,
-and by a store time not before that of the last record. A :class:`RecordFilter` can require more.
-
-Finds the next whole record behind damage, by its magic number and all other checks.
-
-A whole record need not belong to the log: the caller decides that.
+and by a store time not before that of the last record. It finds that record by its magic number and
+all other checks. The caller can require more of a record: a whole one need not belong to the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 import attrs
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import last_nonzero
-from lakelog.format.layout import (
-    AT_MAGIC,
-    BLANK,
-    BLANK_MIN_BYTES,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_MIN_BYTES,
-)
+from lakelog.format import layout
 from lakelog.format.record import checked_frame, decode
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch, decode_run
-from lakelog.log.sources import Extent, Source
+from lakelog.log.sources import Extent, Source, head_in
 
-_WINDOW_BYTES: Final = 1 << 20
-_MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]
-
-Accepts: TypeAlias = Callable[[memoryview, int], bool]
-"""Decides whether a whole record, given its bytes and offset, belongs to the log."""
-
-
-def find_record(
-    extent: Extent, damaged: int, accepts: Accepts, *, sealed: bool = False
-) -> int | None:
-    """The offset of the next whole record or blank of the segment behind ``damaged``, if any.
-
-    :param sealed: whether to reject records without a record checksum
-    """
-    for offset in _candidates(extent, damaged + 1):
-        if _is_whole(extent, offset, accepts, sealed=sealed):
-            return offset
-    return None
-
-
-def not_older(than_ms: int) -> Accepts:
-    """Accept records not stored earlier than this; older ones are left from a log that was cut."""
-    return lambda record, _offset: decode(record, verify=False).store_timestamp_ms >= than_ms
-
-
-def _candidates(extent: Extent, start: int) -> Iterator[int]:
-    """Offsets where the magic number suggests a record."""
-    at = extent.next_data(start - 1)  # from the damage on, so that its end is found as well
-    while at is not None and at < extent.end:
-        data = bytes(extent.read(at, _WINDOW_BYTES))
-        for position in _magic_positions(data):
-            if at + position - AT_MAGIC >= start:
-                yield at + position - AT_MAGIC
-        if len(data) < _WINDOW_BYTES:  # the end, or the file was truncated meanwhile
-            return
-        at = extent.next_data(at + len(data) - len(_MAGICS[0]) + 1)
-
-
-def _magic_positions(data: bytes) -> list[int]:
-    found: list[int] = []
-    if data == bytes(len(data)):  # the unused rest of a segment: faster than a search
-        return found
-    for magic in _MAGICS:
-        position = data.find(magic)
-        while position >= 0:
-            found.append(position)
-            position = data.find(magic, position + 1)
-    return sorted(found)
-
-
-def _is_whole(extent: Extent, offset: int, accepts: Accepts, *, sealed: bool) -> bool:
-    head = extent.read(offset, BLANK.size)
-    if len(head) < BLANK.size:
-        return False
-    size, magic = BLANK.unpack(head)
-    if not 0 < size <= extent.end - offset:
-        return False
-    if magic == MAGIC_BLANK:
-        return bool(size == extent.end - offset)
-    record = extent.read(offset, size)
-    try:
-        checked_frame(record, 0, len(record), offset, sealed=sealed)
-    except CorruptRecord:
-        return False
-    return accepts(record, offset)
-
-
+_SEARCHED_BYTES: Final = 1 << 20
 WINDOW_BYTES: Final = 4 << 20
 """The number of bytes checked at once."""
 _HEAD_BYTES: Final = 64
-
-
-class RecordFilter(Protocol):
-    """Decides which whole records belong to the log; called in log order."""
-
-    def leading(self, batch: RecordBatch, accepted: int) -> int:
-        """The number of records at the front of a run that belong to the log.
-
-        :param accepted: 0 if the run follows the last accepted record directly; 1 if damage is in
-            between and the first record of the run was accepted
-        """
-
-    def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
-        """Whether a whole record belongs to the log; damage from ``gap_start`` precedes it."""
+_MAGICS: Final = [
+    Struct(">I").pack(magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2, layout.MAGIC_BLANK)
+]
 
 
 def scan(
@@ -123,7 +35,8 @@ def scan(
     end: int | None = None,
     *,
     verify: bool = True,
-    judge: RecordFilter | None = None,
+    leading: Callable[[RecordBatch, int], int] | None = None,
+    accepts: Callable[[memoryview, int, int], bool] | None = None,
     sealed: bool = False,
 ) -> Iterator[Piece]:
     """Yield the log's content from ``start`` on, in order.
@@ -131,13 +44,18 @@ def scan(
     :param start: where a record starts, or an offset up to the start of the first segment
     :param end: where to stop; ``None`` reads to the end of the files
     :param verify: whether to compute checksums
-    :param judge: records that it rejects are damage
+    :param leading: returns how many records at the front of a run belong to the log; the others are
+        damage. Its second argument is 0 if the run follows the last accepted record directly, and 1
+        if damage is in between and the first record of the run was accepted. Called in log order,
+        as ``accepts`` is
+    :param accepts: returns whether a whole record behind damage belongs to the log, given its
+        bytes, its offset, and that of the damage; without it, its store time decides
     :param sealed: whether a record without a record checksum is damage too
 
     Bytes behind the last whole record are damage unless they are zero. Raises
     :class:`~lakelog.errors.ReadFailed` if the bytes cannot be read.
     """
-    walk = _Walk(start, end, verify, judge, source.known_damage(), sealed=sealed)
+    walk = _Walk(start, end, verify, leading, accepts, source.known_damage, sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -145,31 +63,27 @@ def scan(
     yield from walk.tail()
 
 
+@attrs.define
 class _Walk:
-    """The state of one scan."""
+    """The state of one scan; its first fields are the arguments of :func:`scan`."""
 
-    def __init__(
-        self,
-        start: int,
-        end: int | None,
-        verify: bool,
-        judge: RecordFilter | None,
-        known_damage: Mapping[int, Damage],
-        *,
-        sealed: bool,
-    ) -> None:
-        self._judge = judge
-        self._known_damage = known_damage
+    _at: int
+    _end: int | None
+    _verify: bool
+    _leading: Callable[[RecordBatch, int], int] | None
+    _accepts: Callable[[memoryview, int, int], bool] | None
+    _known_damage: Mapping[int, Damage]
+    _sealed: bool
+    _unproven: Sequence[Damage] = attrs.field(init=False)
+    _last_time_ms: int = attrs.field(default=0, init=False)
+    _bad: Damage | None = attrs.field(default=None, init=False)
+    _begun: bool = attrs.field(default=False, init=False)
+    _found: int = attrs.field(default=-1, init=False)
+
+    def __attrs_post_init__(self) -> None:
         # Without checksums, known damage may look whole.
-        self._unproven = [each for each in known_damage.values() if each.unproven or not verify]
-        self._at = start
-        self._end = end
-        self._verify = verify
-        self._sealed = sealed
-        self._last_time_ms = 0
-        self._bad: Damage | None = None
-        self._begun = False
-        self._found = -1
+        known = self._known_damage.values()
+        self._unproven = [each for each in known if each.unproven or not self._verify]
 
     def is_done(self, extent: Extent) -> bool:
         return self._end is not None and extent.end >= self._end
@@ -177,13 +91,19 @@ class _Walk:
     def through(self, extent: Extent) -> Iterator[Piece]:
         """Yield the content of one segment."""
         if self._begun and self._bad is None and extent.start > self._at:
-            self._bad = Damage(self._at, self._at, _missing(self._at, extent.start), extent.path)
+            error = CorruptRecord(
+                "a segment, or its end, is missing",
+                offset=self._at,
+                expected=self._at,
+                found=extent.start,
+            )
+            self._bad = Damage(self._at, self._at, error, extent.path)
         self._begun = True
         self._at = max(self._at, extent.start)
         end = extent.end if self._end is None else min(self._end, extent.end)
         window = WINDOW_BYTES
         while self._at < end:
-            asked = min(window, max(end - self._at, RECORD_MIN_BYTES))
+            asked = min(window, max(end - self._at, layout.RECORD_MIN_BYTES))
             data = extent.read(self._at, asked)  # shorter if the file is truncated meanwhile
             batch = self._run(data)
             if len(batch):
@@ -205,14 +125,15 @@ class _Walk:
             within = self._at <= each.offset < batch.end_offset
             if within and each.is_at(data[each.offset - self._at :]):
                 batch = batch[: int(batch.physical_offsets.searchsorted(each.offset))]
-        judge, bad = self._judge, self._bad
-        if judge is None or not len(batch):
+        accepts, bad = self._accepts, self._bad
+        if not len(batch):
             return batch
-        if bad is None:
-            return batch[: judge.leading(batch, 0)]
-        if self._at != self._found and not judge.accepts(batch.record(0), self._at, bad.offset):
-            return batch[:0]
-        return batch[: judge.leading(batch, 1)]
+        if accepts is not None and bad is not None and self._at != self._found:
+            is_accepted = accepts(batch.record(0), self._at, bad.offset)
+            batch = batch if is_accepted else batch[:0]
+        if self._leading is None or not len(batch):
+            return batch
+        return batch[: self._leading(batch, int(bad is not None))]
 
     def _good(self, batch: RecordBatch) -> Iterator[Piece]:
         yield from self._damage_before(self._at)
@@ -222,9 +143,9 @@ class _Walk:
 
     def _fills(self, extent: Extent, data: memoryview) -> bool:
         """Whether a blank record fills the rest of the segment."""
-        if len(data) < BLANK_MIN_BYTES:
+        if len(data) < layout.BLANK_MIN_BYTES:
             return False
-        return BLANK.unpack_from(data) == (extent.end - self._at, MAGIC_BLANK)
+        return layout.BLANK.unpack_from(data) == (extent.end - self._at, layout.MAGIC_BLANK)
 
     def _blank(self, extent: Extent) -> Iterator[Piece]:
         yield from self._damage_before(self._at)
@@ -233,10 +154,13 @@ class _Walk:
 
     def _size_of_larger(self, extent: Extent, data: memoryview) -> int:
         """The length of a record that exceeds the window, or 0."""
-        if len(data) < RECORD_MIN_BYTES:
+        if len(data) < layout.RECORD_MIN_BYTES:
             return 0
-        size, magic = BLANK.unpack_from(data)
-        cut = magic in (MAGIC_V1, MAGIC_V2) and len(data) < size <= extent.end - self._at
+        size, magic = layout.BLANK.unpack_from(data)
+        cut = (
+            magic in (layout.MAGIC_V1, layout.MAGIC_V2)
+            and len(data) < size <= extent.end - self._at
+        )
         return int(size) if cut else 0
 
     def _resume(self, extent: Extent, data: memoryview) -> bool:
@@ -248,8 +172,8 @@ class _Walk:
             return self._at < extent.end
         if self._bad is None:
             self._bad = self._damage_at(extent, data)
-        accepts = self._accepts(self._bad.offset)
-        found = find_record(extent, self._at, accepts, sealed=self._sealed)
+        gap_start, candidates = self._bad.offset, _candidates(extent, self._at + 1)
+        found = next((at for at in candidates if self._belongs(extent, at, gap_start)), None)
         if found is None:
             self._note_tail(extent)
             self._at = extent.end
@@ -267,11 +191,18 @@ class _Walk:
         error = why or CorruptRecord("it is damaged", offset=self._at)
         return Damage(self._at, self._at, error, extent.path, unproven, head)
 
-    def _accepts(self, gap_start: int) -> Accepts:
-        judge = self._judge
-        if judge is None:
-            return not_older(self._last_time_ms)
-        return lambda record, offset: judge.accepts(record, offset, gap_start)
+    def _belongs(self, extent: Extent, offset: int, gap_start: int) -> bool:
+        """Whether a blank, or a whole record of the log, is behind a gap at ``offset``."""
+        size, magic = head_in(extent, offset)
+        if magic == layout.MAGIC_BLANK:
+            return size == extent.end - offset
+        record = extent.read(offset, size)
+        if _why(record, offset, sealed=self._sealed) is not None:
+            return False
+        if self._accepts is not None:
+            return self._accepts(record, offset, gap_start)
+        # An older record is left from a log that was cut.
+        return decode(record, verify=False).store_timestamp_ms >= self._last_time_ms
 
     def _note_tail(self, extent: Extent) -> None:
         """Note damage if non-zero bytes follow the last record of a segment."""
@@ -292,12 +223,6 @@ class _Walk:
             yield self._bad
 
 
-def _missing(offset: int, behind: int) -> CorruptRecord:
-    return CorruptRecord(
-        "a segment, or its end, is missing", offset=offset, expected=offset, found=behind
-    )
-
-
 def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
     """The error of the record at the start of ``data``; ``None`` if the record itself is whole."""
     try:
@@ -305,3 +230,28 @@ def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecor
     except CorruptRecord as error:
         return error.with_traceback(None)  # a traceback would keep the map alive
     return None
+
+
+def _candidates(extent: Extent, start: int) -> Iterator[int]:
+    """Offsets where the magic number suggests a record."""
+    at = extent.next_data(start - 1)  # from the damage on, so that its end is found as well
+    while at is not None and at < extent.end:
+        data = bytes(extent.read(at, _SEARCHED_BYTES))
+        for position in _magic_positions(data):
+            if at + position - layout.AT_MAGIC >= start:
+                yield at + position - layout.AT_MAGIC
+        if len(data) < _SEARCHED_BYTES:  # the end, or the file was truncated meanwhile
+            return
+        at = extent.next_data(at + len(data) - len(_MAGICS[0]) + 1)
+
+
+def _magic_positions(data: bytes) -> list[int]:
+    found: list[int] = []
+    if data == bytes(len(data)):  # the unused rest of a segment: faster than a search
+        return found
+    for magic in _MAGICS:
+        position = data.find(magic)
+        while position >= 0:
+            found.append(position)
+            position = data.find(magic, position + 1)
+    return sorted(found)

@@ -1,8 +1,7 @@
-"""The log as files of equal size: find, view, roll, truncate, delete (RocketMQ's MappedFileQueue).
+"""The log as files of equal size: find, view, roll, delete (RocketMQ's MappedFileQueue).
 
-Segments are contiguous. Deletion removes the first ones, truncation the last ones.
-
-One segment open in a process: mapped for reading, or open for writing.
+Segments are contiguous, and deletion removes the first ones. In a process, the last one is open for
+writing, and others are mapped when they are read.
 """
 
 from __future__ import annotations
@@ -105,10 +104,6 @@ MOST_MAPS: Final = 64
 """Number of sealed segments kept mapped for reading; each map holds a descriptor."""
 
 
-def _ignore(_start_offset: int) -> None:
-    """Do nothing: no listener is set."""
-
-
 class Segments:
     """The segments of one log; the last one is open for writing.
 
@@ -155,7 +150,7 @@ class Segments:
         self._keeping = Mutex()
         self._maps: dict[int, None] = {}  # least recently used first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
-        self.on_roll: Callable[[int], None] = _ignore
+        self.on_roll: Callable[[int], None] = lambda _start_offset: None
 
     def _adopted(self, start: int, position: int) -> OpenSegment:
         blocks = self._maker.adopt(start, position)

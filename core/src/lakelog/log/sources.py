@@ -1,27 +1,24 @@
-"""The input of a scan: the bytes of segments, from files, an open store or an archive.
-
-The readable range of a log, from an owner's positions or from the files.
-"""
+"""The bytes of segments, from files, an open store or an archive, and their readable range."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import attrs
 
 from lakelog.errors import ReadFailed
-from lakelog.files.filesystem import File, FileSystem, RealFileSystem
+from lakelog.files.filesystem import File, FileSystem, RealFileSystem, unreadable
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import segment_name
+from lakelog.format.layout import BLANK, segment_name
 from lakelog.format.record_batch import Damage
 from lakelog.hooks import SegmentSource
 from lakelog.log.segments import Segments, deleted
-from lakelog.processes.page_view import PageView
 from lakelog.processes.positions import Positions
+from lakelog.processes.shared_page import TRUSTED_S, PageView
 
 
 class Extent(Protocol):
@@ -48,6 +45,7 @@ class Extent(Protocol):
 class Source(Protocol):
     """A log as input of a scan."""
 
+    @property
     def known_damage(self) -> Mapping[int, Damage]:
         """The damage found by a recovery, by its first byte."""
 
@@ -56,6 +54,25 @@ class Source(Protocol):
 
     def extents(self, start: int) -> Iterator[Extent]:
         """Yield the segments from the one at ``start`` on; each is open until the next one."""
+
+
+def head_in(extent: Extent, offset: int) -> tuple[int, int]:
+    """Size and magic number that the record or blank at ``offset`` states.
+
+    The size is 0 if so many bytes are not left in the segment.
+    """
+    head = extent.read(offset, BLANK.size)
+    size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
+    return size if 0 < size <= extent.end - offset else 0, magic
+
+
+def read_at(source: Source, offset: int, length: int) -> memoryview:
+    """At most ``length`` bytes from ``offset``, within its segment; none if there is no such."""
+    for extent in source.extents(offset):  # open as long as the loop runs
+        if extent.start <= offset < extent.end:
+            return extent.read(offset, length)
+        break
+    return memoryview(b"")
 
 
 class FileExtent:
@@ -102,6 +119,7 @@ class FileSource:
     """A directory of segments, read without a lock and without changing a byte.
 
     :ivar size_bytes: length of each segment
+    :ivar known_damage: damaged ranges, by their first byte
     """
 
     def __init__(
@@ -111,15 +129,11 @@ class FileSource:
         size_bytes: int,
         known_damage: Iterable[Damage] = (),
     ) -> None:
-        self._known_damage = {each.offset: each for each in known_damage}
+        self.known_damage = {each.offset: each for each in known_damage}
         self._files = files
         self._directory = directory
         self.size_bytes = size_bytes
         self._first: int | None = None
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The damaged ranges given to the constructor."""
-        return self._known_damage
 
     def folder(self) -> Path | None:
         """The folder of the segments, if it is the operating system's."""
@@ -177,16 +191,9 @@ class FileSource:
             yield None
             return
         except OSError as error:
-            raise ReadFailed(
-                f"it cannot be opened ({error.strerror or error}); check the disk, permissions "
-                "and the limit of open files",
-                path=path,
-                error=error,
-            ) from error
-        try:
+            raise unreadable(path, error, "opened") from error
+        with closing(file):
             yield file
-        finally:
-            file.close()
 
 
 class ViewExtent:
@@ -212,12 +219,8 @@ class ViewSource:
     """The segments of an open store."""
 
     def __init__(self, segments: Segments, known_damage: Iterable[Damage] = ()) -> None:
-        self._known_damage = {each.offset: each for each in known_damage}
+        self.known_damage = {each.offset: each for each in known_damage}
         self.segments = segments
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The damaged ranges given to the constructor."""
-        return self._known_damage
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment."""
@@ -237,12 +240,9 @@ class NoGapSource:
     """
 
     def __init__(self, source: Source, minimum: Callable[[], int]) -> None:
+        self.known_damage = source.known_damage
         self._source = source
         self._minimum = minimum
-
-    def known_damage(self) -> Mapping[int, Damage]:
-        """The known damage of the log."""
-        return self._source.known_damage()
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment."""
@@ -304,9 +304,10 @@ class ArchiveBackedSource:
     archive: SegmentSource
     size_bytes: int
 
+    @property
     def known_damage(self) -> Mapping[int, Damage]:
         """The known damage of the log."""
-        return self.log.known_damage()
+        return self.log.known_damage
 
     def minimum(self) -> int:
         """First offset of archive and log."""
@@ -353,10 +354,6 @@ class ArchiveBackedSource:
         found = (each for each in self.archive.starts() if each + self.size_bytes > at)
         older = next(found, None)
         return None if older is None or (here is not None and older >= here) else older
-
-
-TRUSTED_S: Final = 0.001
-"""How long bounds found in the files are used again, while no process has the store open."""
 
 
 @attrs.frozen

@@ -16,17 +16,8 @@ import attrs
 from lakelog.errors import NotAStore, ReadFailed, StoreError
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.segment_files import bad_segments
-from lakelog.format.layout import (
-    ABORT_BACKUP_FILE,
-    ABORT_FILE,
-    CHECKPOINT_FILE,
-    LOCK_FILE,
-    NEW_FILE,
-    OWN_DIR,
-    TMP_DIR,
-    segment_name,
-)
+from lakelog.files.segment_files import SegmentFile, bad_segments, segment_files
+from lakelog.format import layout
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.processes.ownership import is_owned
 
@@ -124,16 +115,22 @@ class StoreDirectory:
 
     @property
     def _mark(self) -> Path:
-        return self.path / OWN_DIR / NEW_FILE
+        return self.path / layout.OWN_DIR / layout.NEW_FILE
 
     def _foreign(self, names: Iterable[str]) -> set[str]:
         return set(names) - self._left_by_a_beginning()
 
     def _left_by_a_beginning(self) -> set[str]:
         """Names that an interrupted creation of a store may leave before it holds data."""
-        names = {OWN_DIR, LOCK_FILE, ABORT_FILE, ABORT_BACKUP_FILE, "lost+found"}
+        names = {
+            layout.OWN_DIR,
+            layout.LOCK_FILE,
+            layout.ABORT_FILE,
+            layout.ABORT_BACKUP_FILE,
+            "lost+found",
+        }
         is_unused = read_checkpoint(self.files, self.path) == StoreCheckpoint()
-        return names | {CHECKPOINT_FILE} if is_unused else names
+        return names | {layout.CHECKPOINT_FILE} if is_unused else names
 
     def check_readable(self) -> None:
         """Raise :class:`~lakelog.errors.NotAStore` unless a store is there."""
@@ -149,19 +146,19 @@ class StoreDirectory:
         for problem in bad_segments(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
 
-    def same_file_system(self) -> bool:
-        """Whether the segments are on the file system of the store directory."""
-        return self.commitlog.stat().st_dev == self.path.stat().st_dev
-
     def temporary(self) -> Path:
         """The folder for unfinished segments, on the file system of the segments."""
-        if self.same_file_system():
-            return self.path / OWN_DIR / TMP_DIR
-        return self.commitlog.parent / f".{self.commitlog.name}.{TMP_DIR}"
+        if self.commitlog.stat().st_dev == self.path.stat().st_dev:
+            return self.path / layout.OWN_DIR / layout.TMP_DIR
+        return self.commitlog.parent / f".{self.commitlog.name}.{layout.TMP_DIR}"
+
+    def segments(self) -> list[SegmentFile]:
+        """The segment files, in the order of the log."""
+        return segment_files(self.commitlog, self.files.list(self.commitlog))
 
     def segment(self, start_offset: int) -> Path:
         """The path of the segment that starts at ``start_offset``."""
-        return self.commitlog / segment_name(start_offset)
+        return self.commitlog / layout.segment_name(start_offset)
 
 
 def readable(error: OSError, path: Path) -> StoreError:

@@ -10,47 +10,101 @@ log. Uncommitted bytes are zeroed; for committed ones the queue ends are raised.
 has a hole, and each record has both its bytes and its queue offset, or neither.
 
 A process alone keeps the lock between its appends. Otherwise each append releases it.
+
+The lock has two implementations that exclude each other. Compiled code swaps a word of the shared
+page from 0 to its own number, without a system call. Plain Python (:class:`AppendLock`) cannot
+swap. It locks a byte, stores its number in a second word, and then waits until the first word is 0.
+
+If compiled code finds the second word set after its swap, it swaps back. Each side stores before it
+reads, so at least one sees the other, and compiled code always gives way. It also gives way if its
+number is gone at a last check: plain Python stores 0 over the number of a dead process, and may
+have hit a newer number. ``tests/protocol/test_append_lock`` checks all orders of these steps, and
+deaths.
+
+A number belongs to one living process. Compiled code keeps the byte ``LIFE_AT`` + number of
+``lock`` locked; plain Python keeps the byte of the section locked. A waiter asks the kernel whether
+the holder is dead, and then clears its number. The intent shows what the dead process left behind.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from threading import Lock
+from typing import Final
 
-from lakelog.accelerate import SectionLock
 from lakelog.errors import PutRefused
-from lakelog.processes.shared_page import (
-    APPENDED,
-    APPENDER_PID,
-    APPENDER_SINCE,
-    FAILED,
-    INTENT_END,
-    INTENT_START,
-    LAST_TIMESTAMP,
-    SEVERAL,
-    SharedPage,
-)
+from lakelog.files.filesystem import File
+from lakelog.processes import shared_page
+from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, is_locked
 from lakelog.results import PutStatus
 from lakelog.runtime.locks import YieldLock
 
+_NUMBER_BYTES: Final = 5
 _IN_A_PUT: Final = "put was called inside of a put; a signal handler cannot append to the log"
 
 
-class RepairedLog(Protocol):
-    """The interface of the log to a repair; both methods are idempotent: it may be interrupted."""
+class AppendLock:
+    """The lock in plain Python: not fair, not reentrant. That of compiled code has its methods."""
 
-    def zero(self, start: int, end: int) -> None:
-        """Write zeros from ``start`` to ``end``; raises ``OSError``."""
+    def __init__(self, file: File, at: int, page: shared_page.SharedPage) -> None:
+        """Prepare; nothing is locked yet.
 
-    def raise_ends(self, start: int, end: int) -> int:
-        """Raise each queue end at least to the end of its last record from ``start`` to ``end``.
-
-        :returns: store time of the last record, in ms since 1970; 0 without a record
-
-        Raises ``OSError`` if the records cannot be read.
+        :param at: the byte of ``file``
         """
+        self._file = file
+        self._words = page.words
+        self._byte = ByteLock(file, at, page.memory, shared_page.APPEND_LOCK_AT)
+        self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
+
+    def take(self) -> int:
+        """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next.
+
+        On failure the byte may stay locked until :meth:`release`.
+        """
+        return self._byte.take() or self._inside()
+
+    def _inside(self) -> int:
+        """Stop further swaps; return the number of the process still inside, or 0."""
+        words = self._words
+        words[shared_page.APPEND_PLAIN] = self._number
+        Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
+        return words[shared_page.APPEND_HOLDER]
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Acquire the lock; on timeout return ``False`` without holding it.
+
+        Raises ``OSError`` if the system does not support such locks.
+        """
+        deadline = time.monotonic() + timeout_s
+        if not self._byte.acquire(timeout_s):
+            return False
+        seen = self._inside()
+        while seen:
+            sequence = self._byte.ask()
+            if not self._words[shared_page.APPEND_HOLDER]:
+                break
+            if time.monotonic() >= deadline:
+                self.release()
+                return False
+            self._byte.sleep(sequence, LONGEST_SLEEP_S)
+            seen = self._without_dead(seen)
+        return True
+
+    def _without_dead(self, seen: int) -> int:
+        """The holder's number; it is cleared first if it is ``seen`` and its process is dead."""
+        holder = self._words[shared_page.APPEND_HOLDER]
+        if holder == seen and not is_locked(self._file, shared_page.LIFE_AT + seen, fcntl.F_WRLCK):
+            self._words[shared_page.APPEND_HOLDER] = holder = 0
+        return holder
+
+    def release(self) -> None:
+        """Release the lock, if held, and wake one waiter."""
+        if self._words[shared_page.APPEND_PLAIN] == self._number:
+            self._words[shared_page.APPEND_PLAIN] = 0
+        self._byte.release()
 
 
 class AppendSection:
@@ -63,23 +117,30 @@ class AppendSection:
 
     def __init__(
         self,
-        page: SharedPage,
-        lock: SectionLock,
-        log: RepairedLog,
+        page: shared_page.SharedPage,
+        lock: AppendLock,
+        zero: Callable[[int, int], None],
+        raise_ends: Callable[[int, int], int],
         fail: Callable[[OSError | None], Exception],
         busy_timeout_ms: int,
     ) -> None:
         """Prepare; nothing is locked yet.
 
+        ``zero`` and ``raise_ends`` repair the log after an interrupted append. Both get start and
+        end offset, are idempotent, since a repair may be interrupted, and raise ``OSError``.
+
+        :param lock: the lock between processes
+        :param zero: writes zeros between two offsets
+        :param raise_ends: raises each queue end at least to the end of its last record between two
+            offsets; returns the store time of the last record in ms since 1970, 0 without one
         :param fail: fails the store with an error of this process or, given ``None``, of another
             process; returns the exception to raise
-        :param lock: the lock between processes
-        :param log: repaired after an interrupted append
         :param busy_timeout_ms: limit for a single append elsewhere, after which a put is refused
         """
         self._words = page.words
         self._lock = lock
-        self._log = log
+        self._zero = zero
+        self._raise_ends = raise_ends
         self._fail = fail
         self._busy_seconds = busy_timeout_ms / 1000
         self._pid = os.getpid()
@@ -109,12 +170,12 @@ class AppendSection:
                 if self._lock.take():
                     self._wait(self._lock.acquire)
                 self.keeps = True
-                words[APPENDER_PID] = self._pid
-            if words[SEVERAL]:
-                words[APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
-            if words[FAILED]:
+                words[shared_page.APPENDER_PID] = self._pid
+            if words[shared_page.SEVERAL]:
+                words[shared_page.APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
+            if words[shared_page.FAILED]:
                 raise self._fail(None)
-            if words[INTENT_END]:
+            if words[shared_page.INTENT_END]:
                 self._repair()
         except BaseException:  # including one from a signal handler, at any point
             if self.is_mine():
@@ -125,8 +186,8 @@ class AppendSection:
         """Note the intent to write from the end of the log up to ``end_offset``."""
         # INTENT_END is stored last: a repair runs only if it is not 0, and then needs the start.
         words = self._words
-        words[INTENT_START] = words[APPENDED]
-        words[INTENT_END] = end_offset
+        words[shared_page.INTENT_START] = words[shared_page.APPENDED]
+        words[shared_page.INTENT_END] = end_offset
 
     def commit(self, end_offset: int, timestamp_ms: int) -> None:
         """Move the end of the log over the written bytes.
@@ -135,19 +196,19 @@ class AppendSection:
         """
         # The end is the commit point. If the process dies before it, the bytes are zeroed; if it
         # dies after it, only the queue ends are missing.
-        self._words[APPENDED] = end_offset
-        self._words[LAST_TIMESTAMP] = timestamp_ms
+        self._words[shared_page.APPENDED] = end_offset
+        self._words[shared_page.LAST_TIMESTAMP] = timestamp_ms
 
     def finish(self) -> None:
         """Clear the intent: the queue ends cover the committed records."""
-        self._words[INTENT_END] = 0
+        self._words[shared_page.INTENT_END] = 0
 
     def leave(self) -> None:
         """Release the section, in any state; also after an interrupted release.
 
         A lock of another process is not affected.
         """
-        if self._words[SEVERAL] or not self.keeps:
+        if self._words[shared_page.SEVERAL] or not self.keeps:
             self.keeps = False
             self._lock.release()
         self.local.release()
@@ -161,28 +222,28 @@ class AppendSection:
 
     def _repair(self) -> None:
         words = self._words
-        start, end, appended = words[INTENT_START], words[INTENT_END], words[APPENDED]
+        start, end = words[shared_page.INTENT_START], words[shared_page.INTENT_END]
+        appended, last_ms = words[shared_page.APPENDED], words[shared_page.LAST_TIMESTAMP]
         try:
             if appended < end:
-                self._log.zero(appended, end)
+                self._zero(appended, end)
             else:
-                timestamp_ms = self._log.raise_ends(start, end)
-                words[LAST_TIMESTAMP] = max(timestamp_ms, words[LAST_TIMESTAMP])
+                words[shared_page.LAST_TIMESTAMP] = max(self._raise_ends(start, end), last_ms)
         except OSError as error:
             raise self._fail(error) from error
         # Last: if this process dies in the repair, the next one repeats it.
-        words[INTENT_END] = 0
+        words[shared_page.INTENT_END] = 0
 
     def _wait(self, acquire: Callable[[float], bool]) -> None:
         """Wait for the lock; give up only if no append completes during the timeout."""
         words = self._words
-        before = words[APPENDED]
+        before = words[shared_page.APPENDED]
         while not acquire(self._busy_seconds):
-            now = words[APPENDED]
+            now = words[shared_page.APPENDED]
             if now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
-                    f"an append of process {words[APPENDER_PID]} has taken more than "
+                    f"an append of process {words[shared_page.APPENDER_PID]} has taken more than "
                     f"{self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
                 )
             before = now

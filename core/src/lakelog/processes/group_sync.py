@@ -1,6 +1,7 @@
-"""Group commit across processes: one of them syncs for all that need durability.
+"""Waiting for durability across processes: group commit, and the end that copies have.
 
-The words are in memory mapped by all processes, in machine byte order::
+Group commit: one process syncs for all that need it. The words are in memory mapped by all
+processes, in machine byte order::
 
     word 0  flushed    end of the bytes that a completed sync has made durable; an offset of the log
     word 1  marked     end of the bytes of the current sync; above flushed until it has returned
@@ -12,10 +13,8 @@ outcome. The kernel reports a failed write once, and then treats the pages as cl
 reads and checks everything up to the mark, writes it again, and only then syncs.
 ``tests/protocol`` checks this.
 
-The end of the log that copies have acknowledged, in the shared page; puts wait for it.
-
-The process with the services sends the log to copies and stores the words; puts of all processes
-wait for them. The words are in machine byte order::
+Copies: the process with the services sends the log to copies and stores the words; puts of all
+processes wait for them::
 
     word 0  copied     end of the bytes that enough copies have acknowledged; never decreases
     word 1  reachable  1 + the end that enough of the connected copies have; 0: too few are
@@ -36,14 +35,21 @@ BYTES: Final = 32
 FLUSHED: Final = 0
 MARKED: Final = 1
 FAILED: Final = 2
-_SEQUENCE: Final = 6
+_SEQUENCE_AT: Final = 24
+_COPIED_BYTES: Final = 24
+_COPIED: Final = 0
+_REACHABLE: Final = 1
+_COPIED_SEQUENCE_AT: Final = 16
+_POLL_S: Final = 0.001
 _LONGEST_NAP_S: Final = 0.05
 """The longest sleep, since a leader that dies does not wake the waiters."""
-_MOST: Final = 0xFFFF_FFFF
 
 
 class SyncedLog(Protocol):
-    """The interface of the log to group commit."""
+    """The interface of the log to group commit.
+
+    A protocol, because ``log.commit_log`` is above this package, and tests use a disk of their own.
+    """
 
     def end_to_sync(self) -> int:
         """End of the bytes appended by all processes; the next :meth:`sync` goes up to it."""
@@ -86,8 +92,7 @@ class GroupSync:
         self._log = log
         self._lock = lock
         self._words = shared[at : at + BYTES].cast("Q")
-        self._halves = shared[at : at + BYTES].cast("I")
-        self._futex = futex(shared, at + 4 * _SEQUENCE)
+        self._futex = futex(shared, at + _SEQUENCE_AT)
         self._fail = fail
         self._leading = YieldLock()
         self._holds = False
@@ -111,7 +116,7 @@ class GroupSync:
                 continue
             if self._leading.is_mine():  # a signal handler: it cannot wait for itself
                 return False
-            seen = self._halves[_SEQUENCE]
+            seen = self._futex.value
             if words[FLUSHED] >= end_offset or words[FAILED] or self._lead(end_offset):
                 continue
             if (left := deadline - time.monotonic()) <= 0:
@@ -132,7 +137,7 @@ class GroupSync:
         before, nap = -1, LONGEST_SLEEP_S
         while words[FLUSHED] < end_offset:
             self._check()
-            seen = self._halves[_SEQUENCE]
+            seen = self._futex.value
             if seen == before:
                 nap = min(2 * nap, _LONGEST_NAP_S)
             if words[FLUSHED] >= end_offset:
@@ -196,7 +201,7 @@ class GroupSync:
         """Release and wake the waiters; the byte is not unlocked if another process holds it."""
         self._holds = False
         self._lock.release()
-        self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
+        self._futex.change()
         self._leading.release()
         self._futex.wake()
 
@@ -216,24 +221,13 @@ class GroupSync:
         words[FLUSHED] = max(end, words[FLUSHED])
 
 
-_COPIED: Final = 0
-_REACHABLE: Final = 1
-
-_COPIED_SEQUENCE: Final = 4
-
-_BYTES: Final = 24
-
-_POLL_S: Final = 0.001
-
-
 class CopiedEnd:
     """The words in one process. Any thread may wait; only one process may publish."""
 
     def __init__(self, shared: memoryview, at: int) -> None:
         """Use the 24 bytes of ``shared`` at ``at``, a multiple of 8."""
-        self._words = shared[at : at + _BYTES].cast("Q")
-        self._halves = shared[at : at + _BYTES].cast("I")
-        self._futex = futex(shared, at + 4 * _COPIED_SEQUENCE)
+        self._words = shared[at : at + _COPIED_BYTES].cast("Q")
+        self._futex = futex(shared, at + _COPIED_SEQUENCE_AT)
 
     @property
     def end(self) -> int:
@@ -250,17 +244,17 @@ class CopiedEnd:
 
         :param reachable_end: -1 if too few copies are connected
         """
-        words, halves = self._words, self._halves
+        words = self._words
         words[_COPIED] = max(words[_COPIED], reachable_end)
         words[_REACHABLE] = reachable_end + 1
-        halves[_COPIED_SEQUENCE] = (halves[_COPIED_SEQUENCE] + 1) & _MOST
+        self._futex.change()
         self._futex.wake()
 
     def wait(self, end_offset: int, timeout_s: float) -> bool:
         """Wait until enough copies have the log up to ``end_offset``; ``False`` on timeout."""
         deadline = time.monotonic() + timeout_s
         while self._words[_COPIED] < end_offset:
-            seen = self._halves[_COPIED_SEQUENCE]
+            seen = self._futex.value
             if self._words[_COPIED] >= end_offset:
                 break
             if (left := deadline - time.monotonic()) <= 0:

@@ -1,46 +1,45 @@
-"""A lock on one byte of a file, for short sections shared by threads of several processes.
+"""Locks that the processes of a store share, and the list of all locks of a store.
 
-It is an open-file-description lock (fcntl(2), ``F_OFD_SETLK``): the kernel releases it when the
-holder dies, and it needs no shared memory that a dead process could corrupt. The lock belongs to
-the open file. So each process opens the file itself, and a local lock separates its threads.
+Most are open-file-description locks on bytes of the file ``lock`` (fcntl(2), ``F_OFD_SETLK``). The
+kernel releases them when the holder dies, and they need no shared memory that a dead process could
+corrupt. They conflict with POSIX locks, Java's included, and with a second open in the same
+process. Closing another descriptor of the file does not release them. A forked child closes its
+copy of the descriptor, which would keep them alive. They belong to the open file: so each process
+opens ``lock`` itself, and a lock in memory separates its threads.
 
-The lock and unlock calls do not block, and keep the interpreter lock. Releasing it inside the
-section could cost milliseconds to get it back, while all other processes wait. A waiter sleeps at a
-futex word, which is incremented on release. A dead holder does not increment it, so no sleep is
-longer than :data:`LONGEST_SLEEP_S`.
+Bytes of ``lock``, in the order in which a process that takes several takes them::
 
-Open-file-description locks on bytes of a file (fcntl(2), ``F_OFD_SETLK``).
+    5         exclusive  joining, recovery, leaving       membership.SET_UP
+    0         shared     having the store open            ownership.OPEN; exclusive: alone
+    16        exclusive  the services                     ownership.SERVICES
+    2, 1      both       the page is valid, the queues    ownership.PUBLISHED, FOLLOWED
+                         are complete: read, not awaited
+    8         exclusive  an append in plain Python        commit_log.APPENDING, in AppendSection
+    10        exclusive  making a segment                 open_log.MAKING
+    9         exclusive  a sync                           commit_log.SYNCING, in GroupSync
+    11        exclusive  replacing a file of ``config/``  lakelog_queues.configs
+    2^32 + n  exclusive  the life of compiled code n      shared_page.LIFE_AT
 
-They conflict with POSIX locks, Java's included, and with a second open in the same process. Closing
-another descriptor of the file does not release them. The kernel releases them when the process
-ends. A forked child closes its copy of the descriptor, which would keep them alive.
+Locks in memory, between the threads of one process, each before the bytes that it goes with:
+``AppendSection.local`` before byte 8, ``GroupSync._leading`` before byte 9, that of
+:class:`ProcessLock` before byte 10. ``DispatchRunner.paused`` is taken before all of them, and no
+thread appends or syncs while it holds one of the short ones: ``Segments._keeping`` (maps),
+``CheckpointKeeper._lock``, ``Health._lock``. ``LogFiles._syncing`` encloses
+``LogFiles._committing``; a group sync takes both inside of byte 9. Members of groups lock bytes of
+``groups.lock``, see ``lakelog_queues.groups.members``.
 
-The system call ``futex`` on 32-bit words in shared memory; see futex(2).
-
-If the system refuses the call, waiters poll.
-
-The lock of the append section, in two implementations that exclude each other.
-
-Compiled code swaps a word of the shared page from 0 to its own number, without a system call. Plain
-Python cannot swap. It locks a byte, stores its number in a second word, and then waits until the
-first word is 0.
-
-If compiled code finds the second word set after its swap, it swaps back. Each side stores before it
-reads, so at least one sees the other, and compiled code always gives way. It also gives way if its
-number is gone at a last check: plain Python stores 0 over the number of a dead process, and may
-have hit a newer number. ``tests/protocol/test_append_lock`` checks all orders of these steps, and
-deaths.
-
-A number belongs to one living process. Compiled code keeps the byte ``LIFE_AT`` + number of
-``lock`` locked; plain Python keeps the byte of the section locked. A waiter asks the kernel whether
-the holder is dead, and then clears its number. The intent of the section shows what the dead
-process left behind.
+The lock and unlock calls of :class:`ByteLock` do not block, and keep the interpreter lock.
+Releasing it inside the section could cost milliseconds to get it back, while all other processes
+wait. A waiter sleeps at a futex word (futex(2)), which is incremented on release. A dead holder
+does not increment it, so no sleep is longer than :data:`LONGEST_SLEEP_S`. If the system refuses the
+call, waiters poll.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import os
 import platform
 import sys
@@ -55,13 +54,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.files.filesystem import File, with_path
-from lakelog.processes.shared_page import (
-    APPEND_HOLDER,
-    APPEND_LOCK_AT,
-    APPEND_PLAIN,
-    LIFE_AT,
-    SharedPage,
-)
 
 if TYPE_CHECKING:
     import ctypes
@@ -84,6 +76,21 @@ def set_lock(file: File, at: int, kind: int) -> bool:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         raise with_path(error, "lock", file.path) from None
+    return True
+
+
+def wait_lock(file: File, at: int, timeout_s: float, longest_s: float = 0.05) -> bool:
+    """Lock byte ``at`` exclusively, for longer work; ``False`` on timeout.
+
+    Waiters poll. Their sleeps grow up to ``longest_s``: hundreds of them must not use up the
+    processors. Raises as :func:`set_lock`.
+    """
+    end, turn_s = time.monotonic() + timeout_s, _TURN_S
+    while not set_lock(file, at, fcntl.F_WRLCK):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(turn_s)
+        turn_s = min(2 * turn_s, longest_s)
     return True
 
 
@@ -120,8 +127,9 @@ _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 class Futex:
     """Waits for a change of one word, and wakes its waiters.
 
-    Waiting releases the interpreter lock. Waking keeps it, since the call is shorter than a
-    switch of threads.
+    A waiter reads :attr:`value`, checks what it waits for once more, and sleeps if the word still
+    has that value. Whoever moves that calls :meth:`change`, then :meth:`wake`. Waiting releases the
+    interpreter lock. Waking keeps it, since the call is shorter than a switch of threads.
     """
 
     _number: int
@@ -129,7 +137,16 @@ class Futex:
     _waits: Callable[..., int]
     _wakes: Callable[..., int]
     _timespec: Callable[[int, int], object]
-    _kept: object
+    _word: ctypes.c_uint32
+
+    @property
+    def value(self) -> int:
+        """The word."""
+        return self._word.value
+
+    def change(self) -> None:
+        """Add 1 to the word, modulo 2^32."""
+        self._word.value += 1
 
     def wait(self, value: int, timeout_s: float) -> bool:
         """Sleep until woken, if the word equals ``value``; ``False`` if the system refuses that.
@@ -163,8 +180,8 @@ def futex(memory: memoryview, at: int) -> Futex:
     number = _NUMBERS.get(platform.machine(), _UNKNOWN) if is_64_bit else _UNKNOWN
     import ctypes  # importing it takes longer than opening a store, and few processes wait
 
-    kept = ctypes.c_uint32.from_buffer(memory, at)
-    return Futex(number, ctypes.addressof(kept), *_calls(), ctypes.c_long * 2, kept)
+    word = ctypes.c_uint32.from_buffer(memory, at)
+    return Futex(number, ctypes.addressof(word), *_calls(), ctypes.c_long * 2, word)
 
 
 @cache
@@ -189,10 +206,9 @@ def _call(library: ctypes.CDLL) -> Callable[..., int]:
 
 
 LONGEST_SLEEP_S: Final = 0.002
-_TURN_SECONDS: Final = 0.001
+_TURN_S: Final = 0.001
 _TRIES: Final = 5
 """Attempts before the first sleep: most sections are over by then."""
-_MOST: Final = 0xFFFF_FFFF
 
 
 class ProcessLock:
@@ -207,8 +223,7 @@ class ProcessLock:
         """Acquire it."""
         self._local.acquire()
         try:
-            while not set_lock(self._file, self._at, fcntl.F_WRLCK):
-                time.sleep(_TURN_SECONDS)
+            wait_lock(self._file, self._at, math.inf, _TURN_S)
         except BaseException:  # Ctrl-C too
             self.__exit__()
             raise
@@ -223,7 +238,7 @@ class ProcessLock:
 
 
 class ByteLock:
-    """The lock. Not fair and not reentrant.
+    """A byte lock for short sections of threads of several processes; not fair, not reentrant.
 
     :ivar take: tries to lock; 0 on success. Bound to the system's function, since a Python frame
         costs a tenth of a short section
@@ -242,9 +257,7 @@ class ByteLock:
         self._file = file
         self._at = at
         self.take, self.give, self._kept = _lock_calls(file.fileno(), at)
-        words = shared[words_at : words_at + 8].cast("I")
-        self.waited = words[:1]
-        self._sequence = words[1:]
+        self.waited = shared[words_at : words_at + 4].cast("I")
         self._futex = futex(shared, words_at + 4)
 
     def acquire(self, timeout_s: float) -> bool:
@@ -275,7 +288,7 @@ class ByteLock:
 
         The caller tries once more to lock before it sleeps.
         """
-        seen = self._sequence[0]
+        seen = self._futex.value
         self.waited[0] = 1
         return seen
 
@@ -292,7 +305,7 @@ class ByteLock:
     def wake(self) -> None:
         """Wake one waiter; called after :attr:`give`."""
         self.waited[0] = 0
-        self._sequence[0] = (self._sequence[0] + 1) & _MOST
+        self._futex.change()
         self._futex.wake(1)
 
 
@@ -308,69 +321,3 @@ def _lock_calls(descriptor: int, at: int) -> tuple[Callable[[], int], Callable[[
     words = ctypes.c_int(descriptor), ctypes.c_int(fcntl.F_OFD_SETLK)
     take, give = (partial(call, *words, ctypes.c_void_p(ctypes.addressof(each))) for each in kept)
     return take, give, kept
-
-
-_NUMBER_BYTES: Final = 5
-
-
-class AppendLock:
-    """The implementation in plain Python."""
-
-    def __init__(self, file: File, at: int, page: SharedPage) -> None:
-        """Prepare; nothing is locked yet.
-
-        :param at: the byte of ``file``
-        """
-        self._file = file
-        self._words = page.words
-        self._byte = ByteLock(file, at, page.memory, APPEND_LOCK_AT)
-        self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
-
-    def take(self) -> int:
-        """See :class:`~lakelog.accelerate.SectionLock`.
-
-        On failure the byte may stay locked until :meth:`release`.
-        """
-        if self._byte.take():
-            return 1
-        return self._inside()
-
-    def _inside(self) -> int:
-        """Stop further swaps; return the number of the process still inside, or 0."""
-        words = self._words
-        words[APPEND_PLAIN] = self._number
-        Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
-        return words[APPEND_HOLDER]
-
-    def acquire(self, timeout_s: float) -> bool:
-        """See :class:`~lakelog.accelerate.SectionLock`.
-
-        Raises ``OSError`` if the system does not support such locks.
-        """
-        deadline = time.monotonic() + timeout_s
-        if not self._byte.acquire(timeout_s):
-            return False
-        seen = self._inside()
-        while seen:
-            sequence = self._byte.ask()
-            if not self._words[APPEND_HOLDER]:
-                break
-            if time.monotonic() >= deadline:
-                self.release()
-                return False
-            self._byte.sleep(sequence, LONGEST_SLEEP_S)
-            seen = self._without_dead(seen)
-        return True
-
-    def _without_dead(self, seen: int) -> int:
-        """The holder's number; it is cleared first if it is ``seen`` and its process is dead."""
-        holder = self._words[APPEND_HOLDER]
-        if holder == seen and not is_locked(self._file, LIFE_AT + seen, fcntl.F_WRLCK):
-            self._words[APPEND_HOLDER] = holder = 0
-        return holder
-
-    def release(self) -> None:
-        """See :class:`~lakelog.accelerate.SectionLock`."""
-        if self._words[APPEND_PLAIN] == self._number:
-            self._words[APPEND_PLAIN] = 0
-        self._byte.release()

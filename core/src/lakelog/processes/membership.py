@@ -12,11 +12,9 @@ step.
 
 ``tests/protocol/joining.py`` checks this with deaths at every step.
 
-A thread of each writing process that notices other processes joining and leaving.
-
 A process alone keeps the append lock between its appends. A process that joins sets a word of the
-shared page, and wakes this thread, which releases the lock. Once the process is alone again, the
-thread clears the word.
+shared page, and wakes the :class:`MemberWatch` of the others, a thread that releases the lock. Once
+the process is alone again, the thread clears the word.
 """
 
 from __future__ import annotations
@@ -35,17 +33,8 @@ import attrs
 from lakelog.errors import StoreError, StoreLocked
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
-from lakelog.processes.locks import futex, set_lock, unlock_all
-from lakelog.processes.ownership import (
-    CLOSE_IT,
-    FOLLOWED,
-    OPEN,
-    PUBLISHED,
-    SERVICES,
-    closed_to_all,
-    is_published,
-    locked,
-)
+from lakelog.processes import ownership
+from lakelog.processes.locks import futex, set_lock, unlock_all, wait_lock
 from lakelog.processes.shared_page import SEVERAL, SharedPage
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
@@ -54,9 +43,6 @@ SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
 ALONE: Final = "alone"
 """The key in the shared page for the reason why a process excludes others."""
-_LOOK_SECONDS: Final = 0.002
-_LONGEST_LOOK_SECONDS: Final = 0.05
-"""The longest sleep between two attempts: hundreds of waiters must not use up the processors."""
 
 
 @attrs.define(eq=False)
@@ -88,9 +74,9 @@ class Membership:
             membership._begin(timeout_s)
             # Shared first, then exclusive: the byte is never free in between, so RocketMQ cannot
             # take it if the last other member dies now. A failed conversion keeps the shared lock.
-            if not membership._set(OPEN, fcntl.F_RDLCK):
+            if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
                 raise _taken(files, path)
-            membership.is_alone = membership._set(OPEN, fcntl.F_WRLCK)
+            membership.is_alone = membership._set(ownership.OPEN, fcntl.F_WRLCK)
             if membership.is_alone and membership._file.size() == 0:
                 membership._file.write_at(0, LOCK_CONTENT)
         except BaseException:  # Ctrl-C too
@@ -112,7 +98,7 @@ class Membership:
         membership = cls.join(files, path, timeout_s)
         if not membership.is_alone:
             membership.leave()
-            raise locked(files, path, why and f", and {why}{CLOSE_IT}")
+            raise ownership.locked(files, path, why and f", and {why}{ownership.CLOSE_IT}")
         return membership
 
     @property
@@ -124,16 +110,12 @@ class Membership:
         return set_lock(self._file, at, kind)
 
     def _begin(self, timeout_s: float) -> None:
-        end, look_s = time.monotonic() + timeout_s, _LOOK_SECONDS
-        while not self._set(SET_UP, fcntl.F_WRLCK):
-            if time.monotonic() >= end:
-                raise StoreLocked(
-                    f"another process has been opening or closing this store for {timeout_s:g} s: "
-                    "it recovers, or hangs; wait, or end it",
-                    path=self.path,
-                )
-            time.sleep(look_s)
-            look_s = min(2 * look_s, _LONGEST_LOOK_SECONDS)
+        if not wait_lock(self._file, SET_UP, timeout_s):
+            raise StoreLocked(
+                f"another process has been opening or closing this store for {timeout_s:g} s: it "
+                "recovers, or hangs; wait, or end it",
+                path=self.path,
+            )
 
     def let_in(self, *, share: bool = True) -> None:
         """Allow others to join and leave; the shared state must be complete.
@@ -141,34 +123,34 @@ class Membership:
         :param share: whether they may have the store open beside this process
         """
         if share:
-            self._set(OPEN, fcntl.F_RDLCK)
+            self._set(ownership.OPEN, fcntl.F_RDLCK)
             self.is_alone = False
         self._set(SET_UP, fcntl.F_UNLCK)
 
     def publish(self) -> None:
         """Publish that the shared page is valid, for readers."""
-        self._set(PUBLISHED, fcntl.F_RDLCK)
+        self._set(ownership.PUBLISHED, fcntl.F_RDLCK)
 
     def take_services(self) -> bool:
         """Take the services (dispatching, deletion, checkpoint); ``False`` if another has them."""
-        return self._set(SERVICES, fcntl.F_WRLCK)
+        return self._set(ownership.SERVICES, fcntl.F_WRLCK)
 
     def drop_services(self) -> None:
         """Release the services."""
-        self._set(FOLLOWED, fcntl.F_UNLCK)
-        self._set(SERVICES, fcntl.F_UNLCK)
+        self._set(ownership.FOLLOWED, fcntl.F_UNLCK)
+        self._set(ownership.SERVICES, fcntl.F_UNLCK)
 
     def set_followed(self, yes: bool = True) -> None:
         """Publish whether the queues are complete and follow the log, for readers."""
-        self._set(FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
+        self._set(ownership.FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
 
     def if_alone(self, action: Callable[[], None]) -> None:
         """Call ``action`` if no other process has the store open; none can join meanwhile."""
         if self._set(SET_UP, fcntl.F_WRLCK):
             try:
-                if self._set(OPEN, fcntl.F_WRLCK):
+                if self._set(ownership.OPEN, fcntl.F_WRLCK):
                     action()
-                    self._set(OPEN, fcntl.F_RDLCK)
+                    self._set(ownership.OPEN, fcntl.F_RDLCK)
             finally:
                 self._set(SET_UP, fcntl.F_UNLCK)
 
@@ -181,7 +163,7 @@ class Membership:
         """
         self.is_alone = False
         self._begin(timeout_s)
-        self.is_parting, self.is_alone = True, self._set(OPEN, fcntl.F_WRLCK)
+        self.is_parting, self.is_alone = True, self._set(ownership.OPEN, fcntl.F_WRLCK)
         return self.is_alone
 
     def leave(self) -> None:
@@ -201,10 +183,10 @@ class Membership:
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
     """The error for a store in use; called while no process can join or leave."""
     why = None
-    if is_published(files, path):
+    if ownership.is_published(files, path):
         with suppress(StoreError, OSError):
             why = SharedPage.join(files, path).settings.get(ALONE)
-    return closed_to_all(files, path, why)
+    return ownership.closed_to_all(files, path, why)
 
 
 def alone(files: FileSystem, path: Path) -> Membership:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -58,10 +58,8 @@ def is_held(files: FileSystem, path: Path, at: int) -> bool:
         file = files.open(path / LOCK_FILE)
     except OSError:
         return False
-    try:
+    with closing(file):
         return is_locked(file, at, fcntl.F_WRLCK)
-    finally:
-        file.close()
 
 
 CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
@@ -89,10 +87,7 @@ def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLoc
 
     :param advice: further facts, and what to do
     """
-    if advice is None:
-        advice = CLOSE_IT
-    pid = owner_pid(files, path)
-    return StoreLocked(f"{_who(pid)} has this store open{advice}", path=path, owner_pid=pid)
+    return _locked(files, path, CLOSE_IT if advice is None else advice)
 
 
 def closed_to_all(files: FileSystem, path: Path, why: str | None) -> StoreLocked:
@@ -100,26 +95,23 @@ def closed_to_all(files: FileSystem, path: Path, why: str | None) -> StoreLocked
 
     :param why: the reason given by that process; ``None`` without one
     """
-    pid = owner_pid(files, path)
     why = why or "it is RocketMQ, or repairs or rebuilds the store"
-    return StoreLocked(
-        f"{_who(pid)} has this store open and lets nobody in: {why}{CLOSE_IT}",
-        path=path,
-        owner_pid=pid,
-    )
+    return _locked(files, path, f" and lets nobody in: {why}{CLOSE_IT}")
 
 
-def _who(pid: int | None) -> str:
-    alive = pid is not None and Path(f"/proc/{pid}").exists()
-    return f"process {pid}{_command(pid)}" if pid and alive else "another process"
+def _locked(files: FileSystem, path: Path, more: str) -> StoreLocked:
+    pid = owner_pid(files, path)
+    who = _process(pid) if pid and Path(f"/proc/{pid}").exists() else "another process"
+    return StoreLocked(f"{who} has this store open{more}", path=path, owner_pid=pid)
 
 
-def _command(pid: int) -> str:
+def _process(pid: int) -> str:
+    """The number and the command of a living process."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\x00")
         text = b" ".join(words).decode(errors="replace")
-        return f" ({' '.join(text.split())[:80]})"
-    return ""
+        return f"process {pid} ({' '.join(text.split())[:80]})"
+    return f"process {pid}"
 
 
 def owner_pid(files: FileSystem, path: Path) -> int | None:

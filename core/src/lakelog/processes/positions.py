@@ -23,31 +23,8 @@ import attrs
 
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.processes.page_view import proof_words, readable_end, sign_page
-from lakelog.processes.shared_page import (
-    APPENDED,
-    COMMITTED,
-    DISPATCHED,
-    DURABLE,
-    FLAGS,
-    FLUSHED,
-    FLUSHED_TIMESTAMP,
-    HEARTBEAT,
-    LAST_TIMESTAMP,
-    MINIMUM,
-    PAGE_BYTES,
-    PROOF,
-    RECORDS,
-    SEVERAL,
-    STAGED,
-    STATE,
-    SYNC_US,
-    SYNCS,
-    WORDS,
-    OwnerState,
-    SharedPage,
-    page_path,
-)
+from lakelog.processes import shared_page
+from lakelog.processes.shared_page import proof_words, readable_end, sign_page
 from lakelog.processes.wake_page import WakePage
 
 Words: TypeAlias = "memoryview[int] | list[int]"
@@ -67,7 +44,7 @@ class Positions:
         dropped
     """
 
-    words: Words = attrs.field(factory=lambda: [0] * WORDS, repr=False)
+    words: Words = attrs.field(factory=lambda: [0] * shared_page.WORDS, repr=False)
     asked: Words = attrs.field(factory=lambda: [0], init=False, repr=False)
     wake: Callable[[], None] = attrs.field(default=lambda: None, init=False, repr=False)
     sleeper: Callable[[], None] | None = attrs.field(default=None, init=False, repr=False)
@@ -90,41 +67,51 @@ class Positions:
         :param staged: whether bytes reach the page cache by a commit only
         """
         words = self.words
-        words[FLAGS] = DURABLE * durable | STAGED * staged
-        words[LAST_TIMESTAMP] = words[FLUSHED_TIMESTAMP] = last_timestamp_ms
-        words[MINIMUM], words[DISPATCHED] = minimum, dispatched
-        words[APPENDED] = words[COMMITTED] = words[FLUSHED] = end
+        words[shared_page.FLAGS] = shared_page.DURABLE * durable | shared_page.STAGED * staged
+        words[shared_page.LAST_TIMESTAMP] = words[shared_page.FLUSHED_TIMESTAMP] = last_timestamp_ms
+        words[shared_page.MINIMUM], words[shared_page.DISPATCHED] = minimum, dispatched
+        words[shared_page.APPENDED] = words[shared_page.COMMITTED] = words[shared_page.FLUSHED] = (
+            end
+        )
 
     @property
     def minimum(self) -> int:
         """Offset of the first byte still in the log."""
-        return self.words[MINIMUM]
+        return self.words[shared_page.MINIMUM]
 
     @minimum.setter
     def minimum(self, offset: int) -> None:
-        self.words[MINIMUM] = offset
+        self.words[shared_page.MINIMUM] = offset
 
     @property
     def appended(self) -> int:
         """End of the appended bytes."""
-        return self.words[APPENDED]
+        return self.words[shared_page.APPENDED]
 
     @property
     def committed(self) -> int:
         """End of the bytes in the page cache or on disk, where other processes see them."""
         words = self.words
-        return words[COMMITTED] if words[FLAGS] & STAGED else words[APPENDED]
+        return (
+            words[shared_page.COMMITTED]
+            if words[shared_page.FLAGS] & shared_page.STAGED
+            else words[shared_page.APPENDED]
+        )
 
     @property
     def flushed(self) -> int:
         """End of the bytes that a completed sync has made durable."""
-        return self.words[FLUSHED]
+        return self.words[shared_page.FLUSHED]
 
     @property
     def readable(self) -> int:
         """End of the bytes that an appending process reads."""
         words = self.words
-        return words[FLUSHED] if words[FLAGS] & DURABLE else words[APPENDED]
+        return (
+            words[shared_page.FLUSHED]
+            if words[shared_page.FLAGS] & shared_page.DURABLE
+            else words[shared_page.APPENDED]
+        )
 
     @property
     def readable_elsewhere(self) -> int:
@@ -138,31 +125,33 @@ class Positions:
     @property
     def dispatched(self) -> int:
         """End of the bytes dispatched to queues and index."""
-        return self.words[DISPATCHED]
+        return self.words[shared_page.DISPATCHED]
 
     @dispatched.setter
     def dispatched(self, offset: int) -> None:
-        self.words[DISPATCHED] = offset
+        self.words[shared_page.DISPATCHED] = offset
 
     @property
     def flushed_timestamp_ms(self) -> int:
         """Store time, in ms since 1970, of a record that is durable with all before it."""
-        return self.words[FLUSHED_TIMESTAMP]
+        return self.words[shared_page.FLUSHED_TIMESTAMP]
 
     @property
     def is_shared(self) -> bool:
         """Whether other processes append too."""
-        return bool(self.words[SEVERAL])
+        return bool(self.words[shared_page.SEVERAL])
 
     def count_sync(self, took_us: int) -> None:
         """Count one completed sync and its duration in the shared page."""
         words = self.words
-        words[SYNCS] = (words[SYNCS] + 1) & _WORD
-        words[SYNC_US] = (words[SYNC_US] + took_us) & _WORD
+        words[shared_page.SYNCS] = (words[shared_page.SYNCS] + 1) & _WORD
+        words[shared_page.SYNC_US] = (words[shared_page.SYNC_US] + took_us) & _WORD
 
     def count_records(self, count: int) -> None:
         """Count ``count`` more dispatched records in the shared page."""
-        self.words[RECORDS] = (self.words[RECORDS] + count) & _WORD  # the page may be damaged
+        self.words[shared_page.RECORDS] = (
+            self.words[shared_page.RECORDS] + count
+        ) & _WORD  # the page may be damaged
 
     def moved(self) -> None:
         """Wake the waiters after a position has moved."""
@@ -193,7 +182,7 @@ class Publisher:
         files: FileSystem,
         path: Path,
         checkpoint: CheckpointKeeper,
-        page: SharedPage | None = None,
+        page: shared_page.SharedPage | None = None,
     ) -> None:
         """Sign the page.
 
@@ -204,9 +193,9 @@ class Publisher:
         """
         self._checkpoint = checkpoint
         self._files = files
-        self._former = None if page is not None else read_file(files, page_path(path))
+        self._former = None if page is not None else read_file(files, shared_page.page_path(path))
         self._path = path
-        self.page = page or SharedPage.make(files, path)
+        self.page = page or shared_page.SharedPage.make(files, path)
         sign_page(self.page.words, os.getpid())
         self._wake: WakePage | None = None
         self._written = time.monotonic()
@@ -216,39 +205,44 @@ class Publisher:
 
         The owner has already written ``abort``.
         """
-        for at, word in zip(PROOF, proof_words(self._path), strict=True):
+        for at, word in zip(shared_page.PROOF, proof_words(self._path), strict=True):
             self.page.words[at] = word
         self.go_on(positions)
-        self.set_state(OwnerState.OPEN)
+        self.set_state(shared_page.OwnerState.OPEN)
 
     def go_on(self, positions: Positions) -> None:
         """Enable waiting for positions in other processes."""
         self._let_wait(positions)
         self._beat()
 
-    def set_state(self, state: OwnerState) -> None:
+    def set_state(self, state: shared_page.OwnerState) -> None:
         """Publish the owner's state; ``FAILED`` stays until the store is closed."""
         words = self.page.words
-        if words[STATE] != OwnerState.FAILED or state in (OwnerState.CLOSED, OwnerState.OPENING):
-            words[STATE] = state
+        if words[shared_page.STATE] != shared_page.OwnerState.FAILED or state in (
+            shared_page.OwnerState.CLOSED,
+            shared_page.OwnerState.OPENING,
+        ):
+            words[shared_page.STATE] = state
 
     def failed(self, cause: BaseException) -> None:
         """Publish the failure: no process may put any more."""
         self.page.fail(str(cause))
-        self.set_state(OwnerState.FAILED)
+        self.set_state(shared_page.OwnerState.FAILED)
 
     def close(self) -> None:
         """Publish that the store is closed; the lock is released afterwards."""
-        self.set_state(OwnerState.CLOSED)
+        self.set_state(shared_page.OwnerState.CLOSED)
 
     def abandon(self) -> None:
         """Restore the page as it was found, after a failed open."""
         self.close()
         if self._former is None:
             with suppress(OSError):
-                self._files.unlink(page_path(self._path))
+                self._files.unlink(shared_page.page_path(self._path))
         else:
-            self.page.memory[:] = self._former[:PAGE_BYTES].ljust(PAGE_BYTES, b"\x00")
+            self.page.memory[:] = self._former[: shared_page.PAGE_BYTES].ljust(
+                shared_page.PAGE_BYTES, b"\x00"
+            )
 
     def _let_wait(self, positions: Positions) -> None:
         """Create the wake page; if it cannot be allocated, readers poll."""
@@ -280,4 +274,4 @@ class Publisher:
             self._let_wait(self._positions)
 
     def _beat(self) -> None:
-        self.page.words[HEARTBEAT] = time.time_ns() // 1_000_000
+        self.page.words[shared_page.HEARTBEAT] = time.time_ns() // 1_000_000

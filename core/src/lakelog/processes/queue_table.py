@@ -22,7 +22,7 @@ leaves no trace. A full table is replaced by a new, larger file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -32,7 +32,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, QueueOffsets
-from lakelog.processes.shared_page import TABLE_GENERATION
+from lakelog.processes.shared_page import TABLE_GENERATION, make_mapped
 
 MAGIC: Final = 0x6C6B_6C71_7462_0001
 """The bytes ``lklqtb`` and the version, as a number."""
@@ -52,10 +52,11 @@ class QueueTable(QueueOffsets):
     """The table as mapped by one process.
 
     :ivar generation: of the mapped file; if the shared page has another one, call :meth:`reopen`
+    :ivar memory: that file, as a whole
     :ivar wanted: requested queues that are missing; see :meth:`make_room`
     """
 
-    __slots__ = ("_bytes", "_files", "_known", "_path", "_words", "generation", "wanted")
+    __slots__ = ("_files", "_known", "_path", "_words", "generation", "memory", "wanted")
 
     def __init__(self, files: FileSystem, path: Path, generation: int) -> None:
         """Map the table of the store directory ``path``."""
@@ -81,12 +82,9 @@ class QueueTable(QueueOffsets):
 
         Raises ``OSError``.
         """
-        file = self._files.open(table_path(self._path, generation), write=True)
-        try:
-            self._bytes = memoryview(file.map(file.size(), writable=True))
-        finally:
-            file.close()
-        self._words = self._bytes.cast("Q")
+        with closing(self._files.open(table_path(self._path, generation), write=True)) as file:
+            self.memory = memoryview(file.map(file.size(), writable=True))
+        self._words = self.memory.cast("Q")
         self._known: dict[Queue, int] = {}
         self.generation = generation
 
@@ -94,30 +92,24 @@ class QueueTable(QueueOffsets):
 
     def next(self, queue: Queue) -> int:
         """The offset that the next message of ``queue`` takes."""
-        at = self._known.get(queue) or self._find(queue)
-        if at:
+        if at := self.word_of(queue):
             return self._words[at]
         self.wanted.add(queue)
         return 0
 
     def advance(self, queue: Queue, count: int) -> None:
         """Advance the end of ``queue``, which has an entry, by ``count`` messages."""
-        at = self._known.get(queue) or self._find(queue) or self._add(queue)
+        at = self.word_of(queue) or self._add(queue)
         self._words[at] += count
 
     def raise_to(self, queue: Queue, next_offset: int) -> None:
         """Raise the end of ``queue`` to at least ``next_offset``; idempotent."""
-        at = self._known.get(queue) or self._find(queue) or self._add(queue)
+        at = self.word_of(queue) or self._add(queue)
         self._words[at] = max(self._words[at], next_offset)
 
     def word_of(self, queue: Queue) -> int:
         """The word of :attr:`memory` with the end of ``queue``; 0 if it is not in the table."""
         return self._known.get(queue) or self._find(queue)
-
-    @property
-    def memory(self) -> memoryview:
-        """The whole file of :attr:`generation`."""
-        return self._bytes
 
     def new_light_queues(self, topics: Iterable[str]) -> int:
         """The number of light queues after adding those of ``topics``."""
@@ -175,9 +167,9 @@ class QueueTable(QueueOffsets):
         mask = words[_SLOTS] - 1
         slot = wanted & mask
         while at := words[_HEAD_WORDS + slot]:
-            _, found, queue_id, length = _ENTRY.unpack_from(self._bytes, 8 * at)
+            _, found, queue_id, length = _ENTRY.unpack_from(self.memory, 8 * at)
             start = 8 * at + _ENTRY.size
-            if (found, queue_id, length) == (wanted, number, len(key)) and self._bytes[
+            if (found, queue_id, length) == (wanted, number, len(key)) and self.memory[
                 start : start + length
             ] == key:
                 self._known[queue] = at
@@ -186,17 +178,17 @@ class QueueTable(QueueOffsets):
         return 0
 
     def _add(self, queue: Queue) -> int:
-        at = _add(self._bytes, self._words, queue, 0)
+        at = _add(self.memory, self._words, queue, 0)
         self._known[queue] = at
         return at
 
     def _entries(self) -> Iterator[tuple[Queue, int]]:
         for slot in range(_HEAD_WORDS, _HEAD_WORDS + self._words[_SLOTS]):
             if at := self._words[slot]:
-                next_offset, _, queue_id, length = _ENTRY.unpack_from(self._bytes, 8 * at)
+                next_offset, _, queue_id, length = _ENTRY.unpack_from(self.memory, 8 * at)
                 start = 8 * at + _ENTRY.size
                 yield (
-                    (str(self._bytes[start : start + length], "utf-8", _AS_IT_IS), queue_id),
+                    (str(self.memory[start : start + length], "utf-8", _AS_IT_IS), queue_id),
                     next_offset,
                 )
 
@@ -262,11 +254,8 @@ def _write(
     queues: Iterable[tuple[Queue, int]],
 ) -> None:
     remove_table(files, path, generation)  # a process may have died while it wrote one
-    file = files.open(table_path(path, generation), write=True, create=True)
     try:
-        length = _file_bytes(slots)
-        file.allocate(length)
-        data = memoryview(file.map(length, writable=True))
+        data = make_mapped(files, table_path(path, generation), _file_bytes(slots))
         words = data.cast("Q")
         words[_GENERATION], words[_SLOTS] = generation, slots
         words[_END] = _HEAD_WORDS + slots
@@ -276,8 +265,6 @@ def _write(
     except BaseException:  # Ctrl-C too: a partial file would fill the disk
         remove_table(files, path, generation)
         raise
-    finally:
-        file.close()
 
 
 def _add(data: memoryview, words: memoryview[int], queue: Queue, next_offset: int) -> int:

@@ -7,11 +7,11 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte    0  magic and version; read as another number in another byte order
     byte    8  boot id of the kernel, 16 bytes
     byte   24  length of a segment
-    byte   64  append lock: u32 waited, u32 sequence (lakelog.processes.locks)
+    byte   64  append lock: u32 waited, u32 sequence (lakelog.processes.append_section)
     byte   72  process id of the appender, and byte 80 its start: ms of the monotonic clock
     byte   88  not 0 while several processes append, so that none keeps the append lock
     byte   96  number of the compiled code that has the append lock, and byte 104 of the plain one
-               that has it or waits for the former; 0 is none (lakelog.processes.locks)
+               that has it or waits for the former; 0 is none (see there)
     byte  128  appended: end of the appended bytes; the commit point of each append
     byte  136  store time of the last appended record, in ms since 1970
     byte  144  intent: start of the append in progress, and byte 152 its end; 0 is none
@@ -41,69 +41,39 @@ with each other.
 Any process with write permission can corrupt this page, and so the store, as in SQLite's shared
 memory.
 
-Files mapped as shared memory: allocated in full, and identified across replacement.
+The file of the page stays after its processes have ended. So it is valid for a reader only while a
+process has a shared lock on byte 2 of ``lock``, and in one of the states :data:`BELIEVED`. A reader
+still checks each record.
+
+A recovery reads one position from the page of a killed owner, see :func:`whole_end`. The page cache
+keeps page and log if a process dies, and loses both if the machine fails. The words ``PROOF``
+distinguish the two cases. They also detect a log that another program has written since.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from enum import IntEnum, unique
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from lakelog.errors import SettingsError, StoreError, StoreLocked
-from lakelog.files.filesystem import FileSystem
-from lakelog.format.layout import OWN_DIR
+from lakelog.files.checkpoint import read_checkpoint
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.identity import read_replica
+from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.processes.ownership import is_owned, is_published
+from lakelog.runtime.locks import Mutex
 
 Identity: TypeAlias = tuple[int, int]
-
-
-def identity_of(path: Path, least_bytes: int) -> Identity | None:
-    """Device and inode number of the file at ``path``; ``None`` if it is missing or too short."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if found.st_size >= least_bytes else None
-
-
-def open_mapped(files: FileSystem, path: Path, length: int, *, writable: bool) -> memoryview | None:
-    """Map the first ``length`` bytes of a file; ``None`` if it is shorter.
-
-    Raises ``OSError``, and ``ValueError`` for a length that cannot be mapped.
-    """
-    with closing(files.open(path, write=writable)) as file:
-        if file.size() < length:
-            return None
-        return memoryview(file.map(length, writable=writable))
-
-
-def make_mapped(files: FileSystem, path: Path, length: int) -> memoryview:
-    """Map the first ``length`` bytes of ``path`` read-write; create the file if missing.
-
-    The bytes are allocated first: a write into a hole would kill the process on a full disk.
-
-    Raises ``OSError``, and then leaves no new file.
-    """
-    is_new = not path.exists()
-    file = files.open(path, write=True, create=True)
-    try:
-        file.allocate(length)
-        return memoryview(file.map(length, writable=True))
-    except BaseException:  # Ctrl-C too
-        if is_new:
-            with suppress(OSError):
-                files.unlink(path)
-        raise
-    finally:
-        file.close()
-
-
+"""Device and inode number."""
 PAGE_FILE: Final = "shared"
 PAGE_BYTES: Final = 8192
 WORDS: Final = PAGE_BYTES // 8
@@ -144,12 +114,10 @@ PROOF: Final = (1, 2, 53, 54)
 """The boot id, and the file ``abort``."""
 PAUSED: Final = 384
 """Not 0 while the process with the services pauses puts."""
-
 STAGED: Final = 1
 """The writer is staged: ``committed`` may be below the end that the owner reads."""
 DURABLE: Final = 2
 """Puts wait until they are durable, and reads stop at the durable end."""
-
 LIFE_AT: Final = 1 << 32
 """Offset in ``lock``: the process with number n keeps the byte at this offset + n locked."""
 
@@ -191,6 +159,50 @@ class OwnerState(IntEnum):
     CLOSED = 6
 
 
+_STATES: Final = {each.value: each for each in OwnerState}
+BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING})
+"""States with valid positions; in earlier states the log is still being recovered."""
+
+
+def identity_of(path: Path, least_bytes: int) -> Identity | None:
+    """Device and inode number of the file at ``path``; ``None`` if it is missing or too short."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_size >= least_bytes else None
+
+
+def open_mapped(files: FileSystem, path: Path, length: int, *, writable: bool) -> memoryview | None:
+    """Map the first ``length`` bytes of a file; ``None`` if it is shorter.
+
+    Raises ``OSError``, and ``ValueError`` for a length that cannot be mapped.
+    """
+    with closing(files.open(path, write=writable)) as file:
+        if file.size() < length:
+            return None
+        return memoryview(file.map(length, writable=writable))
+
+
+def make_mapped(files: FileSystem, path: Path, length: int) -> memoryview:
+    """Map the first ``length`` bytes of ``path`` read-write; create the file if missing.
+
+    The bytes are allocated first: a write into a hole would kill the process on a full disk.
+
+    Raises ``OSError``, and then leaves no new file.
+    """
+    is_new = not path.exists()
+    with closing(files.open(path, write=True, create=True)) as file:
+        try:
+            file.allocate(length)
+            return memoryview(file.map(length, writable=True))
+        except BaseException:  # Ctrl-C too
+            if is_new:
+                with suppress(OSError):
+                    files.unlink(path)
+            raise
+
+
 def page_path(path: Path) -> Path:
     """The path of the page of the store directory ``path``."""
     return path / OWN_DIR / PAGE_FILE
@@ -208,10 +220,6 @@ class SharedPage:
     words: memoryview[int]
 
     @classmethod
-    def _of(cls, memory: memoryview) -> SharedPage:
-        return cls(memory, memory.cast("Q"))
-
-    @classmethod
     def make(cls, files: FileSystem, path: Path) -> SharedPage:
         """Map or create the page in state ``OPENING``, for an exclusive owner.
 
@@ -221,9 +229,8 @@ class SharedPage:
 
         Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
         """
-        target = page_path(path)
-        memory = make_mapped(files, target, PAGE_BYTES)
-        page = cls._of(memory)
+        memory = make_mapped(files, page_path(path), PAGE_BYTES)
+        page = cls(memory, memory.cast("Q"))
         words = page.words
         words[STATE] = OwnerState.OPENING
         if words[0] != MAGIC:
@@ -264,8 +271,12 @@ class SharedPage:
         with suppress(FileNotFoundError):
             memory = open_mapped(files, target, PAGE_BYTES, writable=True)
         if memory is None:
-            raise _not_there(target)
-        page = cls._of(memory)
+            raise StoreError(
+                "the page that the processes of this store share is gone, or was cut short; close "
+                "the store in all of them, then open it again",
+                path=target,
+            )
+        page = cls(memory, memory.cast("Q"))
         if page.words[0] != MAGIC:
             raise StoreError(
                 "the processes that have this store open are of another version of lakelog, or its "
@@ -335,9 +346,229 @@ def boot_id() -> bytes:
         return bytes(16)
 
 
-def _not_there(target: Path) -> StoreError:
-    return StoreError(
-        "the page that the processes of this store share is gone, or was cut short; close the "
-        "store in all of them, then open it again",
-        path=target,
-    )
+def sign_page(words: memoryview[int], pid: int) -> None:
+    """Store process ``pid`` in the page, as owner and as the writer of queues and index."""
+    words[OWNER_PID] = words[DISPATCHER_PID] = pid
+    words[OWNER_START] = words[DISPATCHER_START] = process_start(pid) or 0
+
+
+def readable_end(words: memoryview[int] | list[int]) -> int:
+    """The offset, in bytes from the start of the log, at which other processes stop reading.
+
+    If puts wait for durability, this is the durable end: no message that was read can vanish.
+    Otherwise it is the appended end, limited to the bytes in the page cache.
+    """
+    flags = words[FLAGS]
+    end = words[FLUSHED] if flags & DURABLE else words[APPENDED]
+    return min(end, words[COMMITTED]) if flags & STAGED else end
+
+
+_BOOT_WORDS: Final = Struct("=QQ")
+NO_PROOF: Final = (0, 0, 0, 0)
+
+
+def proof_words(path: Path) -> tuple[int, ...]:
+    """The words :data:`PROOF` for a log that is being written now.
+
+    They are unique to this run: each run, RocketMQ's included, writes ``abort`` anew, and programs
+    cannot set a ctime. A copy of the store directory ``path`` has other words. :data:`NO_PROOF` if
+    ``abort`` is missing, or the kernel provides no boot id.
+    """
+    boot = _BOOT_WORDS.unpack(boot_id())
+    try:
+        abort = os.stat(path / ABORT_FILE)
+    except OSError:
+        return NO_PROOF
+    return (*boot, abort.st_ino, abort.st_ctime_ns) if any(boot) else NO_PROOF
+
+
+def whole_end(files: FileSystem, path: Path) -> int | None:
+    """The offset up to which a killed owner had copied every byte; ``None`` if not proved.
+
+    Only bytes of unacknowledged appends follow it, possibly out of order: a copy killed at a page
+    border may have stored its end without its start.
+    """
+    data = read_file(files, page_path(path)) or b""
+    proof = proof_words(path)
+    if len(data) < PAGE_BYTES or proof == NO_PROOF:
+        return None
+    words = memoryview(data).cast("Q")
+    if words[0] != MAGIC or tuple(words[at] for at in PROOF) != proof:
+        return None
+    appended = words[APPENDED]
+    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
+
+
+def page_identity(path: Path) -> Identity | None:
+    """The identity of the page file in the store directory ``path``."""
+    return identity_of(page_path(path), PAGE_BYTES)
+
+
+def process_start(pid: int) -> int | None:
+    """The start time of a process, in clock ticks since boot; ``None`` if it is not alive.
+
+    Field 22 of ``/proc/PID/stat``, see proc(5).
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    state, *fields = text[text.rindex(b")") + 1 :].split()
+    return None if state in (b"Z", b"X") else int(fields[18])
+
+
+@attrs.frozen
+class PageView:
+    """The content of a page, for a process that does not own it.
+
+    :ivar words: its 8-byte words
+    """
+
+    words: memoryview[int]
+
+    @classmethod
+    def open(cls, files: FileSystem, path: Path) -> PageView | None:
+        """Map the page of the store directory ``path``; ``None`` without a valid page."""
+        try:
+            memory = open_mapped(files, page_path(path), PAGE_BYTES, writable=False)
+        except (OSError, ValueError):
+            return None
+        return None if memory is None else cls(memory.cast("Q"))
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Process id and start time of the owner."""
+        return self.words[OWNER_PID], self.words[OWNER_START]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its magic number is present."""
+        return self.words[0] == MAGIC
+
+    def is_of_this_abort(self, path: Path) -> bool:
+        """Whether the page belongs to the writer of ``abort`` in the store directory ``path``."""
+        proof = proof_words(path)
+        return proof != NO_PROOF and tuple(self.words[at] for at in PROOF[2:]) == proof[2:]
+
+    @property
+    def state(self) -> OwnerState | None:
+        """The owner's state; ``None`` for an unknown value from another version."""
+        return _STATES.get(self.words[STATE])
+
+    @property
+    def minimum(self) -> int:
+        """Offset of the first byte still in the log."""
+        return self.words[MINIMUM]
+
+    @property
+    def readable(self) -> int:
+        """See :func:`readable_end`."""
+        return readable_end(self.words)
+
+    @property
+    def flushed(self) -> int:
+        """The durable end, limited to the readable end."""
+        return min(self.words[FLUSHED], self.readable)
+
+
+TRUSTED_S: Final = 0.001
+"""How long a reader uses again what it has found out about locks and files, in s."""
+
+
+class PageReader:
+    """A reader's view of the shared page while some process has the store open."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._page: PageView | None = None
+        self._identity: Identity | None = None
+        self._is_published = False
+        self._until = 0.0
+
+    def page(self) -> PageView | None:
+        """The page, if a process has the store open; else ``None``.
+
+        The lock is checked at most once per millisecond, since one call may need many positions.
+        Positions of a dead process stay valid for longer. The state is checked at each call.
+        """
+        if time.monotonic() >= self._until:
+            self._is_published = is_published(self._files, self._path)
+            self._until = time.monotonic() + TRUSTED_S
+            if page_identity(self._path) != self._identity:
+                self._page = None  # the owner created another file
+        if not self._is_published:
+            self._page = None
+            return None
+        if self._page is None:
+            page = PageView.open(self._files, self._path)
+            if page is None or not page.is_whole:
+                return None
+            self._page, self._identity = page, page_identity(self._path)
+        return self._page if self._page.state in BELIEVED else None
+
+
+class ReaderDurableEnd:
+    """The durable end of the log, determined by a reader; it never decreases.
+
+    :param page: returns the current page, if any
+    """
+
+    def __init__(self, files: FileSystem, path: Path, page: Callable[[], PageView | None]) -> None:
+        self._files = files
+        self._path = path
+        self._page = page
+        self._known: int | None = None
+        self._lock = Mutex()
+
+    def end(self, log_end: Callable[[], int]) -> int | None:
+        """The durable end, in bytes from the start of the log; ``None`` if unknown.
+
+        :param log_end: finds the end of the log
+        """
+        found = self._found(log_end)
+        with self._lock:
+            if found is not None:
+                self._known = max(found, self._known or 0)
+            return self._known
+
+    def _found(self, log_end: Callable[[], int]) -> int | None:
+        """The durable end from the present sources.
+
+        After a clean stop the whole log is durable; of a replica, only the bytes that its master
+        cannot lose. After a crash of lakelog, or during recovery, the checkpoint's
+        ``confirm_offset`` is valid, since it moves after syncs only; 0 means unknown. RocketMQ's
+        ``confirm_offset`` gives no such guarantee.
+        """
+        page = self._page()
+        if page is not None:
+            return page.flushed
+        if self._is_stopped():
+            end = log_end()
+            if read_replica(self._files, self._path) is not None:
+                end = min(self._confirmed(), end)
+            if self._is_stopped():  # else a new owner may have moved the end meanwhile
+                return end
+        if not self._ran_lakelog_last():
+            return None
+        return min(self._confirmed(), log_end()) or None
+
+    def _is_stopped(self) -> bool:
+        """Whether the store has no owner and was closed cleanly."""
+        return not (self._path / ABORT_FILE).exists() and not is_owned(self._files, self._path)
+
+    def _confirmed(self) -> int:
+        try:
+            return read_checkpoint(self._files, self._path).confirm_offset
+        except OSError:  # an unreadable checkpoint proves nothing
+            return 0
+
+    def _ran_lakelog_last(self) -> bool:
+        """Whether lakelog was the last owner.
+
+        RocketMQ also locks byte 0 and writes ``abort``, but has no shared page.
+        """
+        if is_owned(self._files, self._path):
+            return is_published(self._files, self._path)
+        page = PageView.open(self._files, self._path)
+        return page is not None and page.is_of_this_abort(self._path)

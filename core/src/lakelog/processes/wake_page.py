@@ -34,9 +34,9 @@ from typing import Final
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import OWN_DIR
+from lakelog.processes import shared_page
 from lakelog.processes.locks import futex
 from lakelog.processes.ownership import is_published
-from lakelog.processes.shared_page import Identity, identity_of, make_mapped, open_mapped
 
 WAKE_FILE: Final = "wake"
 WAKE_BYTES: Final = 4096
@@ -46,7 +46,6 @@ MAGIC: Final = 0x6C6B_6C77_616B_0001
 """The bytes ``lklwak`` and the version, as a number."""
 LONGEST_SLEEP_S: Final = 0.1
 _MAGIC_BYTE: Final = 8
-_MOST: Final = 0xFFFF_FFFF
 
 
 def wake_path(path: Path) -> Path:
@@ -60,7 +59,7 @@ class WakePage:
     :ivar asked: 32-bit words; the first is the flag
     """
 
-    def __init__(self, memory: memoryview, identity: Identity | None) -> None:
+    def __init__(self, memory: memoryview, identity: shared_page.Identity | None) -> None:
         self.asked = memory.cast("I")
         self.identity = identity
         self._magic = memory[_MAGIC_BYTE : _MAGIC_BYTE + 8].cast("Q")
@@ -73,8 +72,8 @@ class WakePage:
 
         Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
         """
-        memory = make_mapped(files, wake_path(path), WAKE_BYTES)
-        page = cls(memory, identity_of(wake_path(path), WAKE_BYTES))
+        memory = shared_page.make_mapped(files, wake_path(path), WAKE_BYTES)
+        page = cls(memory, shared_page.identity_of(wake_path(path), WAKE_BYTES))
         page.repair()
         return page
 
@@ -83,10 +82,10 @@ class WakePage:
         """Map the page to wait at; ``None`` if it is missing or not writable."""
         target = wake_path(path)
         try:
-            memory = open_mapped(files, target, WAKE_BYTES, writable=True)
+            memory = shared_page.open_mapped(files, target, WAKE_BYTES, writable=True)
         except (OSError, ValueError):
             return None
-        page = None if memory is None else cls(memory, identity_of(target, WAKE_BYTES))
+        page = None if memory is None else cls(memory, shared_page.identity_of(target, WAKE_BYTES))
         return page if page is not None and page.is_whole else None
 
     @property
@@ -96,7 +95,7 @@ class WakePage:
 
     def is_at(self, path: Path) -> bool:
         """Whether this page is the current file of the store directory ``path``, in full length."""
-        return identity_of(wake_path(path), WAKE_BYTES) == self.identity
+        return shared_page.identity_of(wake_path(path), WAKE_BYTES) == self.identity
 
     def repair(self) -> None:
         """Store the magic number if it is missing."""
@@ -112,12 +111,12 @@ class WakePage:
 
     def wake_all(self) -> None:
         """Wake all waiters, whether the flag is set or not."""
-        self.asked[SEQUENCE] = (self.asked[SEQUENCE] + 1) & _MOST
+        self._futex.change()
         self._futex.wake()
 
     def ask(self) -> int:
         """Set the flag; return the sequence read before, the argument ``seen`` of :meth:`sleep`."""
-        seen = self.asked[SEQUENCE]
+        seen = self._futex.value
         self.asked[FLAG] = 1
         with self._fence:  # a full fence: the caller's next read must not pass the store
             return seen

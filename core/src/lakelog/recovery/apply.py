@@ -30,17 +30,15 @@ import attrs
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.checkpoint import write_checkpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, chunks, sync_file
-from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.record_batch import Damage
 from lakelog.log.damage import keep_damage
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.examine import RecoveryPlan
+from lakelog.recovery.examine import Length, RecoveryPlan
 from lakelog.recovery.filler import by_segment, keep_gaps
 from lakelog.recovery.lost_end import keep_missing
-from lakelog.recovery.quarantine import keep
-from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Length, Tail
+from lakelog.recovery.quarantine import Tail, keep
+from lakelog.recovery.report import RecoveryReport
 from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -55,7 +53,7 @@ def apply_plan(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -
     files, path = directory.files, directory.path
     keep_missing(files, path, plan.report.missing, plan.lost_ends)  # before its proof is removed
     _keep_unproved(directory, plan.staying, size_bytes)
-    kept = [*keep_gaps(directory, plan.fillings), *_set_aside(directory, plan.tails)]
+    kept = [*keep_gaps(directory, plan.fillings), *(keep(files, path, each) for each in plan.tails)]
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
     _correct_lengths(files, plan.lengths, removed)
@@ -74,10 +72,6 @@ def apply_plan(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -
     for missing in report.missing:
         _LOG.warning("%s: missing at the end of the log: %s", path, missing)
     return report
-
-
-def _set_aside(directory: StoreDirectory, found: Iterable[Tail]) -> list[Aside]:
-    return [keep(directory.files, directory.path, each) for each in found]
 
 
 def _keep_unproved(directory: StoreDirectory, found: Iterable[Damage], size_bytes: int) -> None:
@@ -99,7 +93,7 @@ def _remove_behind(directory: StoreDirectory, found: Sequence[Tail], active: int
     The zero segments before it are kept for later rolls.
     """
     files = directory.files
-    segments = segment_files(directory.commitlog, files.list(directory.commitlog))
+    segments = directory.segments()
     dirty = {each.path for each in found}
     used = [each.start_offset for each in segments if each.path in dirty]
     first = min((start for start in used if start > active), default=None)
@@ -124,7 +118,7 @@ def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[
 def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> None:
     """Sync the segments that were read: their writer may have died before a sync."""
     files = directory.files
-    for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
+    for each in directory.segments():
         if plan.report.start_offset < each.start_offset + size_bytes and each.start_offset < (
             plan.end_offset
         ):
@@ -190,8 +184,8 @@ class BackgroundSync:
                 self._running = submitted(self._pool.submit, "lakelog-sync-ahead", work)
 
     def _run(self, start_offset: int) -> None:
-        files, log = self._directory.files, self._directory.commitlog
-        for each in segment_files(log, files.list(log)):
+        files = self._directory.files
+        for each in self._directory.segments():
             if not self._over and each.start_offset + self._size_bytes > start_offset:
                 sync_file(files, each.path)
 

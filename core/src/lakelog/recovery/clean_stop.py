@@ -38,19 +38,11 @@ import attrs
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.files.filesystem import FileIdentity, FileSystem, identity_at, read_file
-from lakelog.files.identity import parsed, write_own
+from lakelog.files.filesystem import FileIdentity, FileSystem, identity_at
+from lakelog.files.identity import read_own, write_own
 from lakelog.files.queue_ends import DurableQueueEnds, QueueEnd, by_queue, by_topic, read_kept
 from lakelog.files.segment_files import SegmentFile
-from lakelog.format.layout import (
-    ABORT_FILE,
-    BLANK,
-    CHECKPOINT_FILE,
-    LOCK_FILE,
-    MAGIC_BLANK,
-    OWN_DIR,
-    segment_name,
-)
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import checked_frame, decode_frame
@@ -58,7 +50,9 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.store_directory import StoreDirectory
 
 CLEAN_STOP_FILE: Final = "clean-stop.json"
+UNCHANGED: Final = "a clean stop, and nobody has written since"
 _VERSION: Final = 1
+_LOG: Final = logging.getLogger("lakelog")
 _LOOK_BYTES: Final = 4096
 
 
@@ -86,44 +80,32 @@ class CleanStop:
         """Start of the last segment."""
         return self.end_offset - self.end_offset % self.segment_size_bytes
 
-    def holds(self, files: FileSystem, path: Path, commitlog: Path) -> bool:
-        """Whether the store is unchanged since; reads one page of the log, and no other file.
-
-        Raises ``OSError`` if the last segment cannot be read.
-        """
-        last = commitlog / segment_name(self.last_start)
-        return self.is_unchanged(path, commitlog) and _is_zero(
-            files, last, self.end_offset - self.last_start
-        )
-
     def is_unchanged(self, path: Path, commitlog: Path) -> bool:
         """Whether the store is closed, and its files are unchanged; opens no file."""
-        last = commitlog / segment_name(self.last_start)
+        last = commitlog / layout.segment_name(self.last_start)
         return (
-            identity_at(path / ABORT_FILE) is None
-            and identity_at(path / LOCK_FILE) == self.lock_file
-            and identity_at(path / CHECKPOINT_FILE) == self.checkpoint_file
+            identity_at(path / layout.ABORT_FILE) is None
+            and identity_at(path / layout.LOCK_FILE) == self.lock_file
+            and identity_at(path / layout.CHECKPOINT_FILE) == self.checkpoint_file
             and identity_at(last) == self.segment
             and self.segment.length == self.segment_size_bytes
         )
 
 
-def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
-    """Whether zeros follow the end of the log."""
-    with closing(files.open(segment)) as file:
-        return not any(file.read_at(position, _LOOK_BYTES))
-
-
 def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop | None:
-    """The clean stop of the store directory ``path``, if lakelog made it and it still holds."""
+    """The clean stop of the store directory ``path``, if lakelog made it and it still holds.
+
+    Reads one page of the log, which must be zero behind the end, and no other file.
+    """
     try:
-        found = parsed(read_file(files, path / OWN_DIR / CLEAN_STOP_FILE) or b"")
-        if found["version"] != _VERSION or found["crc"] != _crc(found["stop"]):
+        stop = read_own(files, path, CLEAN_STOP_FILE, _stop)
+        if stop is None or not stop.is_unchanged(path, commitlog):
             return None
-        stop = _stop(found["stop"])
-        return stop if stop.holds(files, path, commitlog) else None
-    except (OSError, TypeError, KeyError, ValueError, AttributeError):
+        with closing(files.open(commitlog / layout.segment_name(stop.last_start))) as file:
+            behind = file.read_at(stop.end_offset - stop.last_start, _LOOK_BYTES)
+    except OSError:
         return None
+    return None if any(behind) else stop
 
 
 class CleanEnd:
@@ -141,7 +123,7 @@ class CleanEnd:
 
     def __call__(self) -> int | None:
         """Return the end, in bytes from the start of the log; ``None`` if it must be searched."""
-        note = identity_at(self._path / OWN_DIR / CLEAN_STOP_FILE)
+        note = identity_at(self._path / layout.OWN_DIR / CLEAN_STOP_FILE)
         if note is None:
             return None
         if note != self._note:
@@ -152,7 +134,10 @@ class CleanEnd:
         return None if self._stop is None else self._stop.end_offset
 
 
-def _stop(row: Mapping[str, Any]) -> CleanStop:
+def _stop(found: Mapping[str, Any]) -> CleanStop | None:
+    row = found["stop"]
+    if found["version"] != _VERSION or found["crc"] != _crc(row):
+        return None
     names = "segment", "checkpoint_file", "lock_file"
     identities = {name: FileIdentity(**row[name]) for name in names}
     checkpoint = StoreCheckpoint(*row["checkpoint"])
@@ -165,55 +150,11 @@ def _crc(row: object) -> int:
     return zlib.crc32(json.dumps(row).encode())
 
 
-def write_clean_stop(  # one argument per fact in the note
-    files: FileSystem,
-    path: Path,
-    commitlog: Path,
-    *,
-    minimum: int,
-    end_offset: int,
-    segment_size_bytes: int,
-    require_record_crc: bool,
-    next_offsets: Mapping[Queue, int],
-) -> None:
-    """Note durably the state of a store, before ``abort`` is removed; raises ``OSError``.
-
-    All data must be durable, and the files closed. If the file system does not keep exact times, no
-    note is written.
-    """
-    start = end_offset - end_offset % segment_size_bytes
-    file = files.open(commitlog / segment_name(start), write=True)
-    try:
-        segment = file.stamp()
-    finally:
-        file.close()
-    checkpoint, lock = identity_at(path / CHECKPOINT_FILE), identity_at(path / LOCK_FILE)
-    if segment is None or checkpoint is None or lock is None:
-        return
-    row = {
-        "minimum": minimum,
-        "end_offset": end_offset,
-        "segment_size_bytes": segment_size_bytes,
-        "require_record_crc": require_record_crc,
-        "checkpoint": attrs.astuple(read_checkpoint(files, path)),
-        "segment": attrs.asdict(segment),
-        "checkpoint_file": attrs.asdict(checkpoint),
-        "lock_file": attrs.asdict(lock),
-        "next_offsets": by_topic(next_offsets),
-    }
-    content = {"version": _VERSION, "crc": _crc(row), "stop": row}
-    write_own(files, path, CLEAN_STOP_FILE, content)
-
-
 def forget_clean_stop(files: FileSystem, path: Path) -> None:
     """Remove the note durably, before the first append; raises ``OSError``."""
-    if identity_at(path / OWN_DIR / CLEAN_STOP_FILE) is not None:
-        files.unlink(path / OWN_DIR / CLEAN_STOP_FILE)
-        files.sync_dir(path / OWN_DIR)
-
-
-UNCHANGED: Final = "a clean stop, and nobody has written since"
-_LOG: Final = logging.getLogger("lakelog")
+    if identity_at(path / layout.OWN_DIR / CLEAN_STOP_FILE) is not None:
+        files.unlink(path / layout.OWN_DIR / CLEAN_STOP_FILE)
+        files.sync_dir(path / layout.OWN_DIR)
 
 
 def note_clean_stop(
@@ -223,28 +164,39 @@ def note_clean_stop(
     end_offset: int,
     next_offsets: Mapping[Queue, int],
 ) -> None:
-    """Write the note for a store whose files are closed, before ``abort`` is removed.
+    """Note durably the state of a store whose files are closed, before ``abort`` is removed.
 
-    The note only saves time. If it cannot be written, a warning is logged, and the next open reads
-    more.
+    All data must be durable. The note only saves time. If it cannot be written, a warning is
+    logged, and the next open reads more. If the file system does not keep exact times, no note is
+    written.
 
     :param next_offsets: the next queue offset of every queue
     """
     files, path = directory.files, directory.path
     kept = read_kept(files, path).ends
+    start = end_offset - end_offset % core.segment_size_bytes
     try:
-        write_clean_stop(
-            files,
-            path,
-            directory.commitlog,
-            minimum=minimum,
-            end_offset=end_offset,
-            segment_size_bytes=core.segment_size_bytes,
-            require_record_crc=core.require_record_crc,
-            next_offsets={
-                queue: offset for queue, offset in next_offsets.items() if kept.get(queue) != offset
-            },
-        )
+        with closing(files.open(directory.segment(start), write=True)) as file:
+            segment = file.stamp()
+        checkpoint = identity_at(path / layout.CHECKPOINT_FILE)
+        lock = identity_at(path / layout.LOCK_FILE)
+        if segment is None or checkpoint is None or lock is None:
+            return
+        row = {
+            "minimum": minimum,
+            "end_offset": end_offset,
+            "segment_size_bytes": core.segment_size_bytes,
+            "require_record_crc": core.require_record_crc,
+            "checkpoint": attrs.astuple(read_checkpoint(files, path)),
+            "segment": attrs.asdict(segment),
+            "checkpoint_file": attrs.asdict(checkpoint),
+            "lock_file": attrs.asdict(lock),
+            "next_offsets": by_topic(
+                {queue: end for queue, end in next_offsets.items() if kept.get(queue) != end}
+            ),
+        }
+        content = {"version": _VERSION, "crc": _crc(row), "stop": row}
+        write_own(files, path, CLEAN_STOP_FILE, content)
     except OSError as error:
         _LOG.warning("%s: the clean stop cannot be noted; the next open is slow: %s", path, error)
 
@@ -310,8 +262,9 @@ def _last_record(
         return None
     with closing(directory.files.open(directory.segment(start))) as file:
         data = memoryview(file.read_at(mark.offset - start, mark.end - mark.offset))
-        blank = b"" if mark.end == end else file.read_at(mark.end - start, BLANK.size)
-    if blank and (end != start + size or blank != BLANK.pack(end - mark.end, MAGIC_BLANK)):
+        blank = b"" if mark.end == end else file.read_at(mark.end - start, layout.BLANK.size)
+    expected = layout.BLANK.pack(end - mark.end, layout.MAGIC_BLANK)
+    if blank and (end != start + size or blank != expected):
         return None
     try:
         frame = checked_frame(data, 0, len(data), mark.offset, sealed=stop.require_record_crc)

@@ -3,19 +3,18 @@
 Bytes that are not whole records are damage if a proved record follows. Otherwise they belong to the
 tail, and the log ends before them.
 
-Chooses the segment where reading begins after a stop, and the reason.
-
-Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ does not
-check the queues. lakelog reads the whole log if the next queue offsets could be wrong otherwise. If
-lakelog noted the offset up to which queues were synced, reading begins there at the latest, since
-later records may lack units. It begins at a segment whose first record is whole: zeros do not prove
-the end of the log unless the bytes before them are known.
+Reading begins at a segment whose first record is whole: zeros do not prove the end of the log
+unless the bytes before them are known. Source: ``CommitLog.recoverNormally`` and
+``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ does not check the queues. lakelog reads the whole
+log if the next queue offsets could be wrong otherwise. If lakelog noted the offset up to which
+queues were synced, reading begins there at the latest, since later records may lack units.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,41 +23,32 @@ import attrs
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.files.filesystem import FileSystem
 from lakelog.files.identity import ReplicaState, read_replica
 from lakelog.files.queue_ends import (
     DurableQueueEnds,
     QueueEnd,
-    RecordFingerprint,
     queue_end,
     queue_ends,
     queue_unit,
     read_kept,
     settled_ends,
 )
-from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import ABORT_FILE, BATCHCONSUMEQUEUE_DIR, BLANK, OWN_DIR, TOMBSTONES_FILE
+from lakelog.files.segment_files import SegmentFile
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import noted_before, read_damage
-from lakelog.log.sources import Extent, FileSource, Source
+from lakelog.log.sources import FileExtent, FileSource, Source, head_in, read_at
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.processes.page_view import whole_end
+from lakelog.processes.shared_page import whole_end
+from lakelog.recovery import lost_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
 from lakelog.recovery.filler import Filling, GapFiller, LogGap
-from lakelog.recovery.lost_end import (
-    Cut,
-    DurabilityClaims,
-    cut_off,
-    damage_refused,
-    no_log,
-    refuse_missing,
-)
+from lakelog.recovery.quarantine import Tail, tails
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
 
 if TYPE_CHECKING:
     from lakelog.recovery.proof import Proof
@@ -67,6 +57,9 @@ MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""
 _NOT_KEPT: Final = "the ends of the queues were not stored"
 _OTHER_LOG: Final = "the log is not the one whose queues were synced"
+_NOTHING: Final = "there is no log yet"
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of bytes read so far, and its maximum."""
 
 
 @attrs.frozen
@@ -79,115 +72,6 @@ class Start:
 
     offset: int
     reason: str
-
-
-def after_clean_stop(
-    source: Source,
-    size_bytes: int,
-    files: FileSystem,
-    path: Path,
-    ends: Mapping[Queue, QueueEnd],
-) -> Start:
-    """The last segment covered by the queues, or the first if the queues may lack units."""
-    starts = source.starts()
-    kept = read_kept(files, path)
-    doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
-    if doubt:
-        return Start(starts[0], doubt)
-    reached = max((each.reached for each in ends.values()), default=0)
-    if not starts[0] < reached <= starts[-1] + size_bytes:
-        return Start(starts[0], "the queues do not show the end of the log")
-    synced = _synced(source, kept)
-    if synced is None:
-        return Start(starts[0], _OTHER_LOG)
-    known = min(reached - 1, synced)
-    begins = _last_sound(source, [each for each in starts if each <= known])
-    if begins + size_bytes <= known:
-        return Start(begins, f"no whole record starts any segment from there to {known}")
-    if synced < reached - size_bytes:
-        return Start(begins, f"a clean stop, and queues were last synced up to {synced}")
-    return Start(begins, f"a clean stop, and the queues reach to {reached}")
-
-
-def after_unclean_stop(
-    source: Source,
-    files: FileSystem,
-    path: Path,
-    ends: Mapping[Queue, QueueEnd],
-    checkpoint: StoreCheckpoint,
-) -> Start:
-    """The last segment whose first record is durable according to the checkpoint, or the first."""
-    starts = source.starts()
-    kept = read_kept(files, path)
-    doubt = _doubt(path, ends, kept)
-    if doubt:
-        return Start(starts[0], doubt)
-    synced = _synced(source, kept) if kept.ends else starts[-1]
-    if synced is None:
-        return Start(starts[0], _OTHER_LOG)
-    durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
-    for start in reversed([each for each in starts if each <= synced]):
-        stored_ms = _first_store_time(source, start)
-        if 0 < stored_ms <= durable_ms:
-            reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
-            return Start(start, reason)
-    return Start(starts[0], "the checkpoint confirms no segment")
-
-
-def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
-    """Start of the last record that had units at the last sync confirmed by the log."""
-    return max((each.offset for each in kept.marks if _holds(source, each)), default=None)
-
-
-def _holds(source: Source, mark: RecordFingerprint) -> bool:
-    """Whether the log still has the marked record; if not, the log was replaced since."""
-    for extent in source.extents(mark.offset):  # open as long as the loop runs
-        if extent.start <= mark.offset < extent.end:
-            return bytes(extent.read(mark.offset, len(mark.head))) == mark.head
-        break
-    return False
-
-
-def _last_sound(source: Source, starts: Sequence[int]) -> int:
-    """The last segment that begins with a whole record; the first one if there is none."""
-    return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
-
-
-def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
-    """Why the queues may lack queue offsets; empty if they are complete."""
-    if not ends:
-        return "there are no queues"
-    if not kept.are_reached_by(ends):
-        return "queues lack what they had at the last sync"
-    if (path / OWN_DIR / TOMBSTONES_FILE).exists():
-        return "topics were removed"
-    if (path / BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
-        return "there are queues of batches"
-    return ""
-
-
-def _first_store_time(source: Source, start: int) -> int:
-    """Store time of the checked first record of a segment; 0 if there is none."""
-    for extent in source.extents(start):  # open as long as the loop runs
-        return _store_time(extent, start) if extent.start == start else 0
-    return 0
-
-
-def _store_time(extent: Extent, start: int) -> int:
-    head = extent.read(start, BLANK.size)
-    size = BLANK.unpack(head)[0] if len(head) == BLANK.size else 0
-    if not 0 < size <= extent.end - start:
-        return 0
-    try:
-        return decode(extent.read(start, size), offset=start).store_timestamp_ms
-    except CorruptRecord:
-        return 0
-
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of bytes read so far, and its maximum."""
-
-_NOTHING: Final = "there is no log yet"
 
 
 @attrs.frozen
@@ -248,27 +132,23 @@ def examine(
     """
     begun = time.monotonic()
     directory.check_segments(core.segment_size_bytes)
-    files = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    clean = not (directory.path / ABORT_FILE).exists()
+    files = directory.segments()
+    clean = not (directory.path / layout.ABORT_FILE).exists()
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
         held = _ends(directory)
-        claims = DurabilityClaims(directory, clean, checkpoint, held)
+        claims = lost_end.DurabilityClaims(directory, clean, checkpoint, held)
         if claims.any():
-            raise no_log(claims)
+            raise lost_end.no_log(claims)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
         return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
     replica = read_replica(directory.files, directory.path)
-    reading = _Reading(directory, core, tuple(files), clean, full, progress or _ignore, replica)
-    may_be_unchanged = clean and not full and reading.cut is None
-    left = reading.left_unchanged(begun) if may_be_unchanged else None
+    heard = progress or (lambda _done_bytes, _total_bytes: None)
+    reading = _Reading(directory, core, tuple(files), clean, full, heard, replica)
+    left = reading.left_unchanged(begun) if clean and not full and reading.cut is None else None
     return left or reading.plan(begun, on_unclean)
-
-
-def _ignore(done_bytes: int, total_bytes: int) -> None:
-    """Ignore progress."""
 
 
 def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
@@ -310,26 +190,38 @@ class _Reading:
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
-        lengths = tuple(wrong_lengths(self.segments, self.size))
+        size = self.size
+        lengths = tuple(
+            Length(each.path, each.start_offset, each.length, size)
+            for each in self.segments
+            if each.length != size
+        )
         ends = _ends(self.directory)
         start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "refuse":
-            raise damage_refused(noted[0], self.directory.commitlog)
+            raise lost_end.damage_refused(noted[0], self.directory.commitlog)
         if on_unclean is not None and not self.clean:
             on_unclean(start.offset)
         found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         sealed = self.core.require_record_crc
-        if not source.known_damage() and not lengths and self.cut is None:
+        if not source.known_damage and not lengths and self.cut is None:
             self._read_sound_segments(found)
-        scanned = scan(source, found.end_offset, self.cut, judge=proof, sealed=sealed)
+        scanned = scan(
+            source,
+            found.end_offset,
+            self.cut,
+            leading=proof.leading,
+            accepts=proof.accepts,
+            sealed=sealed,
+        )
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
-        claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
+        claims = lost_end.DurabilityClaims(self.directory, self.clean, checkpoint, ends)
         missing = () if cut or self.cut is not None else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
-            refuse_missing(missing, self.directory.commitlog)
+            lost_end.refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
@@ -344,18 +236,11 @@ class _Reading:
             missing=missing,
             cut_at=cut.damage if cut else None,
         )
-        return RecoveryPlan(
-            report,
-            found,
-            damage,
-            moved,
-            lengths,
-            _right(
-                checkpoint, found, proved=bool(damage) and not self.clean and self.replica is None
-            ),
-            claims.next_offsets() if missing else {},
-            tuple(gaps.fillings),
-        )
+        proved = bool(damage) and not self.clean and self.replica is None
+        right = _right(checkpoint, found, proved=proved)
+        used = claims.next_offsets() if missing else {}
+        fillings = tuple(gaps.fillings)
+        return RecoveryPlan(report, found, damage, moved, lengths, right, used, fillings)
 
     def _report(
         self, begun: float, start: Start, found: QueueOffsetSurvey, damage: tuple[Damage, ...]
@@ -390,11 +275,9 @@ class _Reading:
                 break
 
     def _source(self) -> PaddedSource:
-        files, path = self.directory.files, self.directory.path
-        known_damage = read_damage(files, path)
-        return PaddedSource(
-            FileSource(files, self.directory.commitlog, self.size, known_damage), self.size
-        )
+        files, log = self.directory.files, self.directory.commitlog
+        known_damage = read_damage(files, self.directory.path)
+        return PaddedSource(FileSource(files, log, self.size, known_damage), self.size)
 
     def _start(
         self,
@@ -405,11 +288,10 @@ class _Reading:
     ) -> Start:
         if self.full:
             return Start(self.segments[0].start_offset, "a full recovery was requested")
-        files, path = self.directory.files, self.directory.path
         start = (
-            after_clean_stop(source, self.size, files, path, ends)
+            self._after_clean_stop(source, ends)
             if self.clean
-            else after_unclean_stop(source, files, path, ends, checkpoint)
+            else self._after_unclean_stop(source, ends, checkpoint)
         )
         if lengths and lengths[0].start_offset < start.offset:
             start = Start(lengths[0].start_offset, "a segment has a wrong length")
@@ -421,6 +303,47 @@ class _Reading:
             at = max(noted[0].offset, self.segments[0].start_offset)
             return Start(at - at % self.size, "damage was noted there, and is to be cut")
         return start
+
+    def _after_clean_stop(self, source: Source, ends: Mapping[Queue, QueueEnd]) -> Start:
+        """The last segment covered by the queues, or the first if the queues may lack units."""
+        path = self.directory.path
+        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
+        if doubt:
+            return Start(starts[0], doubt)
+        reached = max((each.reached for each in ends.values()), default=0)
+        if not starts[0] < reached <= starts[-1] + self.size:
+            return Start(starts[0], "the queues do not show the end of the log")
+        synced = _synced(source, kept)
+        if synced is None:
+            return Start(starts[0], _OTHER_LOG)
+        known = min(reached - 1, synced)
+        begins = _last_sound(source, [each for each in starts if each <= known])
+        if begins + self.size <= known:
+            return Start(begins, f"no whole record starts any segment from there to {known}")
+        if synced < reached - self.size:
+            return Start(begins, f"a clean stop, and queues were last synced up to {synced}")
+        return Start(begins, f"a clean stop, and the queues reach to {reached}")
+
+    def _after_unclean_stop(
+        self, source: Source, ends: Mapping[Queue, QueueEnd], checkpoint: StoreCheckpoint
+    ) -> Start:
+        """The last segment whose first record is durable by the checkpoint, or the first."""
+        path = self.directory.path
+        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        doubt = _doubt(path, ends, kept)
+        if doubt:
+            return Start(starts[0], doubt)
+        synced = _synced(source, kept) if kept.ends else starts[-1]
+        if synced is None:
+            return Start(starts[0], _OTHER_LOG)
+        durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
+        for start in reversed([each for each in starts if each <= synced]):
+            stored_ms = _first_store_time(source, start)
+            if 0 < stored_ms <= durable_ms:
+                reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
+                return Start(start, reason)
+        return Start(starts[0], "the checkpoint confirms no segment")
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
         """Known damage before ``start``, where nothing is read; it is assumed to be unchanged."""
@@ -458,7 +381,7 @@ class _Reading:
 
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
-    ) -> tuple[tuple[Damage, ...], Cut | None]:
+    ) -> tuple[tuple[Damage, ...], lost_end.Cut | None]:
         """Count the records of the log; return the damage followed by a record, and the cut.
 
         The cut is that of ``on_damage = "truncate"``, if any.
@@ -480,7 +403,7 @@ class _Reading:
                 pending.clear()
                 found.count(piece)
             else:
-                cut = cut_off(pending, piece, pieces, found, proof)
+                cut = lost_end.cut_off(pending, piece, pieces, found, proof)
                 break
             self.progress(found.end_offset - start, total)
         self.progress(total, total)
@@ -493,7 +416,7 @@ class _Reading:
         """Whether to keep whole records behind damage, according to the settings."""
         for piece in pending:
             if isinstance(piece, Damage) and self.core.on_damage == "refuse":
-                raise damage_refused(piece, self.directory.commitlog)
+                raise lost_end.damage_refused(piece, self.directory.commitlog)
         return not pending or self.core.on_damage != "truncate"
 
 
@@ -523,3 +446,117 @@ def _right(
             index_timestamp_ms=min(checkpoint.index_timestamp_ms, last_ms),
         )
     return right if right != checkpoint else None
+
+
+def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
+    """Start of the last record that had units at the last sync confirmed by the log.
+
+    If the log does not have the marked record any more, it was replaced since.
+    """
+    return max(
+        (
+            each.offset
+            for each in kept.marks
+            if read_at(source, each.offset, len(each.head)) == each.head
+        ),
+        default=None,
+    )
+
+
+def _last_sound(source: Source, starts: Sequence[int]) -> int:
+    """The last segment that begins with a whole record; the first one if there is none."""
+    return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
+
+
+def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
+    """Why the queues may lack queue offsets; empty if they are complete."""
+    if not ends:
+        return "there are no queues"
+    if not kept.are_reached_by(ends):
+        return "queues lack what they had at the last sync"
+    if (path / layout.OWN_DIR / layout.TOMBSTONES_FILE).exists():
+        return "topics were removed"
+    if (path / layout.BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
+        return "there are queues of batches"
+    return ""
+
+
+def _first_store_time(source: Source, start: int) -> int:
+    """Store time of the checked first record of a segment; 0 if there is none."""
+    for extent in source.extents(start):  # open as long as the loop runs
+        if extent.start == start:
+            with suppress(CorruptRecord):
+                record = extent.read(start, head_in(extent, start)[0])
+                return decode(record, offset=start).store_timestamp_ms
+        break
+    return 0
+
+
+@attrs.frozen
+class Length:
+    """A file of ``found`` bytes in place of ``expected``."""
+
+    path: Path
+    start_offset: int
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        """A description of the correction."""
+        done = "extended by zeros" if self.found < self.expected else "cut"
+        return f"{self.path}: {self.found} bytes long, {done} to {self.expected}"
+
+
+class PaddedExtent:
+    """A segment of full length; zeros replace the bytes that its file lacks."""
+
+    def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
+        self.start = inner.start
+        self.end = inner.start + size_bytes
+        self._inner = inner
+        self._zeros = zeros
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._inner.path
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Read at most to the end of the segment."""
+        length = min(length, self.end - offset)
+        if offset + length <= self._inner.end:
+            return self._inner.read(offset, length)
+        left = max(0, self._inner.end - offset)
+        there = bytes(self._inner.read(offset, left)) if left else b""
+        return memoryview(there.ljust(length, b"\x00"))
+
+    def next_data(self, offset: int) -> int | None:
+        """Offset of the next bytes that may be non-zero."""
+        found = self._inner.next_data(offset) if offset < self._inner.end else None
+        if found is not None and found < self._inner.end:
+            return found
+        self._zeros[self.start] = min(offset, self._zeros.get(self.start, offset))
+        return None
+
+
+class PaddedSource:
+    """A directory of segments, each padded to full length.
+
+    :ivar zeros: by segment start, the offset from which on it was found to be zero
+    :ivar known_damage: the noted damage with unproved records; all other is examined again
+    """
+
+    def __init__(self, source: FileSource, size_bytes: int) -> None:
+        self.zeros: dict[int, int] = {}
+        self.known_damage = {at: each for at, each in source.known_damage.items() if each.unproven}
+        self._source = source
+        self._size_bytes = size_bytes
+
+    def starts(self) -> list[int]:
+        """The start offsets of the segments."""
+        return self._source.starts()
+
+    def extents(self, start: int) -> Iterator[PaddedExtent]:
+        """Yield the segments from the one at ``start`` on; each is open until the next one."""
+        for extent in self._source.extents(start):
+            yield PaddedExtent(extent, self._size_bytes, self.zeros)

@@ -4,16 +4,12 @@ A RocketMQ store stops at the first bytes that are not a whole record, and cuts 
 filler in their place keeps everything behind it. Its body describes the damage in JSON, padded by
 spaces. If the damage is too small for the whole topic name, only its first characters are used.
 The filler is then marked as a rolled-back transaction, which neither store puts into a queue.
-
 Damage up to the end of a segment becomes a blank record. The former bytes are durable in quarantine
 before they are overwritten.
 
-Decides which gaps a recovery fills with records, so that no append follows a hole.
-
-RocketMQ cuts a log at the first bytes that are not a whole record. lakelog keeps proved records
-behind such a hole, and acknowledges later appends behind it. So fillers replace the hole, as in a
-repair. This applies to holes that the crash may have caused. Bytes that were durable before and are
-damaged now stay unchanged: a repair may need them, and the disk may return them later.
+A recovery fills the gaps that the crash may have caused, so that no append follows a hole: lakelog
+keeps proved records behind it, and acknowledges later appends. Bytes that were durable before and
+are damaged now stay unchanged: a repair may need them, and the disk may return them later.
 """
 
 from __future__ import annotations
@@ -30,30 +26,20 @@ import attrs
 from lakelog.dispatch import NamedDispatcher, forget
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import File, FileSystem, chunks
+from lakelog.format import layout
 from lakelog.format.checksum import is_sealed
-from lakelog.format.encoder import Encoder, RoundRobin
-from lakelog.format.layout import (
-    BLANK,
-    BLANK_MIN_BYTES,
-    MAGIC_BLANK,
-    RECORD_CRC_BYTES,
-    RECORD_MIN_BYTES,
-    ROLLBACK,
-)
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue, QueueOffsets
-from lakelog.format.record_batch import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message
-from lakelog.recovery.quarantine import keep
+from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail
 
 if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
     from lakelog.recovery.examine import RecoveryPlan
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
@@ -92,7 +78,7 @@ class LogGap:
 
 def least_filler_bytes(*, sealed: bool) -> int:
     """The size of the shortest possible record: empty body, topic of one byte."""
-    return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
+    return layout.RECORD_MIN_BYTES + 1 + (layout.RECORD_CRC_BYTES if sealed else 0)
 
 
 class FillerMaker:
@@ -126,7 +112,7 @@ class FillerMaker:
         record = encoder.encode_one(self._message(gap))
         record.place(
             gap.offset,
-            gap.size_bytes + BLANK_MIN_BYTES,
+            gap.size_bytes + layout.BLANK_MIN_BYTES,
             self._queue_offsets,
             gap.store_timestamp_ms,
         )
@@ -142,7 +128,7 @@ class FillerMaker:
             topic[:room],
             b"" if is_short else self._body(gap, room - len(topic)),
             queue_id=queue_id,
-            sys_flag=ROLLBACK if is_short else 0,
+            sys_flag=layout.ROLLBACK if is_short else 0,
             born_timestamp_ms=self._now_ms,
         )
 
@@ -156,15 +142,12 @@ class FillerMaker:
 
 def _sizes(total_bytes: int) -> list[int]:
     """Split a length into those of the fillers: a short first one, then equal ones."""
-    if total_bytes > _LONG_BYTES:
-        return [_NOTICE_BYTES, *_even(total_bytes - _NOTICE_BYTES)]
-    return [total_bytes]
-
-
-def _even(total_bytes: int) -> list[int]:
+    if total_bytes <= _LONG_BYTES:
+        return [total_bytes]
+    total_bytes -= _NOTICE_BYTES
     count = -(-total_bytes // MOST_FILLER_BYTES)
     each, more = divmod(total_bytes, count)
-    return [each + (number < more) for number in range(count)]
+    return [_NOTICE_BYTES, *(each + (number < more) for number in range(count))]
 
 
 @attrs.frozen
@@ -205,7 +188,11 @@ class Filling:
     @property
     def least_bytes(self) -> int:
         """The size of the shortest filler or blank."""
-        return BLANK_MIN_BYTES if self.to_the_end else least_filler_bytes(sealed=self.gap.sealed)
+        return (
+            layout.BLANK_MIN_BYTES
+            if self.to_the_end
+            else least_filler_bytes(sealed=self.gap.sealed)
+        )
 
     @property
     def is_possible(self) -> bool:
@@ -265,7 +252,7 @@ def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -
 
 def write_blank(file: File, position: int, size_bytes: int) -> None:
     """Write the head of a blank record of ``size_bytes`` at ``position``."""
-    file.write_at(position, BLANK.pack(size_bytes, MAGIC_BLANK))
+    file.write_at(position, layout.BLANK.pack(size_bytes, layout.MAGIC_BLANK))
 
 
 @attrs.frozen
@@ -274,7 +261,7 @@ class GapFiller:
 
     :ivar vouched: the checkpoint, with the durable end and times
     :ivar whole_end: all bytes before it were written, so that a crash caused no hole there; see
-        :func:`~lakelog.processes.page_view.whole_end`; 0 if unknown
+        :func:`~lakelog.processes.shared_page.whole_end`; 0 if unknown
     :ivar clean: whether the store was closed cleanly; nothing is filled then
     :ivar fillings: the gaps to fill
     """

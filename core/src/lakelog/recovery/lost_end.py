@@ -8,7 +8,6 @@ log and queues agreed, so the checkpoint, the list of queue ends and the queues 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -21,7 +20,7 @@ import attrs
 from lakelog.errors import BadSegment, StoreError
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.identity import write_own
+from lakelog.files.identity import read_own, write_own
 from lakelog.files.queue_ends import DurableQueueEnds, QueueEnd, by_topic, read_kept
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
@@ -30,8 +29,8 @@ from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.ownership import owner_pid
 from lakelog.processes.shared_page import MAGIC, OWNER_PID, page_path
+from lakelog.recovery.quarantine import BEHIND, Tail
 from lakelog.recovery.report import MissingEnd
-from lakelog.recovery.tails import BEHIND, Tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,18 +165,10 @@ def keep_missing(
     rows = [attrs.asdict(each) for each in missing]
     if not rows:
         return
-    try:
-        before = [row for row in _content(files, path)["missing"] if row not in rows]
-    except (ValueError, KeyError, TypeError):
-        before = []
+    noted = read_own(files, path, MISSING_FILE, lambda found: list(found["missing"])) or []
+    before = [row for row in noted if row not in rows]
     content = {"missing": before + rows, "next_offsets": by_topic(next_offsets)}
     write_own(files, path, MISSING_FILE, content, indent=1)
-
-
-def _content(files: FileSystem, path: Path) -> dict[str, Any]:
-    content = read_file(files, path / OWN_DIR / MISSING_FILE)
-    empty: dict[str, Any] = {"missing": [], "next_offsets": {}}
-    return empty if content is None else json.loads(content)
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Decides whether a whole record behind a gap belongs to the log.
+"""Decides whether a whole record belongs to the log, and reads the part of a log without doubt.
 
 RocketMQ cuts a log by lowering its end: old, whole records with valid checksums stay behind the new
 end, and so may their queue units. If fewer bytes are then written, and the last write is torn, the
@@ -11,12 +11,10 @@ records before the gap: the log was cut since then.
 A gap where a killed owner's append was incomplete is not damage: only the rest of that append,
 which was never acknowledged, can follow it.
 
-Reads the sound part of a long log in several threads, one segment each.
-
-Sound means: contiguous whole records whose store times do not decrease. They need no further proof,
-and no record extends over two segments, so segments can be checked independently. Recovery itself
-reads the log from the end of the sound part on. Only compiled code runs in parallel, since it
-releases the interpreter lock.
+The sound part of a log is read in several threads, one segment each: contiguous whole records whose
+store times do not decrease. They need no further proof, and no record extends over two segments.
+Recovery itself reads the log from the end of the sound part on. This reader does not search behind
+damage, as a scan does. Only compiled code runs in parallel, since it releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -34,21 +33,14 @@ import attrs
 from lakelog import accelerate
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import (
-    BLANK,
-    INNER_BATCH,
-    MAGIC_BLANK,
-    PREPARED,
-    RECORD_MIN_BYTES,
-    segment_name,
-)
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
 from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.lazy import np
 from lakelog.message import StoredMessage
-from lakelog.recovery.tails import BEHIND, Tail
+from lakelog.recovery.quarantine import BEHIND, Tail
 from lakelog.runtime.threads import submitted
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
@@ -60,7 +52,7 @@ EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
 
 @attrs.define
 class Proof:
-    """A :class:`~lakelog.log.scan.RecordFilter` for recovery.
+    """Judges the records of a scan, see :func:`lakelog.log.scan.scan`.
 
     :ivar seen: the survey of the records accepted so far; the caller updates it
     :ivar confirmed: the log reached at least this offset, according to the checkpoint
@@ -68,7 +60,7 @@ class Proof:
     :ivar unit_at: looks up a unit in the queue files; ``end_before`` looks up their end
     :ivar minimum: offset of the first byte of the log
     :ivar whole_end: all bytes before it were written, see
-        :func:`~lakelog.processes.page_view.whole_end`; ``None`` if unknown
+        :func:`~lakelog.processes.shared_page.whole_end`; ``None`` if unknown
     :ivar refused: offsets of whole records that do not belong to the log
     """
 
@@ -86,7 +78,7 @@ class Proof:
         """Accept the records before the first unproved one that is older than its predecessor."""
         times = batch.store_timestamps_ms
         last = self.seen.last_timestamp_ms if not accepted else int(times[0])
-        if self._is_ordered(batch, last):
+        if _in_order(batch, last) == len(batch):
             return len(batch)
         before = np.concatenate((np.array([last], np.int64), times[:-1]))
         for at in (times < before).nonzero()[0].tolist():
@@ -94,11 +86,6 @@ class Proof:
                 self.refused.append(int(batch.physical_offsets[at]))
                 return int(at)
         return len(batch)
-
-    @staticmethod
-    def _is_ordered(batch: RecordBatch, last_ms: int) -> bool:
-        times = batch.store_timestamps_ms
-        return int(times[0]) >= last_ms and bool((times[1:] >= times[:-1]).all())
 
     def _goes_on(self, batch: RecordBatch, at: int) -> bool:
         """Whether an older record directly behind the last one belongs to the log.
@@ -155,7 +142,7 @@ class Proof:
 
     def _continues(self, message: StoredMessage, offset: int, gap_bytes: int) -> bool:
         """Whether a unit points to the record, or its queue offset continues its queue."""
-        if message.sys_flag & PREPARED:
+        if message.sys_flag & layout.PREPARED:
             return message.queue_offset == 0  # it takes no queue offset, so no queue contradicts it
         queue, at = (message.topic, message.queue_id), message.queue_offset
         if self.unit_at(queue, at) == (offset, message.size):
@@ -163,9 +150,9 @@ class Proof:
         expected = self._expected(queue, at, offset - gap_bytes)
         if expected is None:
             return False
-        if message.sys_flag & INNER_BATCH:
+        if message.sys_flag & layout.INNER_BATCH:
             return at >= expected
-        return expected <= at <= expected + gap_bytes // RECORD_MIN_BYTES
+        return expected <= at <= expected + gap_bytes // layout.RECORD_MIN_BYTES
 
     def _expected(self, queue: Queue, at: int, gap_start: int) -> int | None:
         """The next offset of a queue at the gap; ``None`` if unknown."""
@@ -199,7 +186,13 @@ def sound_segments(
     pool = ThreadPoolExecutor(count, "lakelog-recovery")
     try:
         works = [
-            partial(read_segment, commitlog / segment_name(start), start, size_bytes, sealed=sealed)
+            partial(
+                read_segment,
+                commitlog / layout.segment_name(start),
+                start,
+                size_bytes,
+                sealed=sealed,
+            )
             for start in starts
         ]
         running = [submitted(pool.submit, "lakelog-recovery", work) for work in works]
@@ -215,7 +208,7 @@ def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> Qu
     """Read the segment at ``start`` from its file as far as it is sound; raises ``OSError``."""
     found = QueueOffsetSurvey(start, start)
     accelerator = accelerate.current()
-    with path.open("rb", buffering=0) as file:
+    with closing(RealFileSystem().open(path)) as file:
         if accelerator is not None:
             plain = accelerator.plain_records(file.fileno(), start, size_bytes, sealed=sealed)
             if plain is not None:
@@ -229,7 +222,9 @@ def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> Qu
             in_order = batch[: _in_order(batch, found.last_timestamp_ms)]
             if len(in_order):
                 found.count(in_order)
-            elif data[: BLANK.size] == BLANK.pack(start + size_bytes - at, MAGIC_BLANK):
+            elif data[: layout.BLANK.size] == layout.BLANK.pack(
+                start + size_bytes - at, layout.MAGIC_BLANK
+            ):
                 found.end_offset = start + size_bytes
             if len(in_order) < max(len(batch), 1):
                 break

@@ -1,29 +1,98 @@
-"""``lakelog/quarantine/``: bytes removed from the log, each with its place.
+"""``lakelog/quarantine/``: bytes that do not belong to the log, each with its place.
 
-A file holds the bytes only; its name consists of their log offset, length and SHA-256.
-``quarantine.jsonl`` has a line for each: ``file``, ``segment``, ``position`` in it, ``offset`` in
-the log, ``length``, ``reason`` and ``time`` (ISO 8601, UTC). Nothing is ever removed.
+They are behind the end of the log, or behind the end of a segment. A file holds the bytes only; its
+name consists of their log offset, length and SHA-256. ``quarantine.jsonl`` has a line for each:
+``file``, ``segment``, ``position`` in it, ``offset`` in the log, ``length``, ``reason`` and
+``time`` (ISO 8601, UTC). Nothing is ever removed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import WINDOW_BYTES, File, FileSystem, read_file, write_file
+from lakelog.files.filesystem import (
+    WINDOW_BYTES,
+    File,
+    FileSystem,
+    last_nonzero,
+    read_file,
+    write_file,
+)
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.lazy import np
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail
 
 LIST_FILE: Final = "quarantine.jsonl"
 COPYING: Final = "copying"
 """Name of an incomplete copy."""
+BEHIND: Final = "behind the end of the log"
+_SURPLUS: Final = "behind the end of its segment"
+
+
+@attrs.frozen
+class Tail:
+    """Bytes to move to quarantine.
+
+    :ivar path: the segment file
+    :ivar position: where they begin in the file
+    :ivar length: number of bytes up to the last non-zero one
+    :ivar offset: where they begin in the log
+    :ivar reason: why they are not part of the log
+    """
+
+    path: Path
+    position: int
+    length: int
+    offset: int
+    reason: str
+
+    @property
+    def end_offset(self) -> int:
+        """Offset behind the last byte."""
+        return self.offset + self.length
+
+
+def tails(
+    files: FileSystem,
+    segments: Sequence[SegmentFile],
+    size_bytes: int,
+    end_offset: int,
+    refused: Sequence[int],
+    zeros: Mapping[int, int],
+) -> Iterator[Tail]:
+    """Yield the tails, in log order.
+
+    :param refused: offsets of whole records that do not belong to the log
+    :param zeros: by segment start, the offset from which on it is known to be zero
+    """
+    for each in segments:
+        begin = max(end_offset - each.start_offset, 0)
+        known = zeros.get(each.start_offset, each.start_offset + size_bytes) - each.start_offset
+        stop = min(each.length, size_bytes, known)
+        if begin < stop:
+            unproven = sum(begin <= at - each.start_offset < stop for at in refused)
+            reason = f"{BEHIND}; {unproven} whole records in it are not proved" * bool(unproven)
+            yield from _tail(files, each, begin, stop, reason or BEHIND)
+        if each.length > size_bytes:
+            yield from _tail(files, each, size_bytes, each.length, _SURPLUS)
+
+
+def _tail(
+    files: FileSystem, segment: SegmentFile, begin: int, stop: int, reason: str
+) -> Iterator[Tail]:
+    with closing(files.open(segment.path)) as file:
+        last = last_nonzero(file.next_data, file.read_at, begin, stop)
+    if last is not None:
+        yield Tail(segment.path, begin, last + 1 - begin, segment.start_offset + begin, reason)
 
 
 def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:

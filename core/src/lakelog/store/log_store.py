@@ -74,7 +74,7 @@ class Producer:
         :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
         :param keys: one value for all bodies, or a list with one entry per body
         """
-        from lakelog.format.body_column import body_column  # brings NumPy
+        from lakelog.message import body_column  # brings NumPy
 
         columns = MessageColumns(self.topic, body_column(bodies), self.queue, self.tags, keys)
         return self._puts.put_batch(columns)
@@ -154,7 +154,7 @@ class LogStore:
         Raises ``ValueError`` if the lengths differ. Otherwise as :meth:`put_batch`, which also
         accepts :class:`~lakelog.MessageColumns`.
         """
-        from lakelog.format.body_column import body_column  # brings NumPy
+        from lakelog.message import body_column  # brings NumPy
 
         return self.put_batch(
             MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)

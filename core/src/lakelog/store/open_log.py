@@ -16,9 +16,8 @@ from lakelog.files.segment_files import segment_files
 from lakelog.hooks import LeadingReplicator
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.appender import Appender
-from lakelog.log.commit_log import CommitLog
+from lakelog.log.commit_log import CommitLog, VouchedEnd
 from lakelog.log.health import Health
-from lakelog.log.log_files import VouchedEnd
 from lakelog.log.segments import Segments
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.locks import ProcessLock

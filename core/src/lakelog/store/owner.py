@@ -51,9 +51,9 @@ from lakelog.hooks import (
     Writer,
 )
 from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.commit_log import VouchedEnd
 from lakelog.log.damage import read_damage
 from lakelog.log.health import Health
-from lakelog.log.log_files import VouchedEnd
 from lakelog.log.log_reader import LogReader
 from lakelog.log.sources import OwnedBounds, ViewSource
 from lakelog.log.store_directory import StoreDirectory
@@ -232,7 +232,7 @@ class OwnedStore(OpenLog):
         files, path = self.directory.files, self.directory.path
         self.segments.close()
         self.segments.remove_unused()
-        offsets, at = self.log.next_offsets(), self.positions
+        offsets, at = self.log.table.snapshot(), self.positions
         note_clean_stop(self.directory, self.core, at.minimum, at.appended, offsets)
         remove_tables(files, path)
         remove_abort(files, path)

@@ -17,7 +17,7 @@ from lakelog.log.log_reader import LogReader
 from lakelog.log.sources import FileSource, ReaderBounds
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.ownership import is_owned
-from lakelog.processes.page_view import PageReader, PageView, ReaderDurableEnd
+from lakelog.processes.shared_page import PageReader, PageView, ReaderDurableEnd
 from lakelog.processes.wake_page import PageWaiter, WakePage
 from lakelog.recovery.clean_stop import CleanEnd
 from lakelog.settings.catalog import MAINTENANCE

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.format.encoder import EncodedBatch, Encoder, topic_block
-from lakelog.format.limits import message_properties
+from lakelog.format.encoder import EncodedBatch, Encoder, message_properties, topic_block
 from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.results import AppendStatus, BatchResult, PutResult, PutStatus
 from lakelog_native import _native

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.layout import TMP_DIR
-from lakelog.format.limits import Limits
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.hooks import Context

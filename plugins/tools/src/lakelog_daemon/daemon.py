@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 from lakelog import Store
 from lakelog.errors import StoreFailed, ThreadNotStarted
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.processes.page_view import PageView
+from lakelog.processes.shared_page import PageView
 from lakelog.runtime.threads import started
 from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.logs import LogWriter, fields, stop_log

@@ -55,7 +55,6 @@ from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.pins import read_pins
 from lakelog.maintenance.rounds import watched
-from lakelog.processes.page_view import PageView, process_start
 from lakelog.processes.shared_page import (
     APPEND_HOLDER,
     APPENDED,
@@ -72,6 +71,8 @@ from lakelog.processes.shared_page import (
     SYNC_US,
     SYNCS,
     OwnerState,
+    PageView,
+    process_start,
 )
 from lakelog_daemon.processes import Usage
 

@@ -27,7 +27,7 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import LOCK_FILE
 from lakelog.log.commit_log import APPENDING
 from lakelog.processes.ownership import OPEN, SERVICES, is_held, is_owned, is_served, owner_pid
-from lakelog.processes.page_view import PageReader, PageView, process_start
+from lakelog.processes.shared_page import PageReader, PageView, process_start
 from lakelog.store.open import prepare
 from lakelog_daemon.processes import Usage, command_of, look_at
 from lakelog_daemon.status import (

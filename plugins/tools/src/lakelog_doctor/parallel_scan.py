@@ -154,6 +154,7 @@ class _Single:
 
     extent: FileExtent
 
+    @property
     def known_damage(self) -> Mapping[int, Damage]:
         return {}
 

@@ -45,9 +45,8 @@ from lakelog.recovery.filler import (
     keep_gaps,
     write_blank,
 )
-from lakelog.recovery.quarantine import keep
+from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Tail
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild

@@ -20,7 +20,7 @@ from core.tests.store.support import open_small
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, write_pin
-from lakelog.processes.page_view import PageView
+from lakelog.processes.shared_page import PageView
 from lakelog_cli.app import make_app
 from lakelog_cli.commands.top import frame
 from lakelog_daemon import status, watching

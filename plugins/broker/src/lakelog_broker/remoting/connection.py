@@ -14,8 +14,7 @@ import attrs
 
 from lakelog import Message, StoredMessage
 from lakelog.errors import PutRefused, StoreError
-from lakelog.format.encoder import Encoder, RoundRobin
-from lakelog.format.limits import Limits
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.results import PutStatus
 from lakelog_broker.appending import restored

@@ -410,7 +410,7 @@ class AsyncProducer:
 
 
 def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
-    from lakelog.format.body_column import body_column  # imports NumPy
+    from lakelog.message import body_column  # imports NumPy
 
     return MessageColumns(topic, body_column(bodies), *columns)
 

@@ -27,8 +27,8 @@ import attrs
 from lakelog.arguments import wrong_type
 from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.files.filesystem import FileSystem, identity_at
+from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
-from lakelog.format.limits import encode_topic
 from lakelog_queues.arguments import text
 from lakelog_queues.configs import config_lock
 from lakelog_rocketmq.config.consumeroffsets import (

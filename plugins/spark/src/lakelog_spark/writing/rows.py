@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from lakelog.errors import IllegalMessage, LakelogError, SettingsError
 from lakelog.files.filesystem import FileSystem
-from lakelog.format.encoder import Encoder, RoundRobin
+from lakelog.format.encoder import Encoder, Limits, RoundRobin, message_properties
 from lakelog.format.layout import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
-from lakelog.format.limits import Limits, message_properties
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.message import Message
 from lakelog_spark.writing.errors import BadRow
