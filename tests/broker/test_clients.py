@@ -22,8 +22,8 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog_broker.codes import RequestCode as Code
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
+from lakelog_broker.remoting.requests import RequestCode as Code
 from lakelog_broker.settings import BrokerSettings
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import call

@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode, ResponseCode
+from lakelog_broker.codes import ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, encode_frame
+from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.state.traffic import BROKER_PUT, DAY, HOUR, MINUTE, TOPIC_PUT, Rate, Traffic
 from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 

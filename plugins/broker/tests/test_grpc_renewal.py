@@ -16,7 +16,7 @@ from lakelog_broker.grpc.messaging import RENEWED_MS, Consuming, Routing
 from lakelog_broker.grpc.protos import CODES, proto
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import members
+from lakelog_broker.state import groups as members
 
 _CLIENT: Final = "c1"
 

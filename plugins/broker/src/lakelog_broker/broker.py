@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,10 +20,10 @@ from lakelog_broker.scheduled.timers import Timers
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.members import MemberTable
-from lakelog_broker.state.offsets import GroupOffsetTable
+from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
 from lakelog_broker.state.topics import TopicTable
 from lakelog_broker.state.traffic import Traffic
+from lakelog_rocketmq.config.topics import TopicConfig
 
 
 async def _not_running(port: int) -> None:
@@ -65,6 +66,7 @@ class Broker:
     failure: StoreFailed | None = None
     has_failed: asyncio.Event = attrs.field(factory=asyncio.Event)
     open_grpc: Callable[[int], Awaitable[None]] = _not_running
+    _turns: itertools.count[int] = attrs.field(factory=itertools.count)
     _saving: asyncio.Future[None] | None = None
 
     @classmethod
@@ -96,6 +98,15 @@ class Broker:
             ),
             files, store.max_offset,
         )  # fmt: skip  # in the order of the class
+
+    @property
+    def path(self) -> Path:
+        """The store directory."""
+        return Path(self.store.path)
+
+    def next_queue(self, topic: TopicConfig) -> int:
+        """A queue id for a message without one: one after the other."""
+        return next(self._turns) % topic.write_queues
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """First offset of a queue, and the offset of its next message; zeros if it is missing."""

@@ -22,6 +22,7 @@ from lakelog.errors import LakelogError, SettingsError, StoreFailed
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import revive_checkpoints
+from lakelog_broker.remoting.plainsends import PlainSends
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.traffic import SAMPLE_INTERVAL_S
@@ -125,7 +126,10 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
 
         return Popping(broker)
 
-    server, grpc_port = RemotingServer(broker, popping), _GrpcPort(broker, popping)
+    server, grpc_port = (
+        RemotingServer(broker, popping, PlainSends(broker).answer),
+        _GrpcPort(broker, popping),
+    )
     broker.open_grpc = grpc_port.open
     try:
         await server.start()

@@ -14,13 +14,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.grpc.mapping import IllegalRequest, name_of, sent_form, status, status_of
 from lakelog_broker.grpc.protos import proto
-from lakelog_broker.security.access import AccessControl
-from lakelog_broker.security.users import AccessRight, Use
-from lakelog_broker.state.members import Member, MemberGroup
+from lakelog_broker.security import AccessControl, AccessRight, Use
+from lakelog_broker.state.groups import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
 
@@ -113,7 +113,7 @@ class GrpcAccess:
         """
         metadata = {key: str(value) for key, value in context.invocation_metadata()}
         try:
-            user = self._control.check_grpc(metadata)
+            user = self._control.grpc_user(metadata)
         except Refused as error:
             raise IllegalRequest("UNAUTHORIZED", error.remark) from None
         if user.admin:
@@ -127,7 +127,7 @@ class GrpcAccess:
             uses.append(Use(_PUB, topic=self._broker.transactions.topic_of(*place) or ""))
         try:
             for use in uses:
-                self._control.require(user, use.operation, topic=use.topic, group=use.group)
+                self._control.require(user, use)
         except Refused as error:
             raise IllegalRequest("FORBIDDEN", error.remark) from None
 
@@ -143,7 +143,7 @@ _PUSH_CONSUMERS: Final = (2, 5)  # ClientType
 _FILTER_NAMES: Final = {2: "SQL92"}
 
 
-class TelemetryStream:
+class TelemetryStream(Peer):
     """The telemetry stream of one client.
 
     :ivar settings: the client's last ``Settings``
@@ -157,8 +157,8 @@ class TelemetryStream:
         self.is_ordered = False
         self.commands: asyncio.Queue[Any] = asyncio.Queue()
 
-    def check_transaction(self, half: Any) -> None:
-        """Ask the client for the outcome of the transaction with the half message ``half``."""
+    def check_transaction(self, half: StoredMessage) -> None:
+        """Ask the client for the outcome of a transaction."""
         command = proto("TelemetryCommand")()
         asked = command.recover_orphaned_transaction_command
         asked.transaction_id = transaction_id(half.physical_offset, half.queue_offset)

@@ -8,7 +8,6 @@ Calls that put messages, and end transactions.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -45,7 +44,7 @@ from lakelog_broker.grpc.mapping import (
 from lakelog_broker.grpc.protos import proto
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
-from lakelog_broker.scheduled.recall import RecallHandle
+from lakelog_broker.scheduled.timers import RecallHandle
 from lakelog_broker.state.topics import READABLE, WRITABLE
 from lakelog_rocketmq.config.topics import TopicConfig
 
@@ -89,7 +88,7 @@ class Routing:
     async def query_route(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
         topic = self.topic(name_of(request.topic))
-        queues = range(max(topic.read_queues, topic.write_queues))
+        queues = range(topic.queue_count)
         found = [self._queue(request, topic, each) for each in queues]
         return proto("QueryRouteResponse")(status=status(), message_queues=found)
 
@@ -321,7 +320,6 @@ class Producing:
 
     def __init__(self, broker: Broker, routing: Routing) -> None:
         self._broker, self._routing = broker, routing
-        self._turn = itertools.count()
 
     async def send(self, request: Any, _context: Any) -> Any:
         """Serve ``SendMessage``: put each message; the answer has one entry for each."""
@@ -348,8 +346,7 @@ class Producing:
         if len(sent.body) > MAX_BODY_BYTES:
             text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
             raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
-        queue_count = topic.write_queues
-        message = stored_form(sent, queue_count, next(self._turn) % queue_count)
+        message = stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
         put = self._broker.appender.append(message)
         done = put if isinstance(put, PutResult) else await put
         entry = proto("SendResultEntry")(

@@ -22,10 +22,13 @@ The waiting timer messages: the due time and the queue offset of each.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import heapq
 import logging
 import struct
 import threading
+import time
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,14 +36,17 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog import Store, StoredMessage
+from lakelog import Message, Store, StoredMessage
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import CONFIG_DIR
 from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
-from lakelog_broker.properties import property_value
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
+from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.offsets import GroupOffsetTable
+from lakelog_broker.state.groups import GroupOffsetTable
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config.configfile import load_config, save_config
 
 CHECKPOINT: Final = "timercheck"
@@ -447,3 +453,97 @@ def recall_key(properties: bytes) -> bytes:
     """The key of a waiting message, as its recall has it in ``TIMER_DEL_UNIQKEY``."""
     topic = property_value(properties, REAL_TOPIC) or b""
     return topic + b"+" + (property_value(properties, b"UNIQ_KEY") or b"")
+
+
+_HANDLE_VERSION: Final = "v1"
+
+
+@attrs.frozen
+class RecallHandle:
+    """The identity of a waiting timer message.
+
+    :ivar broker: name of its broker
+    :ivar due_ms: its ``TIMER_OUT_MS`` plus one, in ms since 1970
+    :ivar message_id: its ``UNIQ_KEY``
+    """
+
+    topic: str
+    broker: str
+    due_ms: int
+    message_id: str
+
+    @classmethod
+    def of(cls, properties: Any, broker: str) -> RecallHandle | None:
+        """The handle of a message, by its stored property string.
+
+        :param broker: name of this broker
+        :returns: ``None`` if the message is no timer message, or cannot be recalled
+        """
+        if type(properties) is not bytes or b"TIMER_OUT_MS\x01" not in properties:
+            return None
+        due, key, topic = (
+            property_value(properties, name) for name in (b"TIMER_OUT_MS", b"UNIQ_KEY", REAL_TOPIC)
+        )
+        if not due or not key or not topic or topic.startswith(RETRY_PREFIX.encode()):
+            return None
+        return cls(topic.decode(), broker, int(due) + 1, key.decode())
+
+    @classmethod
+    def parse(cls, text: str) -> RecallHandle:
+        """Decode a handle; raises :class:`Refused`."""
+        try:
+            words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
+            version, topic, broker, due, message_id = words
+            if version != _HANDLE_VERSION or "\x01" in message_id or "\x02" in message_id:
+                raise ValueError(version)
+            return cls(topic, broker, int(due), message_id)
+        except (ValueError, binascii.Error):
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid") from None
+
+    def encode(self) -> str:
+        """The handle as text."""
+        text = f"{_HANDLE_VERSION} {self.topic} {self.broker} {self.due_ms} {self.message_id}"
+        return base64.urlsafe_b64encode(text.encode()).decode()
+
+    def message(
+        self, topic: str, settings: BrokerSettings, group: str, host: str | None
+    ) -> Message:
+        """Make the message whose put recalls the timer message.
+
+        :param group: the producer group
+        :param host: ``address:port`` of the client
+
+        Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
+        """
+        self._check(topic, settings.name, settings.timer_limit_s * 1000)
+        return Message(
+            topic,
+            b"0",
+            properties=self._properties(group),
+            queue_id=0,
+            born_timestamp_ms=time.time_ns() // 1_000_000,
+            born_host=host,
+        )
+
+    def _check(self, topic: str, broker: str, limit_ms: int) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        remark = None
+        if self.topic != topic:
+            remark = "recall failed, topic not match"
+        elif self.broker != broker:
+            remark = "recall failed, broker service not available"
+        elif not now_ms < self.due_ms <= now_ms + limit_ms:
+            remark = "recall failed, timestamp invalid"
+        if remark is not None:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
+
+    def _properties(self, producer_group: str) -> bytes:
+        return with_properties(
+            b"",
+            TAGS="_RECALL_TAG_",
+            TIMER_DEL_UNIQKEY=f"{self.topic}+{self.message_id}",
+            UNIQ_KEY=self.message_id,
+            TIMER_DELIVER_MS=str(self.due_ms),
+            BORN_TIMESTAMP=str(time.time_ns() // 1_000_000),
+            PGROUP=producer_group,
+        )

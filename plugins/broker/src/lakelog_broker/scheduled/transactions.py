@@ -26,8 +26,7 @@ from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.members import MemberTable
-from lakelog_broker.state.offsets import GroupOffsetTable
+from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

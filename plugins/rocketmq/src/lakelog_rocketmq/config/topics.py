@@ -45,6 +45,11 @@ class TopicConfig:
     permission: int = _READ_AND_WRITE
     attributes: Mapping[str, str] = attrs.field(factory=dict)
 
+    @property
+    def queue_count(self) -> int:
+        """Number of queues that can be read or written."""
+        return max(self.read_queues, self.write_queues)
+
 
 def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]:
     """Load the topics of the store directory ``path``; raises ``CorruptConfig``."""
