@@ -34,7 +34,7 @@ from lakelog_broker.popping.service import Popping
 from lakelog_broker.running import running_broker
 from lakelog_broker.scheduled.timers import RecallHandle
 from lakelog_broker.settings import BrokerSettings
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.serving import served
 from plugins.broker.tests.support import broker_over, dispatched
 from tests.support.waiting import until

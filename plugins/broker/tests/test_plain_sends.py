@@ -21,7 +21,7 @@ from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_
 from lakelog_broker.remoting.plainsends import PlainSends
 from lakelog_broker.remoting.sending import send
 from lakelog_broker.remoting.server import Connection, RemotingServer
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.support import dispatched, served
 
 _SEND: Final = 310

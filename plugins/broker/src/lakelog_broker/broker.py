@@ -23,7 +23,7 @@ from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
 from lakelog_broker.state.topics import TopicTable
 from lakelog_broker.state.traffic import Traffic
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 
 async def _not_running(port: int) -> None:

@@ -19,7 +19,7 @@ from lakelog.runtime.threads import started
 from lakelog_broker.broker import Broker
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 _MESSAGE_TYPE: Final = "message.type"
 _DISPATCH_MS: Final = 60_000

@@ -46,7 +46,7 @@ from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.scheduled.timers import RecallHandle
 from lakelog_broker.state.topics import READABLE, WRITABLE
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 ANY_QUEUE: Final = -1
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}

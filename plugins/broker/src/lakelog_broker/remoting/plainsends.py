@@ -25,7 +25,7 @@ from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.sending import SendHeader, sent
 from lakelog_broker.remoting.server import failed
 from lakelog_broker.state.topics import WRITABLE
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 _TEXT: Final = rb'"[ !#-\[\]-~]*"'
 _READ: Final = re.compile(

@@ -31,7 +31,7 @@ from lakelog_queues.groups.set_aside import (
     dead_letter_of,
     retry_of,
 )
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 _BATCHED: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of the body
 _LENGTH: Final = struct.Struct(">h")

@@ -25,9 +25,7 @@ from lakelog_broker.state.traffic import (
     TIMER_GET,
     TOPIC_PUT,
 )
-from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
-from lakelog_rocketmq.config.groups import load_groups
-from lakelog_rocketmq.config.topics import load_topics
+from lakelog_rocketmq.config import load_delay_offsets, load_groups, load_topics
 
 _NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 _POOLS: Final = ("send", "pull", "litePull", "query", "ack")

@@ -16,7 +16,7 @@ from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.server import Connection
 from lakelog_broker.state.traffic import MINUTE, TOPIC_PUT
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 
 def create_topic(connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -23,7 +23,7 @@ from lakelog_broker.appending import BrokerAppender
 from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_queues.units.tags import DELAYS_MS
-from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_offsets
+from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
 
 BATCH: Final = 64
 _NEVER: Final = 1 << 62

@@ -47,7 +47,7 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
-from lakelog_rocketmq.config.configfile import load_config, save_config
+from lakelog_rocketmq.config import load_config, save_config
 
 CHECKPOINT: Final = "timercheck"
 OWN_FILE: Final = "timerProgress.json"

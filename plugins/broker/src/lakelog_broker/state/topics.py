@@ -30,8 +30,7 @@ from lakelog_queues.configs import (
     write_topic,
 )
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from lakelog_rocketmq.config.configfile import Loaded, load_config, object_table, save_config
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import Loaded, TopicConfig, load_config, object_table, save_config
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """Clients ask for the route of this topic before they send to an unknown topic."""
