@@ -21,7 +21,6 @@ The waiting timer messages: the due time and the queue offset of each.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import heapq
@@ -42,7 +41,17 @@ from lakelog.format.layout import CONFIG_DIR
 from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
-from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
+from lakelog_broker.scheduled.delivering import (
+    BATCH,
+    LONGEST_WAIT_MS,
+    MAX_DEFERRED,
+    RETRY_MS,
+    Clock,
+    Deliverer,
+    QueueReader,
+    now_ms,
+    pause,
+)
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable
@@ -224,11 +233,7 @@ GROUP: Final = "CID_RMQ_SYS_TIMER"
 ROLL_MS: Final = 2 * 24 * 3_600_000
 """A message that has waited for this long is appended again, so that the log before it can be
 deleted; RocketMQ's ``timerRollWindowSlot``."""
-BATCH: Final = 128
 _QUEUE: Final = (TIMER_TOPIC, 0)
-_LONGEST_WAIT_MS: Final = 10_000
-"""Longest single sleep: the system's clock may be set meanwhile."""
-
 _RECALL: Final = b"TIMER_DEL_UNIQKEY"
 _RECALL_KEPT_MS: Final = 3_000
 """A recall is kept for this long after its due time, which RocketMQ may have rounded down."""
@@ -258,23 +263,24 @@ class Timers:
         self._deliverer = Deliverer("a timer message", store.look_up)
         self._saved = load_progress(files, self._path)
         self._at_start = self._saved
-        self._next_offset = offsets.get(GROUP, *_QUEUE) or 0
+        next_offset = offsets.get(GROUP, *_QUEUE) or 0
+        self._reader = QueueReader(store, _QUEUE, next_offset, self._deliverer, self._add)
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
-        self._unread: dict[int, int] = {}  # physical offset by queue offset, to read again
         self._retry_at_ms = 0
         self.delivered = 0
         self._changes = self._saved_changes = 0
         self._saving = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._table) + len(self._deferred) + len(self._unread)
+        return len(self._table) + len(self._deferred) + len(self._reader.unread)
 
     @property
     def unread(self) -> int:
         """Number of messages of the queue that are not in the table yet."""
-        return max(0, self._bounds()[1] - self._next_offset) + len(self._unread)
+        reader = self._reader
+        return max(0, reader.bounds()[1] - reader.next_offset) + len(reader.unread)
 
     @property
     def behind_ms(self) -> int:
@@ -286,16 +292,8 @@ class Timers:
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         while True:
-            wait_ms = min(self.deliver_due() - self._clock(), _LONGEST_WAIT_MS)
-            if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is to be read or due; other tasks run first
-                continue
-            await self._waits.until(
-                [_QUEUE],
-                wait_ms / 1000,
-                lambda: self._bounds()[1] > self._next_offset,
-                is_urgent=False,
-            )
+            due_ms = self.deliver_due()
+            await pause(due_ms, self._clock, self._waits, [_QUEUE], self._reader.has_grown)
 
     def deliver_due(self) -> int:
         """Read new messages, and deliver due ones; at most ``BATCH`` of each.
@@ -303,9 +301,10 @@ class Timers:
         :returns: time of the next delivery, in ms since 1970; in the past if work remains
         """
         now = self._clock()
-        if self._read():
+        if self._reader.read():
+            self._changes += 1
             return now  # all are read first, as a message may recall another one
-        if now >= self._retry_at_ms and (self._deferred or self._unread):
+        if now >= self._retry_at_ms and (self._deferred or self._reader.unread):
             self._retry(now)
         for _ in range(BATCH if len(self._deferred) < MAX_DEFERRED else 0):
             pair = self._table.take(now)
@@ -318,23 +317,8 @@ class Timers:
         if len(self._deferred) >= MAX_DEFERRED:
             return self._retry_at_ms
         first = self._table.next_ms(now)
-        first = now + _LONGEST_WAIT_MS if first is None else first
-        return min(first, self._retry_at_ms) if self._deferred or self._unread else first
-
-    def _read(self) -> bool:
-        """Read at most ``BATCH`` messages of the queue into the table; return if there was any."""
-        low, high = self._bounds()
-        # RocketMQ corrects an offset outside of the queue in the same way.
-        self._next_offset = min(max(self._next_offset, low), high)
-        if self._next_offset == high or len(self._unread) >= MAX_DEFERRED:
-            return False
-        units = self._store.queue_units(*_QUEUE, self._next_offset, BATCH)
-        columns = units.queue_offsets.tolist(), units.offsets.tolist()
-        for queue_offset, physical_offset in zip(*columns, strict=True):
-            self._next_offset, self._changes = queue_offset + 1, self._changes + 1
-            if not self._deliverer.deliver(physical_offset, self._add):
-                self._unread[queue_offset] = physical_offset
-        return True
+        first = now + LONGEST_WAIT_MS if first is None else first
+        return min(first, self._retry_at_ms) if self._deferred or self._reader.unread else first
 
     def _add(self, stored: StoredMessage) -> None:
         queue_offset, properties = stored.queue_offset, stored.properties_bytes
@@ -373,9 +357,7 @@ class Timers:
         self.delivered += 1
 
     def _retry(self, now: int) -> None:
-        for queue_offset, physical_offset in list(self._unread.items()):
-            if self._deliverer.deliver(physical_offset, self._add):
-                del self._unread[queue_offset]
+        self._reader.retry()
         for queue_offset in list(self._deferred):
             if self._deliver(queue_offset):
                 del self._deferred[queue_offset]
@@ -397,9 +379,6 @@ class Timers:
             self._appender.put_again(stored)
             self._table.remove(due_ms, lowest)
 
-    def _bounds(self) -> tuple[int, int]:
-        return self._store.queue_bounds(*_QUEUE) or (0, 0)
-
     def progress(self) -> Callable[[], None] | None:
         """Return a function that saves the present progress; ``None`` if it is saved.
 
@@ -420,7 +399,8 @@ class Timers:
         return save
 
     def _progress(self, now: int) -> TimerProgress:
-        lowest = [self._next_offset, *self._deferred, *self._unread]
+        reader = self._reader
+        lowest = [reader.next_offset, *self._deferred, *reader.unread]
         waiting = self._table.lowest_offset()
         if waiting is not None:
             lowest.append(waiting)
@@ -428,9 +408,9 @@ class Timers:
         first = self._table.next_ms(now)
         if first is not None:
             times.append(first)
-        if self._unread:  # the times of unread messages are unknown
+        if reader.unread:  # the times of unread messages are unknown
             times.append(self._saved.due_before_ms)
-        return TimerProgress(min(lowest), self._next_offset, min(times), by_slot=False)
+        return TimerProgress(min(lowest), reader.next_offset, min(times), by_slot=False)
 
 
 def due_of(stored: StoredMessage) -> tuple[int, int]:
