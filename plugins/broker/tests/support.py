@@ -144,7 +144,7 @@ class SetClock:
 
 def broker_over(store: lakelog.Store, **settings: Any) -> Broker:
     """A broker that delivers only on request."""
-    return Broker.over(store, BrokerSettings(**settings))
+    return Broker(store, BrokerSettings(**settings))
 
 
 def dispatched(store: lakelog.Store) -> None:

@@ -73,7 +73,7 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
     store: lakelog.Store, waits: bool
 ) -> None:
     async def run() -> None:
-        broker = Broker.over(store, BrokerSettings(port=0))
+        broker = Broker(store, BrokerSettings(port=0))
         broker.topics.create("Big", 1)
         async with serving(broker) as server:
             reader, writer = await asyncio.open_connection(*broker.address.split(":"), limit=1024)
@@ -115,7 +115,7 @@ def test_requests_without_a_response_are_bounded_and_all_are_answered(
             await let_go.wait()
             return request.response()
 
-        broker = Broker.over(store, BrokerSettings(port=0))
+        broker = Broker(store, BrokerSettings(port=0))
         async with serving(broker) as server:
             monkeypatch.setattr(server, "handler", lambda _code: answer)
             reader, writer = await asyncio.open_connection(*broker.address.split(":"))

@@ -36,7 +36,7 @@ class _Served:
 
     def __init__(self, store: Store) -> None:
         self.now_ms = 1_700_000_000_000
-        broker = Broker.over(store, BrokerSettings(port=0))
+        broker = Broker(store, BrokerSettings(port=0))
         broker.topics.create("orders", 1)
         store.put(Message("orders", b"one", queue_id=0))
         store.wait_dispatched(timeout_ms=60_000)

@@ -116,7 +116,7 @@ def _limited_log() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
-    broker = Broker.over(store, settings)
+    broker = Broker(store, settings)
     await revive_checkpoints(broker)
     popping = cache(partial(_made_popping, broker))
     tasks: list[asyncio.Task[None]] = []

@@ -86,74 +86,34 @@ def _self_made(host: str) -> tuple[bytes, bytes]:
 _HANDSHAKE: Final = 0x16
 
 
-class _Copier(asyncio.Protocol):
-    """Writes received bytes to its peer, no faster than the peer accepts them."""
-
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.peer: _Copier | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.write(data)
-
-    def pause_writing(self) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the protocol's
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.close()
+_CHUNK_BYTES: Final = 64 << 10
 
 
-class PortMultiplexer(_Copier):
-    """A client's connection, copied to the Unix socket of the plain server or the TLS server.
+async def _serve(
+    plain: str, tls: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Copy a client's connection to the Unix socket of the plain server or the TLS server.
 
     :param plain: path of the plain server's socket
     :param tls: path of the TLS server's socket
     """
+    with contextlib.suppress(OSError):
+        first = await reader.read(_CHUNK_BYTES)
+        if first:
+            path = tls if first[0] == _HANDSHAKE else plain
+            peer, to_peer = await asyncio.open_unix_connection(path)
+            to_peer.write(first)
+            await asyncio.gather(_copy(reader, to_peer), _copy(peer, writer))
+    writer.close()
 
-    def __init__(self, plain: str, tls: str) -> None:
-        super().__init__()
-        self._plain, self._tls = plain, tls
-        self._first = bytearray()
-        self._opening: asyncio.Task[None] | None = None
 
-    def data_received(self, data: bytes) -> None:
-        """Copy the bytes, or buffer them until the connection to the server is open."""
-        if self.peer is not None:
-            super().data_received(data)
-            return
-        self._first += data
-        assert self.transport is not None
-        self.transport.pause_reading()
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._open())
-
-    async def _open(self) -> None:
-        path = self._tls if self._first[0] == _HANDSHAKE else self._plain
-        assert self.transport is not None
-        try:
-            _, peer = await asyncio.get_running_loop().create_unix_connection(_Copier, path)
-        except OSError:
-            self.transport.close()
-            return
-        peer.peer, self.peer = self, peer
-        super().data_received(bytes(self._first))
-        self._first.clear()
-        if self.transport.is_closing():
-            self.connection_lost(None)
-        else:
-            with contextlib.suppress(RuntimeError):
-                self.transport.resume_reading()
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Write what is read, no faster than the peer accepts it; close the peer at the end."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(_CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
 
 
 _GRACE_S: Final = 0.2
@@ -189,8 +149,8 @@ class GrpcServer:
         self._grpc.add_insecure_port(f"unix:{plain}")
         self._grpc.add_secure_port(f"unix:{tls}", grpc.ssl_server_credentials([pair]))
         await self._grpc.start()
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: PortMultiplexer(plain, tls), settings.host, port, backlog=1024
+        self._server = await asyncio.start_server(
+            functools.partial(_serve, plain, tls), settings.host, port, backlog=1024
         )
         self.port = self._routing.port = self._server.sockets[0].getsockname()[1]
 

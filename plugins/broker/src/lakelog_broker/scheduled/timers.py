@@ -41,17 +41,8 @@ from lakelog.format.layout import CONFIG_DIR
 from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
-from lakelog_broker.scheduled.delivering import (
-    BATCH,
-    LONGEST_WAIT_MS,
-    MAX_DEFERRED,
-    RETRY_MS,
-    Clock,
-    Deliverer,
-    QueueReader,
-    now_ms,
-    pause,
-)
+from lakelog_broker.scheduled import delivering
+from lakelog_broker.scheduled.delivering import Clock, Deliverer, QueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable
@@ -293,10 +284,12 @@ class Timers:
         """Deliver until the task is cancelled."""
         while True:
             due_ms = self.deliver_due()
-            await pause(due_ms, self._clock, self._waits, [_QUEUE], self._reader.has_grown)
+            await delivering.pause(
+                due_ms, self._clock, self._waits, [_QUEUE], self._reader.has_grown
+            )
 
     def deliver_due(self) -> int:
-        """Read new messages, and deliver due ones; at most ``BATCH`` of each.
+        """Read new messages, and deliver due ones; at most ``delivering.BATCH`` of each.
 
         :returns: time of the next delivery, in ms since 1970; in the past if work remains
         """
@@ -306,7 +299,7 @@ class Timers:
             return now  # all are read first, as a message may recall another one
         if now >= self._retry_at_ms and (self._deferred or self._reader.unread):
             self._retry(now)
-        for _ in range(BATCH if len(self._deferred) < MAX_DEFERRED else 0):
+        for _ in range(delivering.BATCH if len(self._deferred) < delivering.MAX_DEFERRED else 0):
             pair = self._table.take(now)
             if pair is None:
                 break
@@ -314,10 +307,10 @@ class Timers:
             self._changes += 1
             if not self._deliver(queue_offset):
                 self._deferred[queue_offset] = due_ms
-        if len(self._deferred) >= MAX_DEFERRED:
+        if len(self._deferred) >= delivering.MAX_DEFERRED:
             return self._retry_at_ms
         first = self._table.next_ms(now)
-        first = now + LONGEST_WAIT_MS if first is None else first
+        first = now + delivering.LONGEST_WAIT_MS if first is None else first
         return min(first, self._retry_at_ms) if self._deferred or self._reader.unread else first
 
     def _add(self, stored: StoredMessage) -> None:
@@ -362,7 +355,7 @@ class Timers:
             if self._deliver(queue_offset):
                 del self._deferred[queue_offset]
                 self._changes += 1
-        self._retry_at_ms = now + RETRY_MS
+        self._retry_at_ms = now + delivering.RETRY_MS
 
     async def roll(self) -> None:
         """Append messages again that have waited for ``ROLL_MS``, so that their log can be deleted.

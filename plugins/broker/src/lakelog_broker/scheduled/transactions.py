@@ -22,16 +22,8 @@ from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
-from lakelog_broker.scheduled.delivering import (
-    BATCH,
-    LONGEST_WAIT_MS,
-    RETRY_MS,
-    Clock,
-    Deliverer,
-    QueueReader,
-    now_ms,
-    pause,
-)
+from lakelog_broker.scheduled import delivering
+from lakelog_broker.scheduled.delivering import Clock, Deliverer, QueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
@@ -188,10 +180,12 @@ class Transactions:
                 # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
-            await pause(due_ms, self._clock, self._waits, [_HALVES], self._halves.has_grown)
+            await delivering.pause(
+                due_ms, self._clock, self._waits, [_HALVES], self._halves.has_grown
+            )
 
     def check_due(self) -> int:
-        """Read new half messages, and append due ones again; at most ``BATCH`` of each.
+        """Read new half messages, and append due ones again; at most ``delivering.BATCH`` of each.
 
         :returns: time of the next check, in ms since 1970; in the past if work remains
         """
@@ -199,16 +193,16 @@ class Transactions:
         if self._halves.read(lambda offset: offset in self._ended or offset in self._open):
             return now
         if self._halves.unread and now >= self._retry_at_ms:
-            self._retry_at_ms = now + RETRY_MS
+            self._retry_at_ms = now + delivering.RETRY_MS
             self._halves.retry()
-        for _ in range(BATCH):
+        for _ in range(delivering.BATCH):
             if not self._queue or self._queue[0][0] > now:
                 break
             due_ms, offset = heapq.heappop(self._queue)
             waiting = self._open.get(offset)
             if waiting is not None and waiting.due_ms == due_ms:
                 self._check(offset, waiting)
-        first = self._queue[0][0] if self._queue else now + LONGEST_WAIT_MS
+        first = self._queue[0][0] if self._queue else now + delivering.LONGEST_WAIT_MS
         return min(first, self._retry_at_ms) if self._halves.unread else first
 
     def _add(self, stored: StoredMessage) -> None:
@@ -245,7 +239,7 @@ class Transactions:
             self._check_one(offset, waiting, stored)
 
         if not self._deliverer.deliver(waiting.physical_offset, check):
-            waiting.due_ms = self._clock() + RETRY_MS
+            waiting.due_ms = self._clock() + delivering.RETRY_MS
             self._wait(offset, waiting)
         elif offset in self._open and self._open[offset] is waiting:
             del self._open[offset]  # its record is damaged, so it cannot be committed
