@@ -28,7 +28,7 @@ from rocketmq import (
 from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
+from lakelog_broker.grpc.mapping import CODES, SERVICE, class_of, proto
 from lakelog_broker.grpc.server import GrpcServer
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.running import running_broker

@@ -1,9 +1,7 @@
-"""gRPC clients: their settings, their telemetry streams, and their membership in groups.
+"""gRPC clients: their rights, settings, telemetry streams, and membership in groups.
 
-Authenticates the user of a call, and authorizes the topics and groups that the call uses.
-
-Source: RocketMQ 5.3.3, ``DefaultAuthorizationContextBuilder``. In addition, the end of a
-transaction needs the right to the topic of its half message.
+Source of the rights: RocketMQ 5.3.3, ``DefaultAuthorizationContextBuilder``. In addition, the end
+of a transaction needs the right to the topic of its half message.
 """
 
 from __future__ import annotations
@@ -17,28 +15,23 @@ from typing import Any, Final, TypeAlias
 from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
-from lakelog_broker.grpc.mapping import IllegalRequest, name_of, sent_form, status, status_of
-from lakelog_broker.grpc.protos import proto
+from lakelog_broker.grpc.mapping import IllegalRequest, name_of, proto, sent_form, status, status_of
 from lakelog_broker.security import AccessControl, AccessRight, Use
 from lakelog_broker.state.groups import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
 
+_LOG: Final = logging.getLogger("lakelog.broker")
+MAX_BODY_BYTES: Final = 4 << 20
+MAX_TOPICS: Final = 1_000
+"""Most topics to which one client sends or subscribes."""
+_BATCH: Final = 32
+_POLLING_S: Final = 20
+_PRODUCER_ATTEMPTS: Final = 3
+_PUSH_CONSUMERS: Final = (2, 5)  # ClientType
+_FILTER_NAMES: Final = {2: "SQL92"}
 _PUB, _SUB = AccessRight.PUB, AccessRight.SUB
 _Uses: TypeAlias = Callable[[Any], Iterator[Use]]
-
-
-def place_of(transaction_id: str) -> tuple[int, int]:
-    """Parse a transaction id: physical offset and queue offset of the half message.
-
-    Raises :class:`IllegalRequest`.
-    """
-    try:
-        place, half = (int(each, 16) for each in transaction_id.split("."))
-    except ValueError:
-        text = f"{transaction_id[:100]!r} is no id of a transaction"
-        raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
-    return place, half
 
 
 def _consumes(request: Any) -> Iterator[Use]:
@@ -132,17 +125,6 @@ class GrpcAccess:
             raise IllegalRequest("FORBIDDEN", error.remark) from None
 
 
-_LOG: Final = logging.getLogger("lakelog.broker")
-MAX_BODY_BYTES: Final = 4 << 20
-MAX_TOPICS: Final = 1_000
-"""Most topics to which one client sends or subscribes."""
-_BATCH: Final = 32
-_POLLING_S: Final = 20
-_PRODUCER_ATTEMPTS: Final = 3
-_PUSH_CONSUMERS: Final = (2, 5)  # ClientType
-_FILTER_NAMES: Final = {2: "SQL92"}
-
-
 class TelemetryStream(Peer):
     """The telemetry stream of one client.
 
@@ -165,6 +147,19 @@ class TelemetryStream(Peer):
         topic = half.properties.get("REAL_TOPIC", half.topic)
         asked.message.CopyFrom(sent_form(half, topic))
         self.commands.put_nowait(command)
+
+
+def place_of(transaction_id: str) -> tuple[int, int]:
+    """Parse a transaction id: physical offset and queue offset of the half message.
+
+    Raises :class:`IllegalRequest`.
+    """
+    try:
+        place, half = (int(each, 16) for each in transaction_id.split("."))
+    except ValueError:
+        text = f"{transaction_id[:100]!r} is no id of a transaction"
+        raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
+    return place, half
 
 
 def transaction_id(physical_offset: int, queue_offset: int) -> str:
@@ -236,15 +231,17 @@ class GrpcClients:
         finally:
             line.commands.put_nowait(None)
 
-    def heartbeat(self, client_id: str) -> None:
-        """Renew a client in its groups."""
-        line = self._lines.get(client_id)
+    async def heartbeat(self, _request: Any, context: Any) -> Any:
+        """Serve ``Heartbeat``: renew a client in its groups."""
+        line = self._lines.get(client_id_of(context))
         if line is not None:
             self._join(line)
+        return proto("HeartbeatResponse")(status=status())
 
-    def terminated(self, client_id: str) -> None:
-        """Remove a client that announced its end."""
-        self._remove(client_id)
+    async def terminated(self, _request: Any, context: Any) -> Any:
+        """Serve ``NotifyClientTermination``: remove a client that announced its end."""
+        self._remove(client_id_of(context))
+        return proto("NotifyClientTerminationResponse")(status=status())
 
     def _join(self, line: TelemetryStream) -> None:
         settings, members = line.settings, self._broker.members

@@ -1,8 +1,12 @@
-"""Converts messages of the gRPC protocol to messages of the store, and back.
+"""Messages of ``apache.rocketmq.v2``, and their conversion to messages of the store, and back.
 
-Source: RocketMQ 5.3.3, the proxy's ``SendMessageActivity`` and ``GrpcConverter``.
+The message classes are in a separate descriptor pool: generated modules register in protobuf's
+default pool, and RocketMQ's Python client has the same messages under other file names. So a
+process could not import both. The descriptor set was compiled from RocketMQ's three public files by
+``protoc --include_imports --descriptor_set_out``.
 
-Statuses of responses: an error is a ``Status`` of a response, not an error of gRPC.
+An error is a ``Status`` of a response, not an error of gRPC. Source: RocketMQ 5.3.3, the proxy's
+``SendMessageActivity`` and ``GrpcConverter``.
 """
 
 from __future__ import annotations
@@ -11,17 +15,50 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from lakelog import Message, StoredMessage
 from lakelog.errors import PutRefused, StoreError
 from lakelog.format.properties import encode_properties
 from lakelog.results import PutStatus
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.grpc.protos import CODES, proto
 from lakelog_broker.popping.service import Popped
 from lakelog_queues.groups.set_aside import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC
 from lakelog_queues.units.tags import java_hash
+
+_PACKAGE: Final = "apache.rocketmq.v2"
+
+
+def _filled_pool() -> descriptor_pool.DescriptorPool:
+    content = (files(__package__) / "rocketmq_v2.binpb").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+_POOL: Final = _filled_pool()
+SERVICE: Final[Any] = _POOL.FindServiceByName(f"{_PACKAGE}.MessagingService")
+CODES: Final[dict[str, int]] = {
+    each.name: each.number for each in _POOL.FindEnumTypeByName(f"{_PACKAGE}.Code").values
+}
+"""The numbers of ``Code``, by name."""
+
+
+@cache
+def proto(name: str) -> Any:
+    """The message class with this short name; raises ``KeyError``."""
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+def class_of(descriptor: Any) -> Any:
+    """The message class of a descriptor."""
+    return message_factory.GetMessageClass(descriptor)
+
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 _REFUSALS: Final = {
