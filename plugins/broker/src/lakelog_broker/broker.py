@@ -91,9 +91,8 @@ class Broker:
 
     def topics_of_group(self, group: str) -> list[str]:
         """The topics to which a group subscribes, or in which it has an offset."""
-        members = self.members.group(group)
-        subscribed = members.subscriptions if members else ()
-        return sorted({*self.offsets.of_group(group), *subscribed})
+        subscriptions = self.members.group(group).subscriptions
+        return sorted({*self.offsets.of_group(group), *subscriptions})
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.

@@ -99,19 +99,14 @@ async def running_broker(
     if a gRPC port is set and grpcio is missing.
     """
     what = "another broker serves this store to RocketMQ's clients, and a store has one; stop it"
-    with locked(Path(store.path), LOCK_FILE, what), _limited_log():
-        async with _serving(store, settings or BrokerSettings()) as broker:
-            yield broker
-
-
-@contextlib.contextmanager
-def _limited_log() -> Iterator[None]:
     limit = LineLimit()
-    _LOG.addFilter(limit)
-    try:
-        yield
-    finally:
-        _LOG.removeFilter(limit)
+    with locked(Path(store.path), LOCK_FILE, what):
+        _LOG.addFilter(limit)
+        try:
+            async with _serving(store, settings or BrokerSettings()) as broker:
+                yield broker
+        finally:
+            _LOG.removeFilter(limit)
 
 
 @contextlib.asynccontextmanager

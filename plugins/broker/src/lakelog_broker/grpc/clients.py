@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from lakelog import StoredMessage
@@ -34,14 +35,19 @@ _PUB, _SUB = AccessRight.PUB, AccessRight.SUB
 _Uses: TypeAlias = Callable[[Any], Iterator[Use]]
 
 
-def _consumes(request: Any) -> Iterator[Use]:
-    yield Use(_SUB, group=name_of(request.group))
-    yield Use(_SUB, topic=name_of(request.topic))
+def _reads(*paths: str) -> _Uses:
+    """Uses of a call that reads the topics and groups in the fields ``paths``."""
+
+    def uses(request: Any) -> Iterator[Use]:
+        for path in paths:
+            name = name_of(attrgetter(path)(request))
+            is_topic = path.endswith("topic")
+            yield Use(_SUB, topic=name) if is_topic else Use(_SUB, group=name)
+
+    return uses
 
 
-def _receives(request: Any) -> Iterator[Use]:
-    yield Use(_SUB, group=name_of(request.group))
-    yield Use(_SUB, topic=name_of(request.message_queue.topic))
+_consumes: Final = _reads("group", "topic")
 
 
 def _sends(request: Any) -> Iterator[Use]:
@@ -51,10 +57,6 @@ def _sends(request: Any) -> Iterator[Use]:
 
 def _writes(request: Any) -> Iterator[Use]:
     yield Use(_PUB, topic=name_of(request.topic))
-
-
-def _of_group(request: Any) -> Iterator[Use]:
-    yield Use(_SUB, group=name_of(request.group))
 
 
 def _settings(command: Any) -> Iterator[Use]:
@@ -73,12 +75,12 @@ def _nothing(_request: Any) -> Iterator[Use]:
 _USES: Final[Mapping[str, _Uses]] = {
     "QueryRoute": _nothing,
     "QueryAssignment": _consumes,
-    "Heartbeat": _of_group,
-    "NotifyClientTermination": _of_group,
+    "Heartbeat": _reads("group"),
+    "NotifyClientTermination": _reads("group"),
     "SendMessage": _sends,
     "EndTransaction": _writes,
     "RecallMessage": _writes,
-    "ReceiveMessage": _receives,
+    "ReceiveMessage": _reads("group", "message_queue.topic"),
     "AckMessage": _consumes,
     "ChangeInvisibleDuration": _consumes,
     "ForwardMessageToDeadLetterQueue": _consumes,
@@ -192,8 +194,7 @@ class GrpcClients:
 
     def is_member(self, client_id: str, group: str) -> bool:
         """Whether a client is in a consumer group: false without a heartbeat for some time."""
-        found = self._broker.members.group(group)
-        return found is not None and client_id in found.members
+        return client_id in self._broker.members.group(group).members
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: answer its settings with completed ones, and send commands.

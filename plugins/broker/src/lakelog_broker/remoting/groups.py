@@ -1,7 +1,7 @@
-"""Requests of tools about groups: their settings, members and offsets.
+"""Requests about groups: heartbeats, members and locks of queues; and of tools, also settings.
 
-Some are forwarded to members of the group. Source: RocketMQ 5.3.3, ``AdminBrokerProcessor`` and
-``Broker2Client``.
+Some are forwarded to members of the group. Source: RocketMQ 5.3.3, ``ClientManageProcessor``,
+``AdminBrokerProcessor`` and ``Broker2Client``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,104 @@ from typing import Any, Final
 
 from lakelog.errors import StoreError
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
 from lakelog_broker.state.groups import Member
 from lakelog_broker.state.traffic import GROUP_GET, MINUTE
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
+MAX_GROUPS: Final = 1_000
+"""Most groups of one connection; a client has one connection for all its groups."""
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""Most subscriptions of one consumer."""
 _OFFSET_DIGITS: Final = 16
 """Length of the physical offset, the last part of a message id, in hexadecimal digits."""
+
+
+def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Renew a client in its groups."""
+    broker, content = connection.broker, request.content()
+    _check_counts(connection, content)
+    members, client_id = broker.members, str(content["clientID"])
+    member = Member(client_id, connection, time.monotonic(), request.language, request.version)
+    for each in content.get("consumerDataSet") or ():
+        name = each["groupName"]
+        broker.topics.add_group(name)
+        broker.topics.of_group(RETRY_PREFIX, name)
+        group = members.join(name, member)
+        group.consume_type = each.get("consumeType", group.consume_type)
+        group.message_model = each.get("messageModel", group.message_model)
+        group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
+        data = each.get("subscriptionDataSet")
+        if data:  # a short heartbeat has no subscriptions
+            group.subscriptions = {known["topic"]: known for known in data}
+    for each in content.get("producerDataSet") or ():
+        members.join_producers(each["groupName"], member)
+    return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
+
+
+def unregister(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Remove a client from its groups."""
+    fields = request.fields
+    groups = fields.get("consumerGroup"), fields.get("producerGroup")
+    connection.broker.members.leave(fields["clientID"], *groups)
+    connection.groups -= set(zip(("consumers", "producers"), groups, strict=True))
+    return request.response()
+
+
+def consumer_ids(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The client ids of a consumer group."""
+    name = request.fields["consumerGroup"]
+    group = connection.broker.members.group(name)
+    if not group.members:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+    return request.json({"consumerIdList": list(group.members)})
+
+
+def lock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Lock queues for an orderly consumer; the response has the locked ones."""
+    content = request.content()
+    asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
+    locked = connection.broker.members.lock(content["consumerGroup"], content["clientId"], asked)
+    queues = [asked[queue] for queue in locked]
+    return request.json({"lockOKMQSet": queues})
+
+
+def unlock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Release locks of queues."""
+    content = request.content()
+    queues = [(each["topic"], int(each["queueId"])) for each in content["mqSet"]]
+    connection.broker.members.unlock(content["consumerGroup"], content["clientId"], queues)
+    return request.response()
+
+
+def check_config(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Check a client's filter expression; raises :class:`Refused`."""
+    data = request.content().get("subscriptionData") or {}
+    MessageFilter.of(data.get("subString"), data.get("expressionType"))
+    return request.response()
+
+
+def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
+    """Note the groups of a client; raises :class:`LimitExceeded`."""
+    consumers = content.get("consumerDataSet") or ()
+    names = {("consumers", each["groupName"]) for each in consumers}
+    names |= {("producers", each["groupName"]) for each in content.get("producerDataSet") or ()}
+    all_names = connection.groups | names
+    if len(all_names) > MAX_GROUPS:
+        remark = f"a client with {len(all_names)} groups; at most {MAX_GROUPS} are taken"
+        raise LimitExceeded(remark)
+    most = max((len(each.get("subscriptionDataSet") or ()) for each in consumers), default=0)
+    if most > MAX_SUBSCRIPTIONS:
+        remark = f"a consumer with {most} subscriptions; at most {MAX_SUBSCRIPTIONS} are taken"
+        raise LimitExceeded(remark)
+    connection.groups = all_names
+
+
+# --- of tools ---
 
 
 def set_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -54,7 +143,7 @@ def consumers(connection: Connection, request: RemotingCommand) -> RemotingComma
     """The members of a group and its subscriptions."""
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
-    if group is None or not group.members:
+    if not group.members:
         remark = f"the consumer group[{name}] not online"
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
     content = {
@@ -70,17 +159,17 @@ def consumers(connection: Connection, request: RemotingCommand) -> RemotingComma
 def producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The members of a producer group."""
     name = request.fields["producerGroup"]
-    members = connection.broker.members.producers(name)
+    members = connection.broker.members.producers.get(name)
     if not members:
         remark = f"the producer group[{name}] not exist"
         raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-    content = {"connectionSet": _connections(members)}
+    content = {"connectionSet": _connections(members.values())}
     return request.json(content)
 
 
 def all_producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The members of all producer groups."""
-    groups, now_s = connection.broker.members.producer_groups(), time.monotonic()
+    groups, now_s = connection.broker.members.producers, time.monotonic()
     now_ms = time.time_ns() // 1_000_000
     content = {
         name: [
@@ -102,7 +191,7 @@ def all_producers(connection: Connection, request: RemotingCommand) -> RemotingC
 def groups_of_topic(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The groups that subscribe to a topic, or have an offset in it."""
     broker, topic = connection.broker, request.fields["topic"]
-    known = {*broker.members.groups(), *broker.offsets.groups()}
+    known = {*broker.members.groups, *broker.offsets.groups()}
     groups = sorted(group for group in known if topic in broker.topics_of_group(group))
     return request.json({"groupList": groups})
 
@@ -116,8 +205,7 @@ def topics_of_group(connection: Connection, request: RemotingCommand) -> Remotin
 def subscription(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The subscription of a group to a topic; null if the group has none."""
     name, topic = request.fields["group"], request.fields["topic"]
-    group = connection.broker.members.group(name)
-    found = group.subscriptions.get(topic) if group else None
+    found = connection.broker.members.group(name).subscriptions.get(topic)
     content = {"group": name, "subscriptionData": found, "topic": topic}
     return request.json(content)
 
@@ -191,8 +279,7 @@ async def consumer_offsets(connection: Connection, request: RemotingCommand) -> 
 
 def _peers(broker: Broker, group: str) -> dict[str, Connection]:
     """The connections of the group's remoting members, by client id."""
-    found = broker.members.group(group)
-    members: Mapping[str, Member] = found.members if found else {}
+    members = broker.members.group(group).members
     return {name: each.peer for name, each in members.items() if isinstance(each.peer, Connection)}
 
 
@@ -289,9 +376,8 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
         broker.offsets.set(group, topic, queue_id, found)
         rows.append((queue_object(broker.settings.name, topic, queue_id), found))
     body = f'{{"offsetTable":{object_keys(rows)}}}'.encode()
-    members = broker.members.group(group)
     header = {"topic": topic, "group": group, "timestamp": str(time_ms)}
-    for member in members.members.values() if members else ():
+    for member in broker.members.group(group).members.values():
         if isinstance(member.peer, Connection):
             member.peer.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
     return request.response(body=body)

@@ -174,8 +174,7 @@ def assignment(connection: Connection, request: RemotingCommand) -> RemotingComm
     topic, group = content["topic"], content["consumerGroup"]
     config = broker.topics.require(topic)
     mode = connection.server.modes.of(topic, group)
-    members = broker.members.group(group)
-    clients = sorted(members.members) if members else []
+    clients = sorted(broker.members.group(group).members)
     queues: Sequence[int] = range(config.read_queues)
     if mode == POP:
         queues = [-1]

@@ -102,8 +102,7 @@ def _selection(broker: Broker, header: PullHeader) -> MessageFilter:
     """The filter of the request, or of the group's last heartbeat; raises :class:`Refused`."""
     if header.expression is not None:
         return MessageFilter.of(header.expression, header.expression_type)
-    group = broker.members.group(header.group)
-    known = group.subscriptions.get(header.topic) if group else None
+    known = broker.members.group(header.group).subscriptions.get(header.topic)
     if known is None:
         raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
     return MessageFilter.of(known.get("subString"), known.get("expressionType"))

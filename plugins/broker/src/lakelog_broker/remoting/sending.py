@@ -313,7 +313,7 @@ def reply(connection: Connection, request: RemotingCommand) -> Response:
 
 
 def _peer_of(broker: Broker, client_id: str) -> Connection | None:
-    for members in broker.members.producer_groups().values():
+    for members in broker.members.producers.values():
         member = members.get(client_id)
         if member is not None and isinstance(member.peer, Connection):
             return member.peer

@@ -142,8 +142,7 @@ class RemotingServer:
         check_user(self._access, self.broker, request)
 
     def _members_changed(self, name: str) -> None:
-        group = self.broker.members.group(name)
-        for member in list(group.members.values()) if group else ():
+        for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
                 fields = {"consumerGroup": name}
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields)

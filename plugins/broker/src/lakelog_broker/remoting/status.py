@@ -16,15 +16,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.state.traffic import (
-    BROKER_GET,
-    BROKER_PUT,
-    DAY,
-    HOUR,
-    MINUTE,
-    TIMER_GET,
-    TOPIC_PUT,
-)
+from lakelog_broker.state import traffic
 from lakelog_rocketmq.config import load_delay_offsets, load_groups, load_topics
 
 _NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
@@ -80,13 +72,13 @@ def _message_rates(broker: Broker) -> dict[str, object]:
 
     ``getTransferredTps`` and ``putTps`` have three rates: of the last 10 s, 1 min and 10 min.
     """
-    traffic = broker.traffic
+    counted = broker.traffic
     grown = broker.store.max_offset - broker.start_offset
-    counts, since_s = traffic.counts(), max(1.0, time.time() - broker.started_ms / 1000)
-    put, got = counts.get((BROKER_PUT, ""), 0), counts.get((BROKER_GET, ""), 0)
-    yesterday, today = traffic.mornings
-    read = _rates(traffic.recent_rates(BROKER_GET))
-    found, missed = traffic.found / since_s, traffic.missed / since_s
+    counts, since_s = counted.counts(), max(1.0, time.time() - broker.started_ms / 1000)
+    put, got = counts.get((traffic.BROKER_PUT, ""), 0), counts.get((traffic.BROKER_GET, ""), 0)
+    yesterday, today = counted.mornings
+    read = _rates(counted.recent_rates(traffic.BROKER_GET))
+    found, missed = counted.found / since_s, counted.missed / since_s
     return {
         "getFoundTps": found,
         "getMissTps": missed,
@@ -101,19 +93,19 @@ def _message_rates(broker: Broker) -> dict[str, object]:
         "msgPutTotalYesterdayMorning": yesterday[0],
         "putMessageAverageSize": grown / max(1, put),
         "putMessageTimesTotal": put,
-        "putTps": _rates(traffic.recent_rates(BROKER_PUT)),
+        "putTps": _rates(counted.recent_rates(traffic.BROKER_PUT)),
     }
 
 
 def _timers(broker: Broker) -> dict[str, object]:
     """Delay in seconds, numbers of unread and waiting messages, and rates of the last 10 s."""
-    timers, traffic = broker.timers, broker.traffic
+    timers, rates = broker.timers, broker.traffic.recent_rates
     return {
         "timerReadBehind": timers.behind_ms // 1000,
         "timerOffsetBehind": timers.unread,
         "timerCongestNum": len(timers),
-        "timerEnqueueTps": traffic.recent_rates(TOPIC_PUT, TIMER_TOPIC)[0],
-        "timerDequeueTps": traffic.recent_rates(TIMER_GET)[0],
+        "timerEnqueueTps": rates(traffic.TOPIC_PUT, TIMER_TOPIC)[0],
+        "timerDequeueTps": rates(traffic.TIMER_GET)[0],
     }
 
 
@@ -209,11 +201,13 @@ def _duration(time_ms: int) -> str:
 def rates(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The growth of a count in the last minute, hour and day."""
     name, key = request.fields["statsName"], request.fields["statsKey"]
-    rates = connection.broker.traffic.rates(name, "" if name in (BROKER_GET, BROKER_PUT) else key)
+    rates = connection.broker.traffic.rates(
+        name, "" if name in (traffic.BROKER_GET, traffic.BROKER_PUT) else key
+    )
     if rates is None:
         remark = f"The stats <{name}> <{key}> not exist"
         raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-    names = {MINUTE: "statsMinute", HOUR: "statsHour", DAY: "statsDay"}
+    names = {"minute": "statsMinute", "hour": "statsHour", "day": "statsDay"}
     content = {
         field: {"avgpt": 0.0, "sum": rates[window].count, "tps": rates[window].per_second}
         for window, field in names.items()
@@ -232,8 +226,7 @@ def units(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     content: dict[str, Any] = {"maxQueueIndex": high, "minQueueIndex": low}
     group = fields.get("consumerGroup")
     if group:
-        members = broker.members.group(group)
-        subscription = members.subscriptions.get(topic) if members else None
+        subscription = broker.members.group(group).subscriptions.get(topic)
         content["subscriptionData"] = subscription
         absent = f"{group}@{topic} is not online!"
         content["filterData"] = absent if subscription is None else "null"

@@ -27,7 +27,6 @@ import heapq
 import logging
 import struct
 import threading
-import time
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -488,35 +487,24 @@ class RecallHandle:
 
         Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
         """
-        self._check(topic, settings.name, settings.timer_limit_s * 1000)
-        return Message(
-            topic,
-            b"0",
-            properties=self._properties(group),
-            queue_id=0,
-            born_timestamp_ms=time.time_ns() // 1_000_000,
-            born_host=host,
-        )
-
-    def _check(self, topic: str, broker: str, limit_ms: int) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        remark = None
+        now, remark = now_ms(), None
         if self.topic != topic:
             remark = "recall failed, topic not match"
-        elif self.broker != broker:
+        elif self.broker != settings.name:
             remark = "recall failed, broker service not available"
-        elif not now_ms < self.due_ms <= now_ms + limit_ms:
+        elif not now < self.due_ms <= now + settings.timer_limit_s * 1000:
             remark = "recall failed, timestamp invalid"
         if remark is not None:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
-
-    def _properties(self, producer_group: str) -> bytes:
-        return with_properties(
+        properties = with_properties(
             b"",
             TAGS="_RECALL_TAG_",
             TIMER_DEL_UNIQKEY=f"{self.topic}+{self.message_id}",
             UNIQ_KEY=self.message_id,
             TIMER_DELIVER_MS=str(self.due_ms),
-            BORN_TIMESTAMP=str(time.time_ns() // 1_000_000),
-            PGROUP=producer_group,
+            BORN_TIMESTAMP=str(now),
+            PGROUP=group,
+        )
+        return Message(
+            topic, b"0", properties=properties, queue_id=0, born_timestamp_ms=now, born_host=host
         )

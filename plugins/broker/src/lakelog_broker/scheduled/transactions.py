@@ -276,7 +276,7 @@ class Transactions:
         """Ask a producer for the outcome of each half message that :meth:`check_due` appended."""
         halves, self._to_ask = self._to_ask, []
         for half in halves:
-            producers = self._members.producers(group_of(half))
+            producers = list(self._members.producers.get(group_of(half), {}).values())
             if not producers:
                 continue  # the next check is after the interval
             self._turn += 1

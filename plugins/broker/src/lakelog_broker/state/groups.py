@@ -72,35 +72,25 @@ class MemberGroup:
 class MemberTable:
     """All members of all groups; used from one event loop.
 
+    :ivar groups: all consumer groups that have or had a member, by name
+    :ivar producers: all producers, by group and client id
     :ivar on_change: called with the name of a consumer group whose members changed
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.on_change: Callable[[str], None] = lambda _group: None
         self._clock = clock
-        self._groups: dict[str, MemberGroup] = {}
-        self._producers: dict[str, dict[str, Member]] = {}
+        self.groups: dict[str, MemberGroup] = {}
+        self.producers: dict[str, dict[str, Member]] = {}
         self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
 
-    def groups(self) -> Mapping[str, MemberGroup]:
-        """All consumer groups that have or had a member, by name."""
-        return self._groups
-
-    def group(self, name: str) -> MemberGroup | None:
-        """A consumer group, or ``None``."""
-        return self._groups.get(name)
-
-    def producers(self, group: str) -> list[Member]:
-        """The producers of a group."""
-        return list(self._producers.get(group, {}).values())
-
-    def producer_groups(self) -> Mapping[str, Mapping[str, Member]]:
-        """All producers by group and client id."""
-        return self._producers
+    def group(self, name: str) -> MemberGroup:
+        """A consumer group; an empty one if it never had a member."""
+        return self.groups.get(name) or MemberGroup()
 
     def join(self, name: str, member: Member) -> MemberGroup:
         """Add a consumer to a group, or renew its membership."""
-        group = self._groups.setdefault(name, MemberGroup())
+        group = self.groups.setdefault(name, MemberGroup())
         known = group.members.get(member.client_id)
         group.members[member.client_id] = member
         if known is None or known.peer is not member.peer:
@@ -109,14 +99,14 @@ class MemberTable:
 
     def join_producers(self, name: str, member: Member) -> None:
         """Add a producer to a group, or renew its membership."""
-        self._producers.setdefault(name, {})[member.client_id] = member
+        self.producers.setdefault(name, {})[member.client_id] = member
 
     def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> None:
         """Remove a client from the given groups."""
         if consumer_group:
             self._remove(consumer_group, lambda each: each.client_id == client_id)
         if producer_group:
-            self._producers.get(producer_group, {}).pop(client_id, None)
+            self.producers.get(producer_group, {}).pop(client_id, None)
 
     def disconnected(self, peer: Peer) -> None:
         """Remove all members of a closed connection."""
@@ -128,17 +118,17 @@ class MemberTable:
         self._remove_all(lambda each: each.seen_s < earliest)
 
     def _remove_all(self, is_gone: Callable[[Member], bool]) -> None:
-        for name in list(self._groups):
+        for name in list(self.groups):
             self._remove(name, is_gone)
-        for table in self._producers.values():
+        for table in self.producers.values():
             for each in [each for each in table.values() if is_gone(each)]:
                 del table[each.client_id]
 
     def _remove(self, name: str, is_gone: Callable[[Member], bool]) -> None:
-        group = self._groups.get(name)
-        gone = [each for each in group.members.values() if is_gone(each)] if group else []
+        members = self.group(name).members
+        gone = [each for each in members.values() if is_gone(each)]
         for each in gone:
-            del self._groups[name].members[each.client_id]
+            del members[each.client_id]
         if gone:
             self.on_change(name)
 
