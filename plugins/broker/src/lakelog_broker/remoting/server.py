@@ -70,6 +70,7 @@ Handler: TypeAlias = Callable[["Connection", RemotingCommand], Response]
 class RemotingServer:
     """Accepts connections, and has what their requests use.
 
+    :ivar access: checks the users of requests
     :ivar connections: the open connections
     :ivar opaques: numbers of requests to clients
     :ivar modes: whether groups pull or pop
@@ -95,7 +96,7 @@ class RemotingServer:
         self.connections: set[Connection] = set()
         self.opaques = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
-        self._access = AccessControl.of(broker.settings)
+        self.access = AccessControl.of(broker.settings)
         self._listener = Listener(
             broker.settings, lambda: Connection(self), lambda: len(self.connections)
         )
@@ -136,10 +137,6 @@ class RemotingServer:
             found = getattr(import_module(f"{__package__}.{module}"), name)
             self._handlers[code] = found
         return found
-
-    def check(self, request: RemotingCommand) -> None:
-        """Raise :class:`~lakelog_broker.codes.Refused` if the user may not send the request."""
-        check_user(self._access, self.broker, request)
 
     def _members_changed(self, name: str) -> None:
         for member in list(self.broker.members.group(name).members.values()):
@@ -299,7 +296,7 @@ class Connection(asyncio.Protocol, Peer):
             if len(request.fields) > MAX_FIELDS:
                 remark = f"a header of {len(request.fields)} fields; at most {MAX_FIELDS} are taken"
                 raise LimitExceeded(remark)
-            self.server.check(request)
+            check_user(self.server.access, self.broker, request)
             answer = handler(self, request)
         except Exception as error:  # noqa: BLE001  # a request must not end the connection
             if isinstance(error, LimitExceeded) and not self._is_over_limit:

@@ -73,28 +73,19 @@ class Deliverer:
         except StoreClosed:
             raise
         except Exception as error:  # noqa: BLE001  # any fault is of this message only
-            if _is_final(error):
-                _LOG.error(
-                    "%s at offset %d of the log is left out: %s", self._what, physical_offset, error
-                )
-            else:
-                self._defer(physical_offset, error)
+            where = self._what, physical_offset
+            if not _is_final(error):
+                if physical_offset not in self._failing:
+                    self._failing.add(physical_offset)
+                    text = (
+                        "%s at offset %d of the log could not be delivered and is tried again: %s"
+                    )
+                    is_expected = isinstance(error, StoreError | PutRefused)
+                    _LOG.warning(text, *where, error, exc_info=None if is_expected else error)
                 return False
+            _LOG.error("%s at offset %d of the log is left out: %s", *where, error)
         self._failing.discard(physical_offset)
         return True
-
-    def _defer(self, physical_offset: int, error: Exception) -> None:
-        if physical_offset in self._failing:
-            return
-        self._failing.add(physical_offset)
-        expected = isinstance(error, StoreError | PutRefused)
-        _LOG.warning(
-            "%s at offset %d of the log could not be delivered and is tried again: %s",
-            self._what,
-            physical_offset,
-            error,
-            exc_info=None if expected else error,
-        )
 
 
 def _is_final(error: Exception) -> bool:
