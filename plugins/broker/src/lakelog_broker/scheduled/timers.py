@@ -1,22 +1,19 @@
-"""Delivers timer messages to the millisecond, except recalled ones.
+"""Timer messages: delivered to the millisecond, unless they are recalled.
 
 Timer messages wait in queue 0 of ``rmq_sys_wheel_timer``. A table in memory has the due time and
 the queue offset of each. At start it is built from the lowest waiting offset on, which is the
 committed offset of the group ``CID_RMQ_SYS_TIMER``. A message with ``TIMER_DEL_UNIQKEY`` recalls
-another one. Source: RocketMQ 5.3.3, ``TimerMessageStore``.
+another one; clients name it by a handle, which they get with the answer to its send.
 
-The saved progress of timers: RocketMQ's ``config/timercheck``, and a file of lakelog.
+The progress is saved in RocketMQ's ``config/timercheck``: ``i64 read time, ms | i64 flushed
+position of timerlog | i64 queue offset | i64 master's queue offset | i64 state version | i64 time,
+ms | i64 counter``, big-endian, in 4096 bytes. RocketMQ reads the queue from the smaller queue
+offset on. A message below that offset was delivered if its ``TIMER_OUT_MS`` is before the read
+time. lakelog's own ``config/timerProgress.json`` has the delivered times to the millisecond. It
+counts only if ``timercheck`` is unchanged since: otherwise RocketMQ has served the directory
+meanwhile.
 
-``timercheck`` is ``i64 read time, ms | i64 flushed position of timerlog | i64 queue offset | i64
-master's queue offset | i64 state version | i64 time, ms | i64 counter``, big-endian, in 4096 bytes.
-RocketMQ reads the queue of timers from the smaller queue offset on. A message below that offset was
-delivered if its ``TIMER_OUT_MS`` is before the read time. Source: RocketMQ 5.3.3,
-``TimerCheckpoint`` and ``TimerMessageStore.recover``.
-
-lakelog's file, ``config/timerProgress.json``, has the delivered times to the millisecond. It counts
-only if ``timercheck`` is unchanged since: otherwise RocketMQ has served the directory meanwhile.
-
-The waiting timer messages: the due time and the queue offset of each.
+Source: RocketMQ 5.3.3, ``TimerMessageStore``, ``TimerCheckpoint``, ``RecallMessageHandle``.
 """
 
 from __future__ import annotations
@@ -48,177 +45,6 @@ from lakelog_broker.state.groups import GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config import load_config, save_config
 
-CHECKPOINT: Final = "timercheck"
-OWN_FILE: Final = "timerProgress.json"
-_FIELDS: Final = struct.Struct(">7q")
-_FILE_BYTES: Final = 4096
-_OWN_FIELDS: Final = "lowestOffset", "readOffset", "dueBeforeMs"
-_SLOT_MS: Final = 1_000
-"""RocketMQ's ``timerPrecisionMs``: ``TIMER_OUT_MS`` is rounded down to a multiple of it."""
-
-
-@attrs.frozen
-class TimerProgress:
-    """Defines which timer messages were delivered.
-
-    A message was delivered if its queue offset is below ``read_offset``, and its time is before
-    ``due_before_ms``.
-
-    :ivar lowest_offset: the lowest queue offset of a waiting message; 0 if unknown
-    :ivar read_offset: queue offset below which all messages were read
-    :ivar due_before_ms: a time in ms since 1970
-    :ivar by_slot: whether to compare ``TIMER_OUT_MS`` instead of the exact time
-    """
-
-    lowest_offset: int = 0
-    read_offset: int = 0
-    due_before_ms: int = 0
-    by_slot: bool = True
-
-    def is_delivered(self, queue_offset: int, due_ms: int, slot_ms: int) -> bool:
-        """Whether a message was delivered.
-
-        :param due_ms: its exact time, in ms since 1970
-        :param slot_ms: its ``TIMER_OUT_MS``
-        """
-        time_ms = slot_ms if self.by_slot else due_ms
-        return queue_offset < self.read_offset and time_ms < self.due_before_ms
-
-
-def load_progress(files: FileSystem, path: Path) -> TimerProgress:
-    """Read the progress in the store directory ``path``.
-
-    Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
-    """
-    checkpoint = read_file(files, path / CONFIG_DIR / CHECKPOINT) or b""
-    if len(checkpoint) < _FIELDS.size:
-        return TimerProgress()
-    fields = _FIELDS.unpack_from(checkpoint)
-    own = load_config(files, path / CONFIG_DIR / OWN_FILE, _read_own).value
-    if own is not None and own[0] == list(fields):
-        return own[1]
-    read_time_ms, _, queue_offset, masters_offset = fields[:4]
-    return TimerProgress(0, min(queue_offset, masters_offset), read_time_ms)
-
-
-def _read_own(content: Mapping[str, Any]) -> tuple[list[int], TimerProgress] | None:
-    if not content:
-        return None
-    lowest, read, due = (int(content[name]) for name in _OWN_FIELDS)
-    return list(content["timercheck"]), TimerProgress(lowest, read, due, by_slot=False)
-
-
-def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms: int) -> None:
-    """Replace both files; raises ``OSError``.
-
-    After a crash between the two, more messages are delivered again, and none is lost.
-
-    :param now_ms: the present time, in ms since 1970
-    """
-    former = read_file(files, path / CONFIG_DIR / CHECKPOINT) or b""
-    _, log_position, _, _, state, _, version = _FIELDS.unpack_from(
-        former.ljust(_FIELDS.size, b"\0")
-    )
-    slot_ms = max(0, progress.due_before_ms // _SLOT_MS - 1) * _SLOT_MS
-    fields = [
-        slot_ms, log_position, progress.lowest_offset, progress.read_offset, state, now_ms,
-        version + 1,
-    ]  # fmt: skip  # in the order of the format
-    files.make_dir(path / CONFIG_DIR)
-    overwrite_file(
-        files, path / CONFIG_DIR / CHECKPOINT, _FIELDS.pack(*fields).ljust(_FILE_BYTES, b"\0")
-    )
-    content = {
-        "timercheck": fields,
-        "lowestOffset": progress.lowest_offset,
-        "readOffset": progress.read_offset,
-        "dueBeforeMs": progress.due_before_ms,
-    }
-    save_config(files, path / CONFIG_DIR / OWN_FILE, content)
-
-
-_MINUTE_MS: Final = 60_000
-_OFFSET_BITS: Final = 47
-_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
-
-
-class TimerTable:
-    """A priority queue of pairs of a due time (ms since 1970) and a queue offset.
-
-    A pair of a future minute takes 8 bytes: the milliseconds within the minute, and the offset, are
-    packed into one integer. Only the pairs of minutes that have begun are in a heap; these take
-    about 45 bytes each.
-    """
-
-    def __init__(self) -> None:
-        self._later: dict[int, array[int]] = {}  # by minute
-        self._lowest: dict[int, int] = {}  # lowest queue offset, by minute
-        self._minutes: list[int] = []  # a heap of the keys of _later
-        self._begun: list[int] = []  # a heap of packed pairs with times in ms since 1970
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, due_ms: int, offset: int, now_ms: int) -> None:
-        """Add a pair; ``now_ms`` is the present time in ms since 1970."""
-        self._count += 1
-        minute, ms = divmod(due_ms, _MINUTE_MS)
-        if minute * _MINUTE_MS <= now_ms:
-            heapq.heappush(self._begun, due_ms << _OFFSET_BITS | offset)
-            return
-        pairs = self._later.get(minute)
-        if pairs is None:
-            pairs = self._later[minute] = array("q")
-            heapq.heappush(self._minutes, minute)
-            self._lowest[minute] = offset
-        self._lowest[minute] = min(offset, self._lowest[minute])
-        pairs.append(ms << _OFFSET_BITS | offset)
-
-    def take(self, now_ms: int) -> tuple[int, int] | None:
-        """Remove and return the earliest pair that is due; ``None`` if no pair is due."""
-        self._begin(now_ms)
-        if not self._begun or self._begun[0] >> _OFFSET_BITS > now_ms:
-            return None
-        self._count -= 1
-        pair = heapq.heappop(self._begun)
-        return pair >> _OFFSET_BITS, pair & _OFFSET_MASK
-
-    def remove(self, due_ms: int, offset: int) -> None:
-        """Remove a pair of a future minute; raises ``ValueError`` if it does not exist."""
-        minute, ms = divmod(due_ms, _MINUTE_MS)
-        pairs = self._later.get(minute, array("q"))
-        pairs.remove(ms << _OFFSET_BITS | offset)
-        self._lowest[minute] = min((pair & _OFFSET_MASK for pair in pairs), default=_OFFSET_MASK)
-        self._count -= 1
-
-    def next_ms(self, now_ms: int) -> int | None:
-        """Time of the earliest pair, or the start of its minute; ``None`` without pairs."""
-        self._begin(now_ms)
-        if self._begun:
-            return self._begun[0] >> _OFFSET_BITS
-        return self._minutes[0] * _MINUTE_MS if self._minutes else None
-
-    def lowest_offset(self) -> int | None:
-        """The lowest queue offset of all pairs; ``None`` without pairs."""
-        begun = min((pair & _OFFSET_MASK for pair in self._begun), default=_OFFSET_MASK)
-        lowest = min(begun, *self._lowest.values(), _OFFSET_MASK)
-        return None if lowest == _OFFSET_MASK else lowest
-
-    def _begin(self, now_ms: int) -> None:
-        """Move the pairs of minutes that have begun into the heap."""
-        while self._minutes and self._minutes[0] * _MINUTE_MS <= now_ms:
-            minute = heapq.heappop(self._minutes)
-            begin_ms = minute * _MINUTE_MS
-            pairs = self._later.pop(minute)
-            del self._lowest[minute]
-            self._begun += [
-                begin_ms + (pair >> _OFFSET_BITS) << _OFFSET_BITS | pair & _OFFSET_MASK
-                for pair in pairs
-            ]
-            heapq.heapify(self._begun)
-
-
 GROUP: Final = "CID_RMQ_SYS_TIMER"
 ROLL_MS: Final = 2 * 24 * 3_600_000
 """A message that has waited for this long is appended again, so that the log before it can be
@@ -228,6 +54,17 @@ _RECALL: Final = b"TIMER_DEL_UNIQKEY"
 _RECALL_KEPT_MS: Final = 3_000
 """A recall is kept for this long after its due time, which RocketMQ may have rounded down."""
 _LOG: Final = logging.getLogger("lakelog.broker")
+CHECKPOINT: Final = "timercheck"
+OWN_FILE: Final = "timerProgress.json"
+_FIELDS: Final = struct.Struct(">7q")
+_FILE_BYTES: Final = 4096
+_OWN_FIELDS: Final = "lowestOffset", "readOffset", "dueBeforeMs"
+_SLOT_MS: Final = 1_000
+"""RocketMQ's ``timerPrecisionMs``: ``TIMER_OUT_MS`` is rounded down to a multiple of it."""
+_MINUTE_MS: Final = 60_000
+_OFFSET_BITS: Final = 47
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_HANDLE_VERSION: Final = "v1"
 
 
 class Timers:
@@ -238,7 +75,7 @@ class Timers:
     Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
     """
 
-    def __init__(  # its collaborators
+    def __init__(
         self,
         store: Store,
         appender: BrokerAppender,
@@ -427,7 +264,161 @@ def recall_key(properties: bytes) -> bytes:
     return topic + b"+" + (property_value(properties, b"UNIQ_KEY") or b"")
 
 
-_HANDLE_VERSION: Final = "v1"
+@attrs.frozen
+class TimerProgress:
+    """Defines which timer messages were delivered.
+
+    A message was delivered if its queue offset is below ``read_offset``, and its time is before
+    ``due_before_ms``.
+
+    :ivar lowest_offset: the lowest queue offset of a waiting message; 0 if unknown
+    :ivar read_offset: queue offset below which all messages were read
+    :ivar due_before_ms: a time in ms since 1970
+    :ivar by_slot: whether to compare ``TIMER_OUT_MS`` instead of the exact time
+    """
+
+    lowest_offset: int = 0
+    read_offset: int = 0
+    due_before_ms: int = 0
+    by_slot: bool = True
+
+    def is_delivered(self, queue_offset: int, due_ms: int, slot_ms: int) -> bool:
+        """Whether a message was delivered.
+
+        :param due_ms: its exact time, in ms since 1970
+        :param slot_ms: its ``TIMER_OUT_MS``
+        """
+        time_ms = slot_ms if self.by_slot else due_ms
+        return queue_offset < self.read_offset and time_ms < self.due_before_ms
+
+
+def load_progress(files: FileSystem, path: Path) -> TimerProgress:
+    """Read the progress in the store directory ``path``.
+
+    Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
+    """
+    checkpoint = read_file(files, path / CONFIG_DIR / CHECKPOINT) or b""
+    if len(checkpoint) < _FIELDS.size:
+        return TimerProgress()
+    fields = _FIELDS.unpack_from(checkpoint)
+    own = load_config(files, path / CONFIG_DIR / OWN_FILE, _read_own).value
+    if own is not None and own[0] == list(fields):
+        return own[1]
+    read_time_ms, _, queue_offset, masters_offset = fields[:4]
+    return TimerProgress(0, min(queue_offset, masters_offset), read_time_ms)
+
+
+def _read_own(content: Mapping[str, Any]) -> tuple[list[int], TimerProgress] | None:
+    if not content:
+        return None
+    lowest, read, due = (int(content[name]) for name in _OWN_FIELDS)
+    return list(content["timercheck"]), TimerProgress(lowest, read, due, by_slot=False)
+
+
+def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms: int) -> None:
+    """Replace both files; raises ``OSError``.
+
+    After a crash between the two, more messages are delivered again, and none is lost.
+
+    :param now_ms: the present time, in ms since 1970
+    """
+    former = read_file(files, path / CONFIG_DIR / CHECKPOINT) or b""
+    _, log_position, _, _, state, _, version = _FIELDS.unpack_from(
+        former.ljust(_FIELDS.size, b"\0")
+    )
+    slot_ms = max(0, progress.due_before_ms // _SLOT_MS - 1) * _SLOT_MS
+    fields = [
+        slot_ms, log_position, progress.lowest_offset, progress.read_offset, state, now_ms,
+        version + 1,
+    ]  # fmt: skip  # in the order of the format
+    files.make_dir(path / CONFIG_DIR)
+    overwrite_file(
+        files, path / CONFIG_DIR / CHECKPOINT, _FIELDS.pack(*fields).ljust(_FILE_BYTES, b"\0")
+    )
+    content = {
+        "timercheck": fields,
+        "lowestOffset": progress.lowest_offset,
+        "readOffset": progress.read_offset,
+        "dueBeforeMs": progress.due_before_ms,
+    }
+    save_config(files, path / CONFIG_DIR / OWN_FILE, content)
+
+
+class TimerTable:
+    """A priority queue of pairs of a due time (ms since 1970) and a queue offset.
+
+    A pair of a future minute takes 8 bytes: the milliseconds within the minute, and the offset, are
+    packed into one integer. Only the pairs of minutes that have begun are in a heap; these take
+    about 45 bytes each.
+    """
+
+    def __init__(self) -> None:
+        self._later: dict[int, array[int]] = {}  # by minute
+        self._lowest: dict[int, int] = {}  # lowest queue offset, by minute
+        self._minutes: list[int] = []  # a heap of the keys of _later
+        self._begun: list[int] = []  # a heap of packed pairs with times in ms since 1970
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, due_ms: int, offset: int, now_ms: int) -> None:
+        """Add a pair; ``now_ms`` is the present time in ms since 1970."""
+        self._count += 1
+        minute, ms = divmod(due_ms, _MINUTE_MS)
+        if minute * _MINUTE_MS <= now_ms:
+            heapq.heappush(self._begun, due_ms << _OFFSET_BITS | offset)
+            return
+        pairs = self._later.get(minute)
+        if pairs is None:
+            pairs = self._later[minute] = array("q")
+            heapq.heappush(self._minutes, minute)
+            self._lowest[minute] = offset
+        self._lowest[minute] = min(offset, self._lowest[minute])
+        pairs.append(ms << _OFFSET_BITS | offset)
+
+    def take(self, now_ms: int) -> tuple[int, int] | None:
+        """Remove and return the earliest pair that is due; ``None`` if no pair is due."""
+        self._begin(now_ms)
+        if not self._begun or self._begun[0] >> _OFFSET_BITS > now_ms:
+            return None
+        self._count -= 1
+        pair = heapq.heappop(self._begun)
+        return pair >> _OFFSET_BITS, pair & _OFFSET_MASK
+
+    def remove(self, due_ms: int, offset: int) -> None:
+        """Remove a pair of a future minute; raises ``ValueError`` if it does not exist."""
+        minute, ms = divmod(due_ms, _MINUTE_MS)
+        pairs = self._later.get(minute, array("q"))
+        pairs.remove(ms << _OFFSET_BITS | offset)
+        self._lowest[minute] = min((pair & _OFFSET_MASK for pair in pairs), default=_OFFSET_MASK)
+        self._count -= 1
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """Time of the earliest pair, or the start of its minute; ``None`` without pairs."""
+        self._begin(now_ms)
+        if self._begun:
+            return self._begun[0] >> _OFFSET_BITS
+        return self._minutes[0] * _MINUTE_MS if self._minutes else None
+
+    def lowest_offset(self) -> int | None:
+        """The lowest queue offset of all pairs; ``None`` without pairs."""
+        begun = min((pair & _OFFSET_MASK for pair in self._begun), default=_OFFSET_MASK)
+        lowest = min(begun, *self._lowest.values(), _OFFSET_MASK)
+        return None if lowest == _OFFSET_MASK else lowest
+
+    def _begin(self, now_ms: int) -> None:
+        """Move the pairs of minutes that have begun into the heap."""
+        while self._minutes and self._minutes[0] * _MINUTE_MS <= now_ms:
+            minute = heapq.heappop(self._minutes)
+            begin_ms = minute * _MINUTE_MS
+            pairs = self._later.pop(minute)
+            del self._lowest[minute]
+            self._begun += [
+                begin_ms + (pair >> _OFFSET_BITS) << _OFFSET_BITS | pair & _OFFSET_MASK
+                for pair in pairs
+            ]
+            heapq.heapify(self._begun)
 
 
 @attrs.frozen

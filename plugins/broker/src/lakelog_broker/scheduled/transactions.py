@@ -54,7 +54,7 @@ class _Open:
 class Transactions:
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
-    def __init__(  # its collaborators
+    def __init__(
         self,
         store: Store,
         appender: BrokerAppender,
