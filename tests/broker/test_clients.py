@@ -381,7 +381,7 @@ def asked(broker: Address, code: int, fields: dict[str, object], body: bytes = b
         connection.sendall(encode_frame(RemotingCommand(code, 1, 0, texts, body)))
         stream = connection.makefile("rb")
         size = int.from_bytes(stream.read(4), "big")
-        found = decode_frame(memoryview(stream.read(size)))
+        found = decode_frame(stream.read(size))
     ignored = {"msgId", "transactionId", "indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
     ignored |= {"groupSysFlag", "topicSysFlag", "forbiddenType"}  # zeros of pulls
     known = {name: value for name, value in found.fields.items() if name not in ignored}

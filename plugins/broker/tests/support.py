@@ -86,7 +86,7 @@ class Client:
         """The next frame; raises ``IncompleteReadError`` when the broker has closed."""
         async with asyncio.timeout(PATIENCE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
-            return decode_frame(memoryview(await self.reader.readexactly(size)))
+            return decode_frame(await self.reader.readexactly(size))
 
     async def call(self, code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
         """Send a request and return its response."""

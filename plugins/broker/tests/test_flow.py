@@ -50,7 +50,7 @@ async def serving(broker: Broker) -> AsyncIterator[RemotingServer]:
 async def response(reader: asyncio.StreamReader) -> RemotingCommand:
     async with asyncio.timeout(PATIENCE_SECONDS):
         size = int.from_bytes(await reader.readexactly(4), "big")
-        return decode_frame(memoryview(await reader.readexactly(size)))
+        return decode_frame(await reader.readexactly(size))
 
 
 def pull(opaque: int, offset: int, *, waits: bool) -> bytes:

@@ -16,7 +16,16 @@ from typing import Any, Final, TypeAlias
 from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
-from lakelog_broker.grpc.mapping import IllegalRequest, name_of, proto, sent_form, status, status_of
+from lakelog_broker.grpc.mapping import (
+    IllegalRequest,
+    name_of,
+    place_of,
+    proto,
+    sent_form,
+    status,
+    status_of,
+    transaction_id,
+)
 from lakelog_broker.security import AccessControl, AccessRight, Use
 from lakelog_broker.state.groups import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -149,24 +158,6 @@ class TelemetryStream(Peer):
         topic = half.properties.get("REAL_TOPIC", half.topic)
         asked.message.CopyFrom(sent_form(half, topic))
         self.commands.put_nowait(command)
-
-
-def place_of(transaction_id: str) -> tuple[int, int]:
-    """Parse a transaction id: physical offset and queue offset of the half message.
-
-    Raises :class:`IllegalRequest`.
-    """
-    try:
-        place, half = (int(each, 16) for each in transaction_id.split("."))
-    except ValueError:
-        text = f"{transaction_id[:100]!r} is no id of a transaction"
-        raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
-    return place, half
-
-
-def transaction_id(physical_offset: int, queue_offset: int) -> str:
-    """The id of a transaction: both offsets of its half message, so that no table is needed."""
-    return f"{physical_offset:x}.{queue_offset:x}"
 
 
 def client_id_of(context: Any) -> str:

@@ -29,6 +29,7 @@ from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.popping.service import Popped
 from lakelog_queues.groups.set_aside import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC
 from lakelog_queues.units.tags import java_hash
+from lakelog_rocketmq.config import TopicConfig
 
 _PACKAGE: Final = "apache.rocketmq.v2"
 
@@ -127,6 +128,7 @@ def status_of(error: Exception) -> Any:
 
 NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 """Numbers of ``MessageType``."""
+_TYPES: Final = {"NORMAL": NORMAL, "FIFO": FIFO, "DELAY": DELAY, "TRANSACTION": TRANSACTION}
 GZIP: Final = 2
 _MD5: Final = 2
 _COMPRESSED: Final = 1
@@ -151,6 +153,33 @@ _DIGESTS: Final[dict[int, Callable[[bytes], int]]] = {
     2: lambda body: int(hashlib.md5(body, usedforsecurity=False).hexdigest(), 16),
     3: lambda body: int(hashlib.sha1(body, usedforsecurity=False).hexdigest(), 16),
 }
+
+
+def place_of(transaction_id: str) -> tuple[int, int]:
+    """Parse a transaction id: physical offset and queue offset of the half message.
+
+    Raises :class:`IllegalRequest`.
+    """
+    try:
+        place, half = (int(each, 16) for each in transaction_id.split("."))
+    except ValueError:
+        text = f"{transaction_id[:100]!r} is no id of a transaction"
+        raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
+    return place, half
+
+
+def transaction_id(physical_offset: int, queue_offset: int) -> str:
+    """The id of a transaction: both offsets of its half message, so that no table is needed."""
+    return f"{physical_offset:x}.{queue_offset:x}"
+
+
+def accepted_types(topic: TopicConfig) -> list[int]:
+    """Numbers of the message types that a topic accepts, by its attribute ``message.type``.
+
+    A topic without the attribute accepts all types here; RocketMQ's proxy accepts only ``NORMAL``.
+    """
+    found = _TYPES.get(topic.attributes.get("message.type", "MIXED").upper())
+    return sorted(_TYPES.values()) if found is None else [found]
 
 
 def name_of(resource: Any) -> str:

@@ -17,28 +17,23 @@ from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import MessageFilter
-from lakelog_broker.grpc.clients import (
-    MAX_BODY_BYTES,
-    GrpcClients,
-    client_id_of,
-    place_of,
-    transaction_id,
-)
+from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import (
-    DELAY,
-    FIFO,
     NORMAL,
     TRANSACTION,
     IllegalRequest,
+    accepted_types,
     common_status,
     milliseconds,
     name_of,
+    place_of,
     popped_form,
     proto,
     put_status,
     status,
     status_of,
     stored_form,
+    transaction_id,
 )
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
@@ -49,7 +44,6 @@ from lakelog_rocketmq.config import TopicConfig
 ANY_QUEUE: Final = -1
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
 """Numbers of ``Permission`` by RocketMQ's permission bits."""
-_TYPES: Final = {"NORMAL": NORMAL, "FIFO": FIFO, "DELAY": DELAY, "TRANSACTION": TRANSACTION}
 RENEWED_MS: Final = 60_000
 """Invisible time of a message with automatic renewal, in ms; the proxy's
 ``defaultInvisibleTimeMills``."""
@@ -132,7 +126,7 @@ class Messaging:
             id=queue_id,
             permission=_PERMISSIONS.get(topic.permission & 6, 1),
             broker=broker,
-            accept_message_types=_accepted_types(topic),
+            accept_message_types=accepted_types(topic),
         )
 
     # --- sends ---
@@ -155,7 +149,7 @@ class Messaging:
         topic = self._topic(name)
         if not topic.permission & WRITABLE:
             raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
-        if kind not in _accepted_types(topic):
+        if kind not in accepted_types(topic):
             kinds = topic.attributes.get("message.type")
             text = f"the topic {name} takes messages of the type {kinds}"
             raise IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
@@ -335,15 +329,6 @@ class Messaging:
     def _make_visible(self, key: tuple[str, str, str]) -> None:
         each = self._renewals.pop(key)
         self._popping.change(each.group, each.topic, each.handle, 0)
-
-
-def _accepted_types(topic: TopicConfig) -> list[int]:
-    """Numbers of the message types that a topic accepts, by its attribute ``message.type``.
-
-    A topic without the attribute accepts all types here; RocketMQ's proxy accepts only ``NORMAL``.
-    """
-    found = _TYPES.get(topic.attributes.get("message.type", "MIXED").upper())
-    return sorted(_TYPES.values()) if found is None else [found]
 
 
 def _handle(text: str) -> ReceiptHandle:

@@ -147,9 +147,8 @@ def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, Any]:
     return {"brokerName": broker, "queueId": queue_id, "topic": topic}
 
 
-def decode_frame(frame: bytes | memoryview) -> RemotingCommand:
+def decode_frame(frame: bytes) -> RemotingCommand:
     """Decode a frame without its first length field; raises :class:`BadFrame`."""
-    frame = bytes(frame)  # a no-op for bytes
     if len(frame) < _I32.size:
         raise BadFrame(f"a frame of {len(frame)} bytes has no header length")
     (word,) = _I32.unpack_from(frame)
