@@ -96,8 +96,8 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, CorruptRecord | OffsetOutOfRange | IllegalMessage | ValueError)
 
 
-class QueueReader:
-    """Reads the new messages of a queue, in order.
+class SystemQueueReader:
+    """Reads the new messages of a queue of a system topic, in order.
 
     :ivar next_offset: queue offset of the first message that was not read
     :ivar unread: physical offset of each message to read again, by queue offset

@@ -38,7 +38,7 @@ from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, ti
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Clock, Deliverer, QueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable
@@ -91,7 +91,7 @@ class Timers:
         self._saved = load_progress(files, self._path)
         self._at_start = self._saved
         next_offset = offsets.get(GROUP, *_QUEUE) or 0
-        self._reader = QueueReader(store, _QUEUE, next_offset, self._deliverer, self._add)
+        self._reader = SystemQueueReader(store, _QUEUE, next_offset, self._deliverer, self._add)
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again

@@ -23,7 +23,7 @@ from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Clock, Deliverer, QueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
@@ -70,7 +70,7 @@ class Transactions:
         self._clock = clock
         self._deliverer = Deliverer("a half message", store.look_up)
         next_offset = offsets.get(GROUP, *_HALVES) or 0
-        self._halves = QueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
+        self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
         self._open: dict[int, _Open] = {}  # by queue offset
         self._queue: list[tuple[int, int]] = []  # a heap of times and queue offsets
         self._current: dict[int, int] = {}  # present queue offset by the first one
@@ -89,7 +89,7 @@ class Transactions:
         """Read the ended half messages from the op topic."""
         deliverer = Deliverer("the end of transactions", self._store.look_up)
         start = self._offsets.get(GROUP, *_ENDS) or 0
-        reader = QueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
+        reader = SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
         while reader.read():
             reader.unread.clear()  # harmless: their half messages are checked again
         self._ended = {each for each in self._ended if each >= self._halves.next_offset}
