@@ -21,7 +21,7 @@ import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import set_group_settings, write_topic
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.serving import served
 from tests.replication.masterbroker import eventually, free_ports, has_route, is_free, name_server
 from tests.support import maven, required

@@ -16,8 +16,8 @@ import pytest
 
 import lakelog
 from lakelog_broker.appending import HALF_TOPIC, TIMER_TOPIC
-from lakelog_broker.codes import RequestCode
 from lakelog_broker.embedded import EmbeddedBroker
+from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.scheduled.transactions import OP_TOPIC
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call

@@ -14,9 +14,9 @@ import pytest
 import lakelog
 from lakelog import StoredMessage
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_broker.codes import RequestCode as Code
 from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.properties import stored_properties
+from lakelog_broker.remoting.requests import RequestCode as Code
 from lakelog_queues.configs import topics_of
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import Response, call

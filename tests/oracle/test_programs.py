@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.consumers.offsettable import OffsetTable
-from lakelog_rocketmq.config.consumeroffsets import load_offsets
+from lakelog_rocketmq.config import load_offsets
 from tests.support.fixtures import NAMES, StoreFixtures
 from tests.support.rows import by_kind, difference
 

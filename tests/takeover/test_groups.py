@@ -18,7 +18,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.groups.set_aside import resent
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_SUBSCRIPTION_GROUPS, call
-from lakelog_rocketmq.config.consumeroffsets import load_offsets
+from lakelog_rocketmq.config import load_offsets
 from tests.replication.masterbroker import Broker, broker, eventually, jars, name_server, quick
 from tests.support.commands import invoke
 from tests.support.javaprogram import java_program

@@ -348,7 +348,7 @@ def _unpack_sizes(archive: Path, store: Path) -> dict[str, str]:
         "maxHashSlotNum": "100",
         "maxIndexNum": "400",
     }
-    return default | {key: one.value for key, one in found.items() if key in default}
+    return default | {key: value for key, value in found.items() if key in default}
 
 
 def test_files_are_looked_for_where_settings_say(store: Path, resolved: Resolve) -> None:

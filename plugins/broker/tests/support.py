@@ -16,8 +16,9 @@ import attrs
 import lakelog
 from lakelog import Message
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode, ResponseCode
+from lakelog_broker.codes import ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
+from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 
@@ -85,7 +86,7 @@ class Client:
         """The next frame; raises ``IncompleteReadError`` when the broker has closed."""
         async with asyncio.timeout(PATIENCE_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
-            return decode_frame(memoryview(await self.reader.readexactly(size)))
+            return decode_frame(await self.reader.readexactly(size))
 
     async def call(self, code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
         """Send a request and return its response."""
@@ -143,7 +144,7 @@ class SetClock:
 
 def broker_over(store: lakelog.Store, **settings: Any) -> Broker:
     """A broker that delivers only on request."""
-    return Broker.over(store, BrokerSettings(**settings))
+    return Broker(store, BrokerSettings(**settings))
 
 
 def dispatched(store: lakelog.Store) -> None:

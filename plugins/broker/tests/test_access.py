@@ -6,15 +6,22 @@ import hmac
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.security.access import MAX_CLOCK_SKEW_S, AccessControl, remoting_signature
-from lakelog_broker.security.users import AccessRight, read_users
+from lakelog_broker.remoting.requests import RequestCode, check_user
+from lakelog_broker.security import (
+    MAX_CLOCK_SKEW_S,
+    AccessControl,
+    AccessRight,
+    Use,
+    read_users,
+    remoting_signature,
+)
 from lakelog_broker.settings import BrokerSettings
 
 _SECRET = "secret-of-ann"
@@ -53,7 +60,7 @@ def _signed(
 
 def _code(access: AccessControl, request: RemotingCommand) -> int:
     try:
-        access.check_remoting(request)
+        check_user(access, cast("Any", None), request)  # no message of a store is named
     except Refused as refused:
         return refused.code
     return ResponseCode.SUCCESS
@@ -144,12 +151,12 @@ def _grpc(signed: datetime, key: str = "ann-key", secret: str = _SECRET) -> dict
 
 def test_grpc_signatures(access: AccessControl) -> None:
     """A right one names its user; wrong, missing and replayed ones are refused."""
-    user = access.check_grpc(_grpc(_NOW))
+    user = access.grpc_user(_grpc(_NOW))
     assert user.access_key == "ann-key"
     assert _SECRET not in repr(user)
-    root = access.check_grpc(_grpc(_NOW, key="root-key", secret="secret-of-root"))
+    root = access.grpc_user(_grpc(_NOW, key="root-key", secret="secret-of-root"))
     for each, allowed in ((user, False), (root, True)):
-        assert access.allows(each, AccessRight.PUB, topic="closed") is allowed
+        assert Use(AccessRight.PUB, topic="closed").allowed_to(each) is allowed
     late = timedelta(seconds=MAX_CLOCK_SKEW_S + 1)
     for bad in (
         _grpc(_NOW - late),
@@ -161,7 +168,7 @@ def test_grpc_signatures(access: AccessControl) -> None:
         {},
     ):
         with pytest.raises(Refused) as caught:
-            access.check_grpc(bad)
+            access.grpc_user(bad)
         assert caught.value.code == ResponseCode.NO_PERMISSION
 
 
@@ -188,4 +195,4 @@ def test_addresses_that_others_reach_need_users() -> None:
         AccessControl.of(BrokerSettings(host="0.0.0.0"))
     AccessControl.of(BrokerSettings(host="0.0.0.0", allow_anonymous=True))
     access = AccessControl.of(BrokerSettings(host="127.0.0.2"))
-    assert access.check_remoting(RemotingCommand(9999)).admin
+    assert access.remoting_user(RemotingCommand(9999)).admin

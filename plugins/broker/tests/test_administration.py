@@ -11,9 +11,11 @@ from typing import Any
 import attrs
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode, ResponseCode
+from lakelog_broker.codes import ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, encode_frame
+from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.state.traffic import BROKER_PUT, DAY, HOUR, MINUTE, TOPIC_PUT, Rate, Traffic
+from lakelog_queues.finding.results import QueueInfo
 from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 
 
@@ -286,12 +288,9 @@ async def test_texts_by_namespace(broker: Broker, client: Client) -> None:
 # --- counts of messages over minutes, hours and days ---
 
 
-@attrs.define
-class LongQueue:
-    """A queue that grows."""
-
-    topic: str
-    max_offset: int = 0
+def grown(topic: str, max_offset: int = 0) -> QueueInfo:
+    """A queue with an end."""
+    return QueueInfo(topic, 0, "SimpleCQ", 0, max_offset, 0)
 
 
 @attrs.define
@@ -299,7 +298,7 @@ class Counted:
     """A topic, one of the broker's own, and a clock."""
 
     now_s: float = 1_000_000.0
-    queues: list[LongQueue] = attrs.field(factory=lambda: [LongQueue("t", 5), LongQueue("own")])
+    queues: list[QueueInfo] = attrs.field(factory=lambda: [grown("t", 5), grown("own")])
     traffic: Traffic = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -307,6 +306,11 @@ class Counted:
             return topic != "own"
 
         self.traffic = Traffic(lambda: self.queues, is_of_users, lambda: self.now_s)
+
+    def put(self, queue: int, count: int) -> None:
+        """Let a queue grow."""
+        found = self.queues[queue]
+        self.queues[queue] = grown(found.topic, found.max_offset + count)
 
     def wait(self, seconds: int) -> None:
         """Let time pass, with a sample every 10 seconds."""
@@ -323,8 +327,8 @@ def test_rates_of_windows() -> None:
     case = Counted()
     assert case.rates() == {}
     case.wait(20)
-    case.queues[0].max_offset += 60
-    case.queues[1].max_offset += 7  # the broker's own are not part of the sum
+    case.put(0, 60)
+    case.put(1, 7)  # the broker's own are not part of the sum
     assert case.rates() == dict.fromkeys((MINUTE, HOUR, DAY), Rate(60, 3.0))
     assert case.traffic.recent_rates(BROKER_PUT) == [60.0, 3.0, 3.0]
     for seconds, minute, hour in ((120, 0, 60), (2 * 3600, 0, 0)):
@@ -335,12 +339,12 @@ def test_rates_of_windows() -> None:
 
 def test_counts_of_the_last_two_midnights() -> None:
     case = Counted()
-    case.queues[0].max_offset += 3
+    case.put(0, 3)
     case.traffic.note_read("billing", "t", 0, 1, 1)
     assert case.traffic.mornings == ((0, 0), (0, 0))
     case.wait(86400)
     assert case.traffic.mornings == ((0, 0), (3, 1))
-    case.queues[0].max_offset += 1
+    case.put(0, 1)
     case.wait(86400)
     assert case.traffic.mornings == ((3, 1), (4, 1))
     case.traffic.forget("billing")

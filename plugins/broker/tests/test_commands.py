@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog_broker.codes import RequestCode
+from lakelog_broker.remoting.requests import RequestCode
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
 from plugins.broker.tests.raw_client import send

@@ -10,19 +10,18 @@ import pytest
 
 import lakelog
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode
 from lakelog_broker.filtering import MAX_BYTES
 from lakelog_broker.popping.service import Popping
-from lakelog_broker.remoting.connection import (
+from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
+from lakelog_broker.remoting.plainsends import PlainSends
+from lakelog_broker.remoting.reading import SUBSCRIPTION_FLAG, SUSPEND_FLAG
+from lakelog_broker.remoting.requests import RequestCode
+from lakelog_broker.remoting.server import (
     MAX_UNANSWERED_BYTES,
     MAX_UNSENT_BYTES,
-    Answer,
     Connection,
-    Handler,
+    RemotingServer,
 )
-from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from lakelog_broker.remoting.handlers.pulling import SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 
 PULLS = 24
@@ -38,7 +37,7 @@ async def eventually(is_so: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def serving(broker: Broker) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(broker, lambda: Popping(broker))
+    server = RemotingServer(broker, lambda: Popping(broker), PlainSends(broker).answer)
     waits = asyncio.create_task(broker.waits.run())
     await server.start()
     try:
@@ -51,7 +50,7 @@ async def serving(broker: Broker) -> AsyncIterator[RemotingServer]:
 async def response(reader: asyncio.StreamReader) -> RemotingCommand:
     async with asyncio.timeout(PATIENCE_SECONDS):
         size = int.from_bytes(await reader.readexactly(4), "big")
-        return decode_frame(memoryview(await reader.readexactly(size)))
+        return decode_frame(await reader.readexactly(size))
 
 
 def pull(opaque: int, offset: int, *, waits: bool) -> bytes:
@@ -74,7 +73,7 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
     store: lakelog.Store, waits: bool
 ) -> None:
     async def run() -> None:
-        broker = Broker.over(store, BrokerSettings(port=0))
+        broker = Broker(store, BrokerSettings(port=0))
         broker.topics.create("Big", 1)
         async with serving(broker) as server:
             reader, writer = await asyncio.open_connection(*broker.address.split(":"), limit=1024)
@@ -82,8 +81,8 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
             if not waits:
                 put_all()
             writer.write(b"".join(pull(each, 0, waits=waits) for each in range(PULLS)))
-            await eventually(lambda: server._connections)
-            (connection,) = server._connections
+            await eventually(lambda: server.connections)
+            (connection,) = server.connections
             assert connection._transport is not None
             if waits:
                 await eventually(lambda: len(connection._tasks) == PULLS)
@@ -104,58 +103,34 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
     asyncio.run(run())
 
 
-class Later:
-    """A server of one request code, whose responses wait for an event."""
-
-    def __init__(self) -> None:
-        self.let_go = asyncio.Event()
-        self.connection: Connection | None = None
-
-    async def answer(self, _connection: Connection, request: RemotingCommand) -> Answer:
-        await self.let_go.wait()
-        return request.response()
-
-    def handler(self, code: int) -> Handler | None:
-        return self.answer if code == RequestCode.SEND_MESSAGE else None
-
-    def opened(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def closed(self, connection: Connection) -> None:
-        pass
-
-    def next_opaque(self) -> int:
-        return 0
-
-    def check(self, request: RemotingCommand) -> None:
-        """Everybody may send everything."""
-
-    def take(self, connection: Connection, frame: bytes) -> bool:
-        """No frame is common."""
-        return False
-
-
-def test_requests_without_a_response_are_bounded_and_all_are_answered() -> None:
+def test_requests_without_a_response_are_bounded_and_all_are_answered(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count = 40
 
     async def run() -> None:
-        later = Later()
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(later), "127.0.0.1", 0
-        )
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        for each in range(count):
-            body = bytes(BODY_BYTES)
-            writer.write(encode_frame(RemotingCommand(RequestCode.SEND_MESSAGE, each, body=body)))
-        await eventually(lambda: later.connection and not later.connection._is_reading)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert later.connection is not None
-        held = later.connection._unanswered_bytes + len(later.connection._received)
-        assert held <= MAX_UNANSWERED_BYTES + 2 * BODY_BYTES + 4096
-        later.let_go.set()
-        assert {(await response(reader)).opaque for _ in range(count)} == set(range(count))
-        writer.close()
-        server.close()
+        let_go = asyncio.Event()
+
+        async def answer(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
+            await let_go.wait()
+            return request.response()
+
+        broker = Broker(store, BrokerSettings(port=0))
+        async with serving(broker) as server:
+            monkeypatch.setattr(server, "handler", lambda _code: answer)
+            reader, writer = await asyncio.open_connection(*broker.address.split(":"))
+            code = RequestCode.PULL_MESSAGE
+            for each in range(count):
+                writer.write(encode_frame(RemotingCommand(code, each, body=bytes(BODY_BYTES))))
+            await eventually(lambda: server.connections)
+            (connection,) = server.connections
+            await eventually(lambda: not connection._is_reading)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            held = connection._unanswered_bytes + len(connection._received)
+            assert held <= MAX_UNANSWERED_BYTES + 2 * BODY_BYTES + 4096
+            let_go.set()
+            assert {(await response(reader)).opaque for _ in range(count)} == set(range(count))
+            writer.close()
 
     asyncio.run(run())

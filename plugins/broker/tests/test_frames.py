@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import json
 import struct
 from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
 from typing import Any, Final
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.remoting.frame import (
     BINARY_FORM,
     JSON_FORM,
@@ -23,7 +25,8 @@ from lakelog_broker.remoting.frame import (
     decode_frame,
     encode_frame,
 )
-from lakelog_broker.remoting.handlers.sending import split_batch
+from lakelog_broker.remoting.requests import REQUESTS, RequestCode
+from lakelog_broker.remoting.sending import split_batch
 from plugins.broker.tests.support import PATIENCE_S, Client, at_a_broker, served
 
 STRINGS = ('a "quoted" \\ one', "\x00\x01\x1f\x7f", "ünï\u2028çødé 𝄞", "", "\ud800")
@@ -125,14 +128,14 @@ def test_a_length_beyond_the_fields_is_refused(at: int) -> None:
 @given(st.binary(max_size=80) | _headers() | _damaged())
 def test_a_frame_is_decoded_or_is_bad(frame: bytes) -> None:
     with contextlib.suppress(BadFrame):
-        found = decode_frame(memoryview(frame))
+        found = decode_frame(frame)
         assert all(type(value) is str for value in found.fields.values())
         encode_frame(found.response(0, "taken"))
 
 
 @given(_commands)
 def test_a_frame_is_what_was_encoded(command: RemotingCommand) -> None:
-    found = decode_frame(memoryview(encode_frame(command)[4:]))
+    found = decode_frame(encode_frame(command)[4:])
     for name in ("code", "opaque", "flag", "fields", "body", "form"):
         assert getattr(found, name) == getattr(command, name)
 
@@ -279,3 +282,11 @@ def test_damaged_frames_end_at_most_their_connection(
         assert await client.ended()
 
     session.run(work)
+
+
+def test_every_served_request_has_its_handler() -> None:
+    """The table names them, as they are imported by their first request."""
+    for row in REQUESTS.values():
+        module, _, name = row.handler.partition(":")
+        handler = getattr(import_module(f"lakelog_broker.remoting.{module}"), name)
+        assert [*inspect.signature(handler).parameters][1].endswith("request"), row

@@ -12,11 +12,11 @@ from lakelog import Message, Store
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import messaging
 from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients
-from lakelog_broker.grpc.messaging import RENEWED_MS, Consuming, Routing
-from lakelog_broker.grpc.protos import CODES, proto
+from lakelog_broker.grpc.mapping import CODES, proto
+from lakelog_broker.grpc.messaging import RENEWED_MS, Messaging
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import members
+from lakelog_broker.state import groups as members
 
 _CLIENT: Final = "c1"
 
@@ -36,14 +36,14 @@ class _Served:
 
     def __init__(self, store: Store) -> None:
         self.now_ms = 1_700_000_000_000
-        broker = Broker.over(store, BrokerSettings(port=0))
+        broker = Broker(store, BrokerSettings(port=0))
         broker.topics.create("orders", 1)
         store.put(Message("orders", b"one", queue_id=0))
         store.wait_dispatched(timeout_ms=60_000)
         self.broker = broker
         self.clients = GrpcClients(broker, GrpcAccess(broker))
         popping = Popping(broker, lambda: self.now_ms)
-        self.calls = Consuming(popping, Routing(broker), self.clients)
+        self.calls = Messaging(broker, popping, self.clients)
 
     async def connect(self) -> None:
         """Open the client's telemetry stream, which stays open."""
@@ -110,7 +110,7 @@ def test_a_message_of_a_client_that_left_comes_again(run: Any) -> None:
     async def work(served: _Served) -> None:
         await served.receive()
         await served.passed(RENEWED_MS - 1)
-        served.clients.terminated(_CLIENT)
+        await served.clients.terminated(None, _Call())
         [again] = await served.receive()
         assert again.system_properties.delivery_attempt == 2
 
@@ -128,7 +128,7 @@ def test_a_message_of_a_silent_client_comes_again(
             late.setattr(members, "SILENCE_MS", -1000)
             served.broker.members.remove_silent()
         await served.passed(1)
-        served.clients.heartbeat(_CLIENT)
+        await served.clients.heartbeat(None, _Call())
         [again] = await served.receive()
         assert again.system_properties.delivery_attempt == 2
         for _ in range(3):

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import MAX_JSON_BYTES, MAX_JSON_DEPTH, RequestCode, ResponseCode
+from lakelog_broker.codes import ResponseCode
 from lakelog_broker.grpc.clients import MAX_TOPICS, _check_counts
-from lakelog_broker.grpc.mapping import IllegalRequest
-from lakelog_broker.grpc.protos import proto
-from lakelog_broker.remoting.connection import MAX_FIELDS
-from lakelog_broker.remoting.handlers.clients import MAX_GROUPS, MAX_SUBSCRIPTIONS
+from lakelog_broker.grpc.mapping import IllegalRequest, proto
+from lakelog_broker.remoting.frame import MAX_JSON_BYTES, MAX_JSON_DEPTH
+from lakelog_broker.remoting.groups import MAX_GROUPS, MAX_SUBSCRIPTIONS
+from lakelog_broker.remoting.requests import RequestCode
+from lakelog_broker.remoting.server import MAX_FIELDS
 from plugins.broker.tests.support import Client, at_a_broker
 
 _REFUSED = ResponseCode.INVALID_PARAMETER

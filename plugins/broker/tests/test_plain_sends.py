@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.properties import CommonProperties, stored_properties
-from lakelog_broker.remoting.connection import Connection
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from lakelog_broker.remoting.handlers.plainsends import PlainSends
-from lakelog_broker.remoting.handlers.sending import SendRequests
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_broker.remoting.plainsends import PlainSends
+from lakelog_broker.remoting.sending import send
+from lakelog_broker.remoting.server import Connection, RemotingServer
+from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.support import dispatched, served
 
 _SEND: Final = 310
@@ -36,38 +37,30 @@ _properties = st.builds(
 _PLAIN: Final = "KEYS\x01k\x02WAIT\x01true\x02UNIQ_KEY\x0101\x02"
 
 
-class _Asked(Connection):
-    """A connection whose responses are kept."""
-
-    def __init__(self) -> None:
-        super().__init__(None)  # type: ignore[arg-type]  # no request reaches its owner
-        self.peer = "127.0.0.1:9"
-        self.answers: list[RemotingCommand] = []
-
-    def respond_frame(self, frame: bytes) -> None:
-        self.answers.append(decode_frame(frame[4:]))
-
-
 class _Ways:
     """Both ways to one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker, self.long = broker, SendRequests(broker)
-        self.short = PlainSends(broker, self.long, has_users=False)
+        self.broker, self.short = broker, PlainSends(broker)
+        server = RemotingServer(broker, lambda: Popping(broker), self.short.answer)
+        self.connection = Connection(server)
+        self.connection.address = "127.0.0.1:9"
 
     def sent(self, frame: bytes) -> tuple[bool, list[RemotingCommand], list[StoredMessage]]:
         """Send in the short way; whether it was taken, the answers and what is stored."""
-        start, connection = self.broker.store.max_offset, _Asked()
-        taken = self.short.take(connection, frame)
-        return taken, connection.answers, [*self.broker.store.scan(start)]
+        start = self.broker.store.max_offset
+        answer = self.short.answer(self.connection.address, frame)
+        answers = [decode_frame(answer[4:])] if answer else []
+        return answer is not None, answers, [*self.broker.store.scan(start)]
 
     def sent_in_the_long_way(
         self, frame: bytes
     ) -> tuple[list[RemotingCommand], list[StoredMessage]]:
-        start, connection, request = self.broker.store.max_offset, _Asked(), decode_frame(frame)
-        answer: Any = self.long.send(connection, request)
-        connection.respond(request, answer)
-        return connection.answers, [*self.broker.store.scan(start)]
+        start, request = self.broker.store.max_offset, decode_frame(frame)
+        answer = send(self.connection, request)
+        assert isinstance(answer, RemotingCommand)
+        answers = [] if request.is_one_way else [decode_frame(encode_frame(answer)[4:])]
+        return answers, [*self.broker.store.scan(start)]
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Final
 
 NOT_NEEDED: Final = (
     *("grpc", "pyarrow", "typer", "rich", "psutil", "pandas", "lz4", "zstandard"),
-    *("lakelog_broker.remoting.rare_requests", "lakelog_broker.popping.service"),
-    *("lakelog_broker.security.users", "lakelog_queues.groups.property_filter"),
+    *("lakelog_broker.remoting.status", "lakelog_broker.popping.service"),
+    *("tomllib", "lakelog_queues.groups.property_filter"),
 )
 MOST_MODULES: Final = 410
 """Of lakelog, for the start of a broker; each takes about a millisecond of CPU time."""

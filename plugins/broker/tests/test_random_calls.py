@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
+from lakelog_broker.grpc.mapping import CODES, SERVICE, class_of, proto
 from plugins.broker.tests.support import PATIENCE_S, served
 
 _TOPIC: Final = "orders"

@@ -14,7 +14,7 @@ from lakelog.dispatch import Arrivals
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.members import Member
+from lakelog_broker.state.groups import Member, Peer
 from plugins.broker.tests.support import bodies, dispatched, message_of_a_client
 
 
@@ -70,7 +70,7 @@ def test_an_answer_to_a_check_counts_although_puts_wait_for_the_disk(tmp_path: P
         outcome = asyncio.get_running_loop().create_future()
         async with running_broker(store, settings) as broker:
 
-            class Answering:
+            class Answering(Peer):
                 def check_transaction(self, half: StoredMessage) -> None:
                     place = half.physical_offset, half.queue_offset
                     outcome.set_result(broker.transactions.end(*place, True))

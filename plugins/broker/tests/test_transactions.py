@@ -11,9 +11,9 @@ import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
-from lakelog_broker.remoting.connection import record_with_own_topic
+from lakelog_broker.remoting.server import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
-from lakelog_broker.state.members import Member
+from lakelog_broker.state.groups import Member, Peer
 from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -21,7 +21,7 @@ TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
 
 
 @attrs.define
-class Asked:
+class Asked(Peer):
     """A producer that notes the half messages about which it is asked."""
 
     halves: list[StoredMessage] = attrs.field(factory=list)

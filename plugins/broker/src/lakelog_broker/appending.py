@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.layout import TRANSACTION_MASK
@@ -25,6 +25,8 @@ from lakelog_broker.properties import (
 from lakelog_queues.units.tags import DELAYS_MS
 
 Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
+Done = TypeVar("Done")
+Answer = TypeVar("Answer")
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -227,6 +229,19 @@ class BrokerAppender:
             REAL_QID=str(message.queue_id or 0),
         )
         message.topic, message.queue_id = topic, queue_id
+
+
+def when_put(
+    put: Done | Awaitable[Done], answer: Callable[[Done], Answer]
+) -> Answer | Awaitable[Answer]:
+    """Call ``answer`` with the result of a put, now or once the put is done."""
+    if not isinstance(put, Awaitable):
+        return answer(put)
+
+    async def later() -> Answer:
+        return answer(await put)
+
+    return later()
 
 
 def is_system_topic(topic: str) -> bool:

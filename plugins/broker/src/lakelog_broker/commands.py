@@ -6,14 +6,15 @@ import gc
 import json
 import os
 import signal
+from functools import partial
 from threading import Event
 from types import FrameType
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
 from lakelog.runtime.signals import soon
-from lakelog_broker.follower import SECTION, BrokerFollower
+from lakelog_broker.plugin import SECTION
 from lakelog_cli.commands.serve import served
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import Assignments, BrokerConf, LandTable, LandTo, SettingsFile, StorePath
@@ -22,6 +23,9 @@ from lakelog_daemon.follower import follow
 from lakelog_daemon.logs import LogTarget, start_log, stop_log
 from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import ServePlan, landing
+
+if TYPE_CHECKING:
+    from lakelog_broker.embedded import EmbeddedBroker
 
 
 class BrokerRow(TypedDict):
@@ -109,37 +113,33 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
     log = start_log(LogTarget(None), "WARNING", as_json=False)  # a full pipe must not stop it
-    served_by = _Announced(plan.path, plan.opening.settings.section(SECTION), **opening)
-    served_by.as_json = as_json
+    from lakelog_broker.embedded import BrokerFollower  # no other command needs it
+
     try:
+        served_by = BrokerFollower(plan.path, plan.opening.settings.section(SECTION), **opening)
+        served_by.on_start = partial(_announce, as_json)
         follow(served_by, Notifier.of(os.environ), _stopped_once())
     finally:
         stop_log(log)
 
 
-class _Announced(BrokerFollower):
-    """Prints its address once clients can connect."""
-
-    as_json = False
-
-    def start(self) -> None:
-        super().start()
-        gc.collect()
-        gc.freeze()  # modules and the parts of the broker last as long as the process
-        address = self.broker.namesrv
-        endpoints = self.broker.endpoints
-        shown = {
-            "namesrv": address,
-            "endpoints": endpoints,
-            "store": str(self.broker.store.path),
-            "pid": os.getpid(),
-        }
-        if self.as_json:
-            typer.echo(json.dumps(shown))
-            return
-        if endpoints:
-            typer.echo(f"gRPC: {endpoints}")
-        typer.echo(f"name server and broker: {address}")
+def _announce(as_json: bool, running: EmbeddedBroker) -> None:
+    """Print the addresses."""
+    gc.collect()
+    gc.freeze()  # modules and the parts of the broker last as long as the process
+    endpoints = running.endpoints
+    if as_json:
+        row = BrokerRow(
+            namesrv=running.namesrv,
+            endpoints=endpoints,
+            store=str(running.store.path),
+            pid=os.getpid(),
+        )
+        typer.echo(json.dumps(row))
+        return
+    if endpoints:
+        typer.echo(f"gRPC: {endpoints}")
+    typer.echo(f"name server and broker: {running.namesrv}")
 
 
 def _stopped_once() -> Event:

@@ -19,7 +19,8 @@ from lakelog.runtime.threads import started
 from lakelog_broker.broker import Broker
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_daemon.notify import STATUS, Notifier
+from lakelog_rocketmq.config import TopicConfig
 
 _MESSAGE_TYPE: Final = "message.type"
 _DISPATCH_MS: Final = 60_000
@@ -228,3 +229,23 @@ class EmbeddedBroker:
             for message in store.read(topic, queue.queue_id)
         ]
         return sorted(found, key=lambda each: each.physical_offset)
+
+
+class BrokerFollower(EmbeddedBroker):
+    """The follower ``broker``; it tells the service manager its address.
+
+    :ivar on_start: called once clients can connect
+    """
+
+    on_start: Callable[[EmbeddedBroker], None] | None = None
+
+    def start(self) -> None:
+        """Serve; raises as :meth:`EmbeddedBroker.start`."""
+        super().start()
+        Notifier.of(os.environ).send(f"{STATUS}name server and broker at {self.namesrv}")
+        if self.on_start is not None:
+            self.on_start(self)
+
+    def stop(self) -> None:
+        """Stop, and close the store; raises as :meth:`EmbeddedBroker.close`."""
+        self.close()

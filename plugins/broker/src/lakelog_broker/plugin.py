@@ -1,19 +1,41 @@
-"""The hooks of this package: a command and a follower; imports are deferred until their use."""
+"""The hooks of this package: a command, and a follower; imports are deferred until their use.
+
+The follower is a broker for a store that ``lakelog serve`` keeps open::
+
+    followers = ["broker"]
+
+    [broker]
+    port = 9876
+
+It runs in its own process, which appends to the store like the store's other writers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from lakelog.hooks import Factory
+from lakelog.hooks import Context, Factory, Kind
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_broker.follower import BROKER
+from lakelog_broker.settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from lakelog_broker.embedded import BrokerFollower
+
+SECTION: Final = "broker"
+
+
+def _make(settings: BrokerSettings, context: Context) -> BrokerFollower:
+    from lakelog_broker.embedded import BrokerFollower
+
+    return BrokerFollower(context.path, settings)
 
 
 @hookimpl
 def lakelog_followers() -> Sequence[Factory]:
     """Offer ``broker``."""
-    return [BROKER]
+    summary = "serves clients of RocketMQ (lakelog broker)"
+    return [Factory(Kind.FOLLOWER, SECTION, BrokerSettings, _make, summary)]
 
 
 @hookimpl

@@ -32,7 +32,7 @@ class BrokerSettings:
     :ivar transaction_check_limit: requests after which a transaction is given up
     :ivar grpc_port: of gRPC clients, plain and TLS; 0 is any free one, ``None`` is no such port
     :ivar region: the property ``MSG_REGION`` of responses and of messages of clients
-    :ivar users: the file of users (see :mod:`lakelog_broker.security.users`)
+    :ivar users: the file of users (see :mod:`lakelog_broker.security`)
     :ivar allow_anonymous: whether an address that others reach may be bound without users
     :ivar tls: ``permissive`` takes clients with and without TLS, ``required`` only those with it
     :ivar certificate: a PEM file of the certificate and its chain; the gRPC port makes one

@@ -18,16 +18,18 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import LOCK_FILE
 from lakelog.processes.locks import ProcessLock
-from lakelog_rocketmq.config.groups import (
+from lakelog_rocketmq.config import (
     MAX_RETRIES,
     GroupConfig,
+    TopicConfig,
     load_groups,
+    load_topics,
     read_groups,
     save_groups,
+    save_topics,
     settings_of,
     with_settings,
 )
-from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
 DEFAULT_RETRIES: Final = MAX_RETRIES
 _CHANGING: Final = 11

@@ -11,7 +11,7 @@ import pytest
 from lakelog.errors import CorruptConfig, SettingsError, StoreClosed, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.consumers.offsettable import OffsetTable
-from lakelog_rocketmq.config.configfile import backup_of
+from lakelog_rocketmq.config import backup_of
 
 
 def a_table(path: Path) -> OffsetTable:

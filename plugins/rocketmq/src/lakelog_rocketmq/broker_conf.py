@@ -1,17 +1,13 @@
 """Values from RocketMQ's ``broker.conf``; unsupported keys are reported, never rejected.
 
-Java's properties format, as ``java.util.Properties.load`` reads it.
+The format is that of ``java.util.Properties.load``: comments start with ``#`` or ``!``. A key ends
+at ``=``, ``:`` or a blank. A line that ends with a backslash continues in the next one, whose
+leading blanks are dropped. The bytes are Latin-1.
 
-Comments start with ``#`` or ``!``. A key ends at ``=``, ``:`` or a blank. A line that ends with a
-backslash continues in the next one, whose leading blanks are dropped. The bytes are Latin-1.
-
-Maps RocketMQ's settings to lakelog's: a table, and notes on those without a counterpart.
-
-Names are those of ``MessageStoreConfig`` and ``BrokerConfig`` of 5.3.3, and older spellings.
-
-RocketMQ settings that have a meaning only in combination.
-
-A function that converts a value raises ``ValueError`` if the text has another form.
+The names are those of ``MessageStoreConfig`` and ``BrokerConfig`` of 5.3.3, and older spellings.
+``TABLE`` has the settings that lakelog has, too, and ``NOTES`` those without a counterpart; the
+functions behind them read settings that have a meaning only in combination. A function that
+converts a value raises ``ValueError`` if the text has another form.
 """
 
 from __future__ import annotations
@@ -37,31 +33,19 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _NAMED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-@attrs.frozen
-class Property:
-    """One key with its value.
-
-    :ivar line: its first line in the file, counted from 1
-    """
-
-    key: str
-    value: str
-    line: int
-
-
-def parse_properties(data: bytes, origin: str) -> dict[str, Property]:
-    """All properties of a file; the last value wins if a key repeats.
+def parse_properties(data: bytes, origin: str) -> dict[str, str]:
+    """The values of a file by key; the last value wins if a key repeats.
 
     :param origin: the file, for errors
+
     Raises :class:`~lakelog.errors.SettingsError` for an incomplete Unicode escape.
     """
-    found: dict[str, Property] = {}
+    found: dict[str, str] = {}
     for number, line in _logical_lines(data.decode("latin-1")):
         parts = _PARTS.fullmatch(line)
-        if parts is None:  # cannot happen: every line has two parts, possibly empty
-            raise SettingsError(f"line {number} is not a property", source=origin)
+        assert parts is not None, "every line has two parts, possibly empty"
         key, value = (_unescaped(part, number, origin) for part in parts.groups())
-        found[key] = Property(key, value, number)
+        found[key] = value
     return found
 
 
@@ -74,18 +58,13 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         first = first if pending else number
         pending += line
-        if _continues(line):
+        if (len(line) - len(line.rstrip("\\"))) % 2 == 1:  # an unescaped backslash
             pending = pending[:-1]
         else:
             yield first, pending
             pending = ""
     if pending:
         yield first, pending
-
-
-def _continues(line: str) -> bool:
-    """Whether a line ends with an unescaped backslash."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _unescaped(text: str, line: int, origin: str) -> str:
@@ -156,11 +135,6 @@ def padded(unit_bytes: int) -> Callable[[str], int]:
     return lambda text: units(unit_bytes)(text) * unit_bytes
 
 
-def word(text: str) -> str:
-    """``text`` without surrounding blanks."""
-    return text.strip()
-
-
 TABLE: Final[Mapping[str, Rule]] = {
     # the log
     "mappedFileSizeCommitLog": Rule("segment_size_bytes", whole),
@@ -200,7 +174,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "maxIndexNum": Rule("hash-index.entries", whole),
     # disk space
     "fileReservedTime": Rule("retention.file_reserved_hours", whole),
-    "deleteWhen": Rule("retention.delete_when", word),
+    "deleteWhen": Rule("retention.delete_when", str.strip),
     "deleteFileBatchMax": Rule("retention.delete_files_batch_max", whole),
     "deleteCommitLogFilesInterval": Rule("retention.delete_interval_ms", whole),
     "destroyMapedFileIntervalForcibly": Rule("retention.destroy_forcibly_after_ms", whole),
@@ -232,42 +206,34 @@ COMBINED: Final = frozenset(
 """The keys that this module translates."""
 
 
-@attrs.frozen
-class Outcome:
-    """The combined meaning of some settings.
-
-    :ivar value: lakelog's value
-    :ivar keys: the RocketMQ keys that it comes from
-    """
-
-    value: object
-    keys: tuple[str, ...]
-
-
-def light_queues(texts: Mapping[str, str]) -> Outcome | None:
+def light_queues(texts: Mapping[str, str]) -> TranslatedValue | None:
     """Whether light queues are fed: only if both switches are on."""
     given = tuple(key for key in LIGHT if key in texts)
     on = [truth(texts[key]) for key in given]
-    return Outcome(len(on) == len(LIGHT) and all(on), given) if given else None
+    both = len(on) == len(LIGHT) and all(on)
+    return TranslatedValue("light_queues", both, given) if given else None
 
 
-def replica(texts: Mapping[str, str]) -> Outcome | None:
+def replica(texts: Mapping[str, str]) -> TranslatedValue | None:
     """Whether the broker is a replica; with a controller, the file does not determine it."""
     role, controlled = texts.get(ROLE[0], "").strip(), truth(texts.get(ROLE[1], "false"))
-    return Outcome(True, (ROLE[0],)) if role == "SLAVE" and not controlled else None
+    if role != "SLAVE" or controlled:
+        return None
+    return TranslatedValue("staged.replica", True, (ROLE[0],))
 
 
-def store_host(texts: Mapping[str, str]) -> Outcome | None:
+def store_host(texts: Mapping[str, str]) -> TranslatedValue | None:
     """The address and port in records; missing parts take lakelog's default."""
     given = tuple(key for key in HOST if key in texts)
     default = str(attrs.fields(StoreSettings).store_host.default)
     default_ip, _, default_port = default.rpartition(":")
     ip = texts.get(HOST[0], default_ip).strip()
     port = whole(texts.get(HOST[1], default_port))
-    return Outcome(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}", given) if given else None
+    address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+    return TranslatedValue("store_host", address, given) if given else None
 
 
-def disk_line(texts: Mapping[str, str], line: str) -> Outcome | None:
+def disk_line(texts: Mapping[str, str], line: str) -> TranslatedValue | None:
     """One of the limits of :data:`DISK`, as a ratio.
 
     RocketMQ checks the highest limit first, so that a limit above the next higher one is capped by
@@ -281,10 +247,11 @@ def disk_line(texts: Mapping[str, str], line: str) -> Outcome | None:
     (own, usual, *_), percent = from_here[0], min(percents.values())
     if own not in texts and percent == usual:
         return None
-    return Outcome(percent / 100, tuple(key for key in percents if key in texts))
+    given = tuple(key for key in percents if key in texts)
+    return TranslatedValue(f"psutil.{line}", percent / 100, given)
 
 
-def commitlog_path(texts: Mapping[str, str], path: Path) -> Outcome | None:
+def commitlog_path(texts: Mapping[str, str], path: Path) -> TranslatedValue | None:
     """The directory of the segments, if it is not the default.
 
     ``path`` overrides the root directory in the file. A commit log inside that root is looked up at
@@ -300,7 +267,7 @@ def commitlog_path(texts: Mapping[str, str], path: Path) -> Outcome | None:
         return None
     place = path / inside if inside is not None else Path(text)
     usual = same_directory(place, path / COMMITLOG_DIR)
-    return None if usual else Outcome(str(place), (COMMITLOG,))
+    return None if usual else TranslatedValue("commitlog_path", str(place), (COMMITLOG,))
 
 
 def path_notes(texts: Mapping[str, str], path: Path) -> dict[str, str]:
@@ -338,8 +305,7 @@ class BrokerConf:
         :param origin: the file, for errors
         Raises :class:`~lakelog.errors.SettingsError` for a value that cannot be converted.
         """
-        properties = parse_properties(data, origin)
-        texts = {key: found.value for key, found in properties.items()}
+        texts = parse_properties(data, origin)
         values = [*_from_table(texts, origin), *_from_combined(texts, self.path, origin)]
         return Translation(tuple(values), _unmapped(texts) | path_notes(texts, self.path))
 
@@ -357,21 +323,15 @@ def _from_table(texts: Mapping[str, str], origin: str) -> Iterator[TranslatedVal
 
 
 def _from_combined(texts: Mapping[str, str], path: Path, origin: str) -> Iterator[TranslatedValue]:
-    questions: dict[str, tuple[str, Callable[[], Outcome | None]]] = {
-        "light_queues": (", ".join(LIGHT), lambda: light_queues(texts)),
-        "store_host": (", ".join(HOST), lambda: store_host(texts)),
-        "staged.replica": (ROLE[0], lambda: replica(texts)),
-        "commitlog_path": (COMMITLOG, lambda: commitlog_path(texts, path)),
-        **{
-            f"psutil.{line}": (row[0], partial(disk_line, texts, line))
-            # so that an invalid value is reported under its own name
-            for line, row in reversed(DISK.items())
-        },
-    }
-    for target, (names, question) in questions.items():
-        outcome = _asked(question, names, origin)
-        if outcome is not None:
-            yield TranslatedValue(target, outcome.value, outcome.keys)
+    questions: list[tuple[str, Callable[[], TranslatedValue | None]]] = [
+        (", ".join(LIGHT), partial(light_queues, texts)),
+        (", ".join(HOST), partial(store_host, texts)),
+        (ROLE[0], partial(replica, texts)),
+        (COMMITLOG, partial(commitlog_path, texts, path)),
+        # from the last one on, so that an invalid value is reported under its own name
+        *((row[0], partial(disk_line, texts, line)) for line, row in reversed(DISK.items())),
+    ]
+    yield from filter(None, (_asked(question, names, origin) for names, question in questions))
 
 
 def _asked(question: Callable[[], T], key: str, origin: str) -> T:

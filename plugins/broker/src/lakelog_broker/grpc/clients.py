@@ -1,9 +1,7 @@
-"""gRPC clients: their settings, their telemetry streams, and their membership in groups.
+"""gRPC clients: their rights, settings, telemetry streams, and membership in groups.
 
-Authenticates the user of a call, and authorizes the topics and groups that the call uses.
-
-Source: RocketMQ 5.3.3, ``DefaultAuthorizationContextBuilder``. In addition, the end of a
-transaction needs the right to the topic of its half message.
+Source of the rights: RocketMQ 5.3.3, ``DefaultAuthorizationContextBuilder``. In addition, the end
+of a transaction needs the right to the topic of its half message.
 """
 
 from __future__ import annotations
@@ -12,43 +10,53 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
-from lakelog_broker.grpc.mapping import IllegalRequest, name_of, sent_form, status, status_of
-from lakelog_broker.grpc.protos import proto
-from lakelog_broker.security.access import AccessControl
-from lakelog_broker.security.users import AccessRight, Use
-from lakelog_broker.state.members import Member, MemberGroup
+from lakelog_broker.grpc.mapping import (
+    IllegalRequest,
+    name_of,
+    place_of,
+    proto,
+    sent_form,
+    status,
+    status_of,
+    transaction_id,
+)
+from lakelog_broker.security import AccessControl, AccessRight, Use
+from lakelog_broker.state.groups import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
 
+_LOG: Final = logging.getLogger("lakelog.broker")
+MAX_BODY_BYTES: Final = 4 << 20
+MAX_TOPICS: Final = 1_000
+"""Most topics to which one client sends or subscribes."""
+_BATCH: Final = 32
+_POLLING_S: Final = 20
+_PRODUCER_ATTEMPTS: Final = 3
+_PUSH_CONSUMERS: Final = (2, 5)  # ClientType
+_FILTER_NAMES: Final = {2: "SQL92"}
 _PUB, _SUB = AccessRight.PUB, AccessRight.SUB
 _Uses: TypeAlias = Callable[[Any], Iterator[Use]]
 
 
-def place_of(transaction_id: str) -> tuple[int, int]:
-    """Parse a transaction id: physical offset and queue offset of the half message.
+def _reads(*paths: str) -> _Uses:
+    """Uses of a call that reads the topics and groups in the fields ``paths``."""
 
-    Raises :class:`IllegalRequest`.
-    """
-    try:
-        place, half = (int(each, 16) for each in transaction_id.split("."))
-    except ValueError:
-        text = f"{transaction_id[:100]!r} is no id of a transaction"
-        raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
-    return place, half
+    def uses(request: Any) -> Iterator[Use]:
+        for path in paths:
+            name = name_of(attrgetter(path)(request))
+            is_topic = path.endswith("topic")
+            yield Use(_SUB, topic=name) if is_topic else Use(_SUB, group=name)
 
-
-def _consumes(request: Any) -> Iterator[Use]:
-    yield Use(_SUB, group=name_of(request.group))
-    yield Use(_SUB, topic=name_of(request.topic))
+    return uses
 
 
-def _receives(request: Any) -> Iterator[Use]:
-    yield Use(_SUB, group=name_of(request.group))
-    yield Use(_SUB, topic=name_of(request.message_queue.topic))
+_consumes: Final = _reads("group", "topic")
 
 
 def _sends(request: Any) -> Iterator[Use]:
@@ -58,10 +66,6 @@ def _sends(request: Any) -> Iterator[Use]:
 
 def _writes(request: Any) -> Iterator[Use]:
     yield Use(_PUB, topic=name_of(request.topic))
-
-
-def _of_group(request: Any) -> Iterator[Use]:
-    yield Use(_SUB, group=name_of(request.group))
 
 
 def _settings(command: Any) -> Iterator[Use]:
@@ -80,12 +84,12 @@ def _nothing(_request: Any) -> Iterator[Use]:
 _USES: Final[Mapping[str, _Uses]] = {
     "QueryRoute": _nothing,
     "QueryAssignment": _consumes,
-    "Heartbeat": _of_group,
-    "NotifyClientTermination": _of_group,
+    "Heartbeat": _reads("group"),
+    "NotifyClientTermination": _reads("group"),
     "SendMessage": _sends,
     "EndTransaction": _writes,
     "RecallMessage": _writes,
-    "ReceiveMessage": _receives,
+    "ReceiveMessage": _reads("group", "message_queue.topic"),
     "AckMessage": _consumes,
     "ChangeInvisibleDuration": _consumes,
     "ForwardMessageToDeadLetterQueue": _consumes,
@@ -113,7 +117,7 @@ class GrpcAccess:
         """
         metadata = {key: str(value) for key, value in context.invocation_metadata()}
         try:
-            user = self._control.check_grpc(metadata)
+            user = self._control.grpc_user(metadata)
         except Refused as error:
             raise IllegalRequest("UNAUTHORIZED", error.remark) from None
         if user.admin:
@@ -127,23 +131,12 @@ class GrpcAccess:
             uses.append(Use(_PUB, topic=self._broker.transactions.topic_of(*place) or ""))
         try:
             for use in uses:
-                self._control.require(user, use.operation, topic=use.topic, group=use.group)
+                self._control.require(user, use)
         except Refused as error:
             raise IllegalRequest("FORBIDDEN", error.remark) from None
 
 
-_LOG: Final = logging.getLogger("lakelog.broker")
-MAX_BODY_BYTES: Final = 4 << 20
-MAX_TOPICS: Final = 1_000
-"""Most topics to which one client sends or subscribes."""
-_BATCH: Final = 32
-_POLLING_S: Final = 20
-_PRODUCER_ATTEMPTS: Final = 3
-_PUSH_CONSUMERS: Final = (2, 5)  # ClientType
-_FILTER_NAMES: Final = {2: "SQL92"}
-
-
-class TelemetryStream:
+class TelemetryStream(Peer):
     """The telemetry stream of one client.
 
     :ivar settings: the client's last ``Settings``
@@ -157,19 +150,14 @@ class TelemetryStream:
         self.is_ordered = False
         self.commands: asyncio.Queue[Any] = asyncio.Queue()
 
-    def check_transaction(self, half: Any) -> None:
-        """Ask the client for the outcome of the transaction with the half message ``half``."""
+    def check_transaction(self, half: StoredMessage) -> None:
+        """Ask the client for the outcome of a transaction."""
         command = proto("TelemetryCommand")()
         asked = command.recover_orphaned_transaction_command
         asked.transaction_id = transaction_id(half.physical_offset, half.queue_offset)
         topic = half.properties.get("REAL_TOPIC", half.topic)
         asked.message.CopyFrom(sent_form(half, topic))
         self.commands.put_nowait(command)
-
-
-def transaction_id(physical_offset: int, queue_offset: int) -> str:
-    """The id of a transaction: both offsets of its half message, so that no table is needed."""
-    return f"{physical_offset:x}.{queue_offset:x}"
 
 
 def client_id_of(context: Any) -> str:
@@ -197,8 +185,7 @@ class GrpcClients:
 
     def is_member(self, client_id: str, group: str) -> bool:
         """Whether a client is in a consumer group: false without a heartbeat for some time."""
-        found = self._broker.members.group(group)
-        return found is not None and client_id in found.members
+        return client_id in self._broker.members.group(group).members
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: answer its settings with completed ones, and send commands.
@@ -236,15 +223,17 @@ class GrpcClients:
         finally:
             line.commands.put_nowait(None)
 
-    def heartbeat(self, client_id: str) -> None:
-        """Renew a client in its groups."""
-        line = self._lines.get(client_id)
+    async def heartbeat(self, _request: Any, context: Any) -> Any:
+        """Serve ``Heartbeat``: renew a client in its groups."""
+        line = self._lines.get(client_id_of(context))
         if line is not None:
             self._join(line)
+        return proto("HeartbeatResponse")(status=status())
 
-    def terminated(self, client_id: str) -> None:
-        """Remove a client that announced its end."""
-        self._remove(client_id)
+    async def terminated(self, _request: Any, context: Any) -> Any:
+        """Serve ``NotifyClientTermination``: remove a client that announced its end."""
+        self._remove(client_id_of(context))
+        return proto("NotifyClientTerminationResponse")(status=status())
 
     def _join(self, line: TelemetryStream) -> None:
         settings, members = line.settings, self._broker.members

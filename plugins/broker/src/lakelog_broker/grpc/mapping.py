@@ -1,8 +1,12 @@
-"""Converts messages of the gRPC protocol to messages of the store, and back.
+"""Messages of ``apache.rocketmq.v2``, and their conversion to messages of the store, and back.
 
-Source: RocketMQ 5.3.3, the proxy's ``SendMessageActivity`` and ``GrpcConverter``.
+The message classes are in a separate descriptor pool: generated modules register in protobuf's
+default pool, and RocketMQ's Python client has the same messages under other file names. So a
+process could not import both. The descriptor set was compiled from RocketMQ's three public files by
+``protoc --include_imports --descriptor_set_out``.
 
-Statuses of responses: an error is a ``Status`` of a response, not an error of gRPC.
+An error is a ``Status`` of a response, not an error of gRPC. Source: RocketMQ 5.3.3, the proxy's
+``SendMessageActivity`` and ``GrpcConverter``.
 """
 
 from __future__ import annotations
@@ -11,17 +15,51 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from lakelog import Message, StoredMessage
 from lakelog.errors import PutRefused, StoreError
 from lakelog.format.properties import encode_properties
 from lakelog.results import PutStatus
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.grpc.protos import CODES, proto
 from lakelog_broker.popping.service import Popped
 from lakelog_queues.groups.set_aside import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC
 from lakelog_queues.units.tags import java_hash
+from lakelog_rocketmq.config import TopicConfig
+
+_PACKAGE: Final = "apache.rocketmq.v2"
+
+
+def _filled_pool() -> descriptor_pool.DescriptorPool:
+    content = (files(__package__) / "rocketmq_v2.binpb").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+_POOL: Final = _filled_pool()
+SERVICE: Final[Any] = _POOL.FindServiceByName(f"{_PACKAGE}.MessagingService")
+CODES: Final[dict[str, int]] = {
+    each.name: each.number for each in _POOL.FindEnumTypeByName(f"{_PACKAGE}.Code").values
+}
+"""The numbers of ``Code``, by name."""
+
+
+@cache
+def proto(name: str) -> Any:
+    """The message class with this short name; raises ``KeyError``."""
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+def class_of(descriptor: Any) -> Any:
+    """The message class of a descriptor."""
+    return message_factory.GetMessageClass(descriptor)
+
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 _REFUSALS: Final = {
@@ -90,6 +128,7 @@ def status_of(error: Exception) -> Any:
 
 NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 """Numbers of ``MessageType``."""
+_TYPES: Final = {"NORMAL": NORMAL, "FIFO": FIFO, "DELAY": DELAY, "TRANSACTION": TRANSACTION}
 GZIP: Final = 2
 _MD5: Final = 2
 _COMPRESSED: Final = 1
@@ -114,6 +153,33 @@ _DIGESTS: Final[dict[int, Callable[[bytes], int]]] = {
     2: lambda body: int(hashlib.md5(body, usedforsecurity=False).hexdigest(), 16),
     3: lambda body: int(hashlib.sha1(body, usedforsecurity=False).hexdigest(), 16),
 }
+
+
+def place_of(transaction_id: str) -> tuple[int, int]:
+    """Parse a transaction id: physical offset and queue offset of the half message.
+
+    Raises :class:`IllegalRequest`.
+    """
+    try:
+        place, half = (int(each, 16) for each in transaction_id.split("."))
+    except ValueError:
+        text = f"{transaction_id[:100]!r} is no id of a transaction"
+        raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
+    return place, half
+
+
+def transaction_id(physical_offset: int, queue_offset: int) -> str:
+    """The id of a transaction: both offsets of its half message, so that no table is needed."""
+    return f"{physical_offset:x}.{queue_offset:x}"
+
+
+def accepted_types(topic: TopicConfig) -> list[int]:
+    """Numbers of the message types that a topic accepts, by its attribute ``message.type``.
+
+    A topic without the attribute accepts all types here; RocketMQ's proxy accepts only ``NORMAL``.
+    """
+    found = _TYPES.get(topic.attributes.get("message.type", "MIXED").upper())
+    return sorted(_TYPES.values()) if found is None else [found]
 
 
 def name_of(resource: Any) -> str:

@@ -1,14 +1,11 @@
-"""Calls that hand out messages, and that acknowledge them.
+"""The calls of ``MessagingService`` about messages: routes, sends, and hand-outs.
 
-Routes and assignments; each names this broker, which distributes the queues itself.
-
-Calls that put messages, and end transactions.
+A route names this broker, which distributes the queues itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -20,61 +17,77 @@ from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import MessageFilter
-from lakelog_broker.grpc.clients import (
-    MAX_BODY_BYTES,
-    GrpcClients,
-    client_id_of,
-    place_of,
-    transaction_id,
-)
+from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import (
-    DELAY,
-    FIFO,
     NORMAL,
     TRANSACTION,
     IllegalRequest,
+    accepted_types,
     common_status,
     milliseconds,
     name_of,
+    place_of,
     popped_form,
+    proto,
     put_status,
     status,
     status_of,
     stored_form,
+    transaction_id,
 )
-from lakelog_broker.grpc.protos import proto
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
-from lakelog_broker.scheduled.recall import RecallHandle
+from lakelog_broker.scheduled.timers import RecallHandle
 from lakelog_broker.state.topics import READABLE, WRITABLE
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 ANY_QUEUE: Final = -1
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
 """Numbers of ``Permission`` by RocketMQ's permission bits."""
-_TYPES: Final = {"NORMAL": NORMAL, "FIFO": FIFO, "DELAY": DELAY, "TRANSACTION": TRANSACTION}
+RENEWED_MS: Final = 60_000
+"""Invisible time of a message with automatic renewal, in ms; the proxy's
+``defaultInvisibleTimeMills``."""
+RENEW_INTERVAL_S: Final = 5.0
+_RENEW_LIMIT_S: Final = 3 * 3600
+_MIN_INVISIBLE_MS: Final = 10_000
+_MAX_INVISIBLE_MS: Final = 12 * 3_600_000
+_MAX_BATCH: Final = 32
+_POLLING_MS: Final = 20_000
+_MARGIN_MS: Final = 500
+"""Time between the answer and the deadline of the call."""
+_SQL: Final = 2
+_OUTCOMES: Final = {1: True, 2: False}
 
 
-def accepted_types(topic: TopicConfig) -> list[int]:
-    """Numbers of the message types that a topic accepts, by its attribute ``message.type``.
+@attrs.frozen
+class Renewal:
+    """A hand-out that is renewed while its client is a member of the group.
 
-    A topic without the attribute accepts all types here; RocketMQ's proxy accepts only ``NORMAL``.
+    :ivar until_s: end of the renewals, in seconds of ``time.monotonic``
     """
-    found = _TYPES.get(topic.attributes.get("message.type", "MIXED").upper())
-    return sorted(_TYPES.values()) if found is None else [found]
+
+    client_id: str
+    group: str
+    topic: str
+    handle: ReceiptHandle
+    until_s: float
 
 
-class Routing:
-    """Answers requests about topics and their queues.
+class Messaging:
+    """Puts messages of producers, and hands out messages to consumers.
 
     :ivar port: the gRPC port, set once it is bound
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, popping: Popping, clients: GrpcClients) -> None:
         self.port = 0
+        self._broker, self._popping, self._clients = broker, popping, clients
+        self._renewals: dict[tuple[str, str, str], Renewal] = {}
+        clients.on_gone = self._client_gone
 
-    def topic(self, name: str) -> TopicConfig:
+    # --- routes ---
+
+    def _topic(self, name: str) -> TopicConfig:
         """Find a topic, or create it if a send would; raises :class:`IllegalRequest`."""
         if not name:
             raise IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
@@ -88,8 +101,8 @@ class Routing:
 
     async def query_route(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
-        topic = self.topic(name_of(request.topic))
-        queues = range(max(topic.read_queues, topic.write_queues))
+        topic = self._topic(name_of(request.topic))
+        queues = range(topic.queue_count)
         found = [self._queue(request, topic, each) for each in queues]
         return proto("QueryRouteResponse")(status=status(), message_queues=found)
 
@@ -98,7 +111,7 @@ class Routing:
 
         Raises :class:`IllegalRequest`.
         """
-        topic = self.topic(name_of(request.topic))
+        topic = self._topic(name_of(request.topic))
         queue = self._queue(request, topic, ANY_QUEUE)
         one = proto("Assignment")(message_queue=queue)
         return proto("QueryAssignmentResponse")(status=status(), assignments=[one])
@@ -116,42 +129,75 @@ class Routing:
             accept_message_types=accepted_types(topic),
         )
 
+    # --- sends ---
 
-RENEWED_MS: Final = 60_000
-"""Invisible time of a message with automatic renewal, in ms; the proxy's
-``defaultInvisibleTimeMills``."""
-RENEW_INTERVAL_S: Final = 5.0
-_RENEW_LIMIT_S: Final = 3 * 3600
-_MIN_INVISIBLE_MS: Final = 10_000
-_MAX_INVISIBLE_MS: Final = 12 * 3_600_000
-_MAX_BATCH: Final = 32
-_POLLING_MS: Final = 20_000
-_MARGIN_MS: Final = 500
-"""Time between the answer and the deadline of the call."""
-_SQL: Final = 2
+    async def send(self, request: Any, _context: Any) -> Any:
+        """Serve ``SendMessage``: put each message; the answer has one entry for each."""
+        answer = proto("SendMessageResponse")()
+        for each in request.messages:
+            try:
+                entry = await self._put(each)
+            except Exception as error:  # noqa: BLE001  # the other messages are put
+                entry = proto("SendResultEntry")(status=status_of(error))
+            answer.entries.append(entry)
+        answer.status.CopyFrom(common_status(each.status for each in answer.entries))
+        return answer
 
+    async def _put(self, sent: Any) -> Any:
+        name, kind = name_of(sent.topic), sent.system_properties.message_type or NORMAL
+        refuse_system_topic(name)
+        topic = self._topic(name)
+        if not topic.permission & WRITABLE:
+            raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
+        if kind not in accepted_types(topic):
+            kinds = topic.attributes.get("message.type")
+            text = f"the topic {name} takes messages of the type {kinds}"
+            raise IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
+        if len(sent.body) > MAX_BODY_BYTES:
+            text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
+            raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
+        message = stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
+        put = self._broker.appender.append(message)
+        done = put if isinstance(put, PutResult) else await put
+        entry = proto("SendResultEntry")(
+            status=put_status(done.status),
+            message_id=sent.system_properties.message_id,
+            offset=done.queue_offset,
+        )
+        handle = RecallHandle.of(message.properties, self._broker.settings.name)
+        if handle is not None and kind != TRANSACTION:
+            entry.recall_handle = handle.encode()
+        if kind == TRANSACTION:
+            entry.transaction_id = transaction_id(done.physical_offset, done.queue_offset)
+        return entry
 
-@attrs.frozen
-class Renewal:
-    """A hand-out that is renewed while its client is a member of the group.
+    async def recall(self, request: Any, _context: Any) -> Any:
+        """Serve ``RecallMessage``: recall a waiting timer message by its handle.
 
-    :ivar until_s: end of the renewals, in seconds of ``time.monotonic``
-    """
+        Raises :class:`IllegalRequest` and :class:`~lakelog_broker.codes.Refused`.
+        """
+        topic, settings = name_of(request.topic), self._broker.settings
+        if self._broker.topics.find(topic) is None:
+            raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
+        handle = RecallHandle.parse(request.recall_handle)
+        put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
+        done = put if isinstance(put, PutResult) else await put
+        found = put_status(done.status)
+        return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
 
-    client_id: str
-    group: str
-    topic: str
-    handle: ReceiptHandle
-    until_s: float
+    async def end_transaction(self, request: Any, _context: Any) -> Any:
+        """Serve ``EndTransaction``: commit or roll back the half message that the id names.
 
+        Raises :class:`IllegalRequest`.
+        """
+        place, half = place_of(request.transaction_id)
+        outcome = _OUTCOMES.get(request.resolution)
+        if not self._broker.transactions.end(place, half, outcome):
+            text = f"there is no transaction {request.transaction_id}"
+            raise IllegalRequest("INVALID_TRANSACTION_ID", text)
+        return proto("EndTransactionResponse")(status=status())
 
-class Consuming:
-    """Hands out messages to consumers."""
-
-    def __init__(self, popping: Popping, routing: Routing, clients: GrpcClients) -> None:
-        self._popping, self._routing, self._clients = popping, routing, clients
-        self._renewals: dict[tuple[str, str, str], Renewal] = {}
-        clients.on_gone = self._client_gone
+    # --- hand-outs ---
 
     async def receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Serve ``ReceiveMessage``: yield a status, the messages, and the time of delivery.
@@ -187,7 +233,7 @@ class Consuming:
         group, name = name_of(request.group), name_of(request.message_queue.topic)
         if not group:
             raise IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
-        topic = self._routing.topic(name)
+        topic = self._topic(name)
         if not topic.permission & READABLE:
             raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
         invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
@@ -311,81 +357,3 @@ def _wait_ms(request: Any, context: Any) -> int:
     if left_s is not None:
         wanted = min(wanted, int(left_s * 1000) - _MARGIN_MS)
     return max(0, wanted)
-
-
-_OUTCOMES: Final = {1: True, 2: False}
-
-
-class Producing:
-    """Puts messages of producers."""
-
-    def __init__(self, broker: Broker, routing: Routing) -> None:
-        self._broker, self._routing = broker, routing
-        self._turn = itertools.count()
-
-    async def send(self, request: Any, _context: Any) -> Any:
-        """Serve ``SendMessage``: put each message; the answer has one entry for each."""
-        answer = proto("SendMessageResponse")()
-        for each in request.messages:
-            try:
-                entry = await self._put(each)
-            except Exception as error:  # noqa: BLE001  # the other messages are put
-                entry = proto("SendResultEntry")(status=status_of(error))
-            answer.entries.append(entry)
-        answer.status.CopyFrom(common_status(each.status for each in answer.entries))
-        return answer
-
-    async def _put(self, sent: Any) -> Any:
-        name, kind = name_of(sent.topic), sent.system_properties.message_type or NORMAL
-        refuse_system_topic(name)
-        topic = self._routing.topic(name)
-        if not topic.permission & WRITABLE:
-            raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
-        if kind not in accepted_types(topic):
-            kinds = topic.attributes.get("message.type")
-            text = f"the topic {name} takes messages of the type {kinds}"
-            raise IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
-        if len(sent.body) > MAX_BODY_BYTES:
-            text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
-            raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
-        queue_count = topic.write_queues
-        message = stored_form(sent, queue_count, next(self._turn) % queue_count)
-        put = self._broker.appender.append(message)
-        done = put if isinstance(put, PutResult) else await put
-        entry = proto("SendResultEntry")(
-            status=put_status(done.status),
-            message_id=sent.system_properties.message_id,
-            offset=done.queue_offset,
-        )
-        handle = RecallHandle.of(message.properties, self._broker.settings.name)
-        if handle is not None and kind != TRANSACTION:
-            entry.recall_handle = handle.encode()
-        if kind == TRANSACTION:
-            entry.transaction_id = transaction_id(done.physical_offset, done.queue_offset)
-        return entry
-
-    async def recall(self, request: Any, _context: Any) -> Any:
-        """Serve ``RecallMessage``: recall a waiting timer message by its handle.
-
-        Raises :class:`IllegalRequest` and :class:`~lakelog_broker.codes.Refused`.
-        """
-        topic, settings = name_of(request.topic), self._broker.settings
-        if self._broker.topics.find(topic) is None:
-            raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
-        handle = RecallHandle.parse(request.recall_handle)
-        put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
-        done = put if isinstance(put, PutResult) else await put
-        found = put_status(done.status)
-        return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
-
-    async def end_transaction(self, request: Any, _context: Any) -> Any:
-        """Serve ``EndTransaction``: commit or roll back the half message that the id names.
-
-        Raises :class:`IllegalRequest`.
-        """
-        place, half = place_of(request.transaction_id)
-        outcome = _OUTCOMES.get(request.resolution)
-        if not self._broker.transactions.end(place, half, outcome):
-            text = f"there is no transaction {request.transaction_id}"
-            raise IllegalRequest("INVALID_TRANSACTION_ID", text)
-        return proto("EndTransactionResponse")(status=status())

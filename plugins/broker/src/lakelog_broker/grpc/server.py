@@ -1,11 +1,8 @@
-"""The gRPC port, in the event loop of the broker.
+"""The gRPC port, in the event loop of the broker: plain text and TLS on one port.
 
-The certificate of the TLS port: from given files, or self-signed by this process.
-
-One port for plain text and TLS: a proxy that selects the server by a connection's first byte.
-
-A port of grpcio accepts only one of the two; RocketMQ's proxy accepts both. A TLS connection begins
-with a handshake record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
+A port of grpcio accepts only one of the two; RocketMQ's proxy accepts both. So the port is a proxy
+that selects the server by a connection's first byte. A TLS connection begins with a handshake
+record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
 """
 
 from __future__ import annotations
@@ -24,10 +21,9 @@ import grpc.aio
 
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients, client_id_of
-from lakelog_broker.grpc.mapping import status, status_of
-from lakelog_broker.grpc.messaging import Consuming, Producing, Routing
-from lakelog_broker.grpc.protos import SERVICE, class_of, proto
+from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients
+from lakelog_broker.grpc.mapping import SERVICE, IllegalRequest, class_of, status_of
+from lakelog_broker.grpc.messaging import Messaging
 from lakelog_broker.popping.service import Popping
 
 _VALID_DAYS: Final = 3650
@@ -86,74 +82,34 @@ def _self_made(host: str) -> tuple[bytes, bytes]:
 _HANDSHAKE: Final = 0x16
 
 
-class _Copier(asyncio.Protocol):
-    """Writes received bytes to its peer, no faster than the peer accepts them."""
-
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.peer: _Copier | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.write(data)
-
-    def pause_writing(self) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the protocol's
-        if self.peer is not None and self.peer.transport is not None:
-            self.peer.transport.close()
+_CHUNK_BYTES: Final = 64 << 10
 
 
-class PortMultiplexer(_Copier):
-    """A client's connection, copied to the Unix socket of the plain server or the TLS server.
+async def _serve(
+    plain: str, tls: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Copy a client's connection to the Unix socket of the plain server or the TLS server.
 
     :param plain: path of the plain server's socket
     :param tls: path of the TLS server's socket
     """
+    with contextlib.suppress(OSError):
+        first = await reader.read(_CHUNK_BYTES)
+        if first:
+            path = tls if first[0] == _HANDSHAKE else plain
+            peer, to_peer = await asyncio.open_unix_connection(path)
+            to_peer.write(first)
+            await asyncio.gather(_copy(reader, to_peer), _copy(peer, writer))
+    writer.close()
 
-    def __init__(self, plain: str, tls: str) -> None:
-        super().__init__()
-        self._plain, self._tls = plain, tls
-        self._first = bytearray()
-        self._opening: asyncio.Task[None] | None = None
 
-    def data_received(self, data: bytes) -> None:
-        """Copy the bytes, or buffer them until the connection to the server is open."""
-        if self.peer is not None:
-            super().data_received(data)
-            return
-        self._first += data
-        assert self.transport is not None
-        self.transport.pause_reading()
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._open())
-
-    async def _open(self) -> None:
-        path = self._tls if self._first[0] == _HANDSHAKE else self._plain
-        assert self.transport is not None
-        try:
-            _, peer = await asyncio.get_running_loop().create_unix_connection(_Copier, path)
-        except OSError:
-            self.transport.close()
-            return
-        peer.peer, self.peer = self, peer
-        super().data_received(bytes(self._first))
-        self._first.clear()
-        if self.transport.is_closing():
-            self.connection_lost(None)
-        else:
-            with contextlib.suppress(RuntimeError):
-                self.transport.resume_reading()
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Write what is read, no faster than the peer accepts it; close the peer at the end."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(_CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
 
 
 _GRACE_S: Final = 0.2
@@ -163,16 +119,28 @@ class GrpcServer:
     """Serves ``apache.rocketmq.v2.MessagingService``, in plain text and with TLS on one port.
 
     :ivar port: the port, once it is bound
+    :ivar renew: renews the hand-outs of living clients until the task is cancelled
     """
 
     def __init__(self, broker: Broker, popping: Popping) -> None:
         self.port = 0
         self._broker = broker
-        self._routing = Routing(broker)
         self._access = GrpcAccess(broker)
-        self._clients = GrpcClients(broker, self._access)
-        self._producing = Producing(broker, self._routing)
-        self._consuming = Consuming(popping, self._routing, self._clients)
+        self._clients = clients = GrpcClients(broker, self._access)
+        self._messaging = messaging = Messaging(broker, popping, clients)
+        self.renew = messaging.renew
+        self._calls: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
+            "QueryRoute": messaging.query_route,
+            "QueryAssignment": messaging.query_assignment,
+            "Heartbeat": clients.heartbeat,
+            "NotifyClientTermination": clients.terminated,
+            "SendMessage": messaging.send,
+            "EndTransaction": messaging.end_transaction,
+            "RecallMessage": messaging.recall,
+            "AckMessage": messaging.acknowledge,
+            "ChangeInvisibleDuration": messaging.change_invisible,
+            "ForwardMessageToDeadLetterQueue": messaging.dead_letter,
+        }
         self._folder = tempfile.TemporaryDirectory(prefix="lakelog-grpc-")
         self._grpc: Any = None
         self._server: asyncio.Server | None = None
@@ -189,14 +157,10 @@ class GrpcServer:
         self._grpc.add_insecure_port(f"unix:{plain}")
         self._grpc.add_secure_port(f"unix:{tls}", grpc.ssl_server_credentials([pair]))
         await self._grpc.start()
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: PortMultiplexer(plain, tls), settings.host, port, backlog=1024
+        self._server = await asyncio.start_server(
+            functools.partial(_serve, plain, tls), settings.host, port, backlog=1024
         )
-        self.port = self._routing.port = self._server.sockets[0].getsockname()[1]
-
-    async def renew(self) -> None:
-        """Renew the hand-outs of living clients until the task is cancelled."""
-        await self._consuming.renew()
+        self.port = self._messaging.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Close the port and all connections."""
@@ -207,77 +171,35 @@ class GrpcServer:
         self._folder.cleanup()
 
     def _handler(self, method: Any) -> Any:
-        request, response = class_of(method.input_type), class_of(method.output_type)
-        forms = request.FromString, response.SerializeToString
-        if method.name == "Telemetry":
+        """The handler of a method; an error is the status of its response, no error of gRPC."""
+        name, response = method.name, class_of(method.output_type)
+        forms = class_of(method.input_type).FromString, response.SerializeToString
+
+        async def answer(request: Any, context: Any) -> Any:
+            try:
+                self._access.check(name, request, context)
+                return await self._calls.get(name, _not_served)(request, context)
+            except Exception as error:  # noqa: BLE001  # a status
+                return response(status=status_of(error))
+
+        async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                if name != "ReceiveMessage":
+                    await _not_served(request, context)
+                self._access.check(name, request, context)
+            except Exception as error:  # noqa: BLE001  # a status
+                yield response(status=status_of(error))
+                return
+            async for each in self._messaging.receive(request, context):
+                yield each
+
+        if name == "Telemetry":
             return grpc.stream_stream_rpc_method_handler(self._clients.telemetry, *forms)
-        if method.name == "ReceiveMessage":
-            return grpc.unary_stream_rpc_method_handler(self._receive, *forms)
-        if method.name == "PullMessage":
-            return grpc.unary_stream_rpc_method_handler(_not_pulled, *forms)
-        call = self._calls().get(method.name, _unsupported(response))
-
-        async def checked(sent: Any, context: Any) -> Any:
-            self._access.check(method.name, sent, context)
-            return await call(sent, context)
-
-        return grpc.unary_unary_rpc_method_handler(_answering(checked, response), *forms)
-
-    async def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        try:
-            self._access.check("ReceiveMessage", request, context)
-        except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
-            yield proto("ReceiveMessageResponse")(status=status_of(error))
-            return
-        async for each in self._consuming.receive(request, context):
-            yield each
-
-    def _calls(self) -> dict[str, Callable[[Any, Any], Awaitable[Any]]]:
-        return {
-            "QueryRoute": self._routing.query_route,
-            "QueryAssignment": self._routing.query_assignment,
-            "Heartbeat": self._heartbeat,
-            "NotifyClientTermination": self._terminated,
-            "SendMessage": self._producing.send,
-            "EndTransaction": self._producing.end_transaction,
-            "RecallMessage": self._producing.recall,
-            "AckMessage": self._consuming.acknowledge,
-            "ChangeInvisibleDuration": self._consuming.change_invisible,
-            "ForwardMessageToDeadLetterQueue": self._consuming.dead_letter,
-        }
-
-    async def _heartbeat(self, _request: Any, context: Any) -> Any:
-        self._clients.heartbeat(client_id_of(context))
-        return proto("HeartbeatResponse")(status=status())
-
-    async def _terminated(self, _request: Any, context: Any) -> Any:
-        self._clients.terminated(client_id_of(context))
-        return proto("NotifyClientTerminationResponse")(status=status())
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(answers, *forms)
+        return grpc.unary_unary_rpc_method_handler(answer, *forms)
 
 
-def _answering(
-    call: Callable[[Any, Any], Awaitable[Any]], response: Any
-) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Wrap ``call``: an error becomes the status of a response."""
-
-    @functools.wraps(call)
-    async def answered(request: Any, context: Any) -> Any:
-        try:
-            return await call(request, context)
-        except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
-            return response(status=status_of(error))
-
-    return answered
-
-
-def _unsupported(response: Any) -> Callable[[Any, Any], Awaitable[Any]]:
-    """A call that is not served; RocketMQ's proxy 5.3.3 answers calls about offsets so, too."""
-
-    async def call(_request: Any, _context: Any) -> Any:
-        return response(status=status("NOT_IMPLEMENTED", "the call is not served"))
-
-    return call
-
-
-async def _not_pulled(_request: Any, _context: Any) -> Any:
-    yield proto("PullMessageResponse")(status=status("NOT_IMPLEMENTED", "the call is not served"))
+async def _not_served(_request: Any, _context: Any) -> Any:
+    """Refuse a call; RocketMQ's proxy 5.3.3 answers calls about offsets so, too."""
+    raise IllegalRequest("NOT_IMPLEMENTED", "the call is not served")

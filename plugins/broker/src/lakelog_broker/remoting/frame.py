@@ -4,17 +4,22 @@ The length counts all bytes after itself. A header of form 0 is JSON, a header o
 ``i16 code | i8 language | i16 version | i32 opaque | i32 flag | i32 length, remark | i32 length,
 (i16 length, name | i32 length, value)*``. A response has the form of its request. Source: RocketMQ
 5.3.3, ``RemotingCommand`` and ``RocketMQSerializable``.
+
+Bodies of many requests are JSON: read within limits, and written as by fastjson.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
 import attrs
+
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
 
 JSON_FORM: Final = 0
 BINARY_FORM: Final = 1
@@ -24,7 +29,10 @@ VERSION: Final = 479
 """The ordinal of RocketMQ 5.3.3 in ``MQVersion``."""
 MAX_FRAME_BYTES: Final = 16 << 20
 """RocketMQ's ``com.rocketmq.remoting.frameMaxLength``."""
-
+MAX_JSON_BYTES: Final = 1 << 20
+"""Largest accepted body; the largest one of a client is a heartbeat with many groups."""
+MAX_JSON_DEPTH: Final = 32
+"""Deepest accepted nesting of arrays and objects; RocketMQ's bodies have 5 levels."""
 _HEAD: Final = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
 _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
@@ -86,10 +94,61 @@ class RemotingCommand:
             code, self.opaque, RESPONSE_FLAG, texts, body, remark, VERSION, self.form
         )
 
+    def json(self, content: object, remark: str | None = None) -> RemotingCommand:
+        """Make a successful response with a JSON body."""
+        return self.response(0, remark, json.dumps(content).encode())
 
-def decode_frame(frame: bytes | memoryview) -> RemotingCommand:
+    def content(self) -> dict[str, Any]:
+        """The body of a request, a JSON object.
+
+        Raises :class:`Refused`, and :class:`LimitExceeded` for a body that is too large or too
+        deep.
+        """
+        if len(self.body) > MAX_JSON_BYTES:
+            remark = f"a body of {len(self.body)} bytes; at most {MAX_JSON_BYTES} are taken"
+            raise LimitExceeded(remark)
+        try:
+            content = json.loads(self.body)
+        except RecursionError:
+            raise _too_deep() from None
+        except ValueError as error:
+            raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
+        _check_depth(content)
+        return content
+
+
+def _check_depth(content: Any) -> None:
+    inner = [content]
+    for _ in range(MAX_JSON_DEPTH):
+        values = [each.values() if isinstance(each, dict) else each for each in inner]
+        inner = [each for many in values for each in many if isinstance(each, dict | list)]
+        if not inner:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> LimitExceeded:
+    return LimitExceeded(f"the body has more than {MAX_JSON_DEPTH} arrays and objects in a row")
+
+
+def object_keys(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> str:
+    """Encode a map whose keys are objects, as fastjson does; the result is not valid JSON.
+
+    >>> object_keys([({"queueId": 0}, 7)])
+    '{{"queueId": 0}:7}'
+    """
+    return "{" + ",".join(f"{json.dumps(key)}:{json.dumps(value)}" for key, value in rows) + "}"
+
+
+def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, Any]:
+    """The JSON object of RocketMQ's ``MessageQueue``."""
+    return {"brokerName": broker, "queueId": queue_id, "topic": topic}
+
+
+def decode_frame(frame: bytes) -> RemotingCommand:
     """Decode a frame without its first length field; raises :class:`BadFrame`."""
-    frame = bytes(frame)  # a no-op for bytes
     if len(frame) < _I32.size:
         raise BadFrame(f"a frame of {len(frame)} bytes has no header length")
     (word,) = _I32.unpack_from(frame)

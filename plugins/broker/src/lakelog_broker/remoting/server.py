@@ -1,9 +1,7 @@
 """The remoting port: name server and broker on one port, as their request codes are distinct.
 
-The listening socket: limits the number of connections, and accepts TLS on the same port.
-
-A TLS handshake begins with byte 0x16, a remoting frame with the high byte of its length, which is
-0 or 1. The first byte is read with ``MSG_PEEK``, so that TLS or the frames still begin with it.
+A connection reads frames, serves their requests by the table of :mod:`.requests`, and writes the
+responses. Reading pauses while a client reads no responses, or sends faster than messages are put.
 """
 
 from __future__ import annotations
@@ -12,190 +10,94 @@ import asyncio
 import itertools
 import logging
 import os
-import socket
-import ssl
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakSet
 
-from lakelog.errors import SettingsError
+import attrs
+
+from lakelog import StoredMessage
+from lakelog.errors import PutRefused, StoreError
+from lakelog.format.encoder import Encoder, Limits, RoundRobin
+from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.results import PutStatus
+from lakelog_broker.appending import restored
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode
-from lakelog_broker.remoting.connection import Connection, Handler
-from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers import clients, offsets, plainsends, pulling, sending
-from lakelog_broker.settings import BrokerSettings, refuse_exposed
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.properties import property_value
+from lakelog_broker.remoting.frame import (
+    MAX_FRAME_BYTES,
+    ONE_WAY_FLAG,
+    BadFrame,
+    RemotingCommand,
+    decode_frame,
+    encode_frame,
+)
+from lakelog_broker.remoting.listener import Listener
+from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
+from lakelog_broker.security import AccessControl
+from lakelog_broker.state.groups import Peer
 from lakelog_broker.state.topics import RequestModes
 
 if TYPE_CHECKING:
     from lakelog_broker.popping.service import Popping
 
 _LOG: Final = logging.getLogger("lakelog.broker")
-_HANDSHAKE: Final = 0x16
-_BACKLOG: Final = 1024
-_RETRY_S: Final = 0.5
+_ILLEGAL: Final = {
+    PutStatus.MESSAGE_ILLEGAL,
+    PutStatus.MESSAGE_SIZE_EXCEEDED,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED,
+}
+MAX_UNANSWERED_BYTES: Final = 8 << 20
+"""A connection is not read while its unanswered requests have more bytes than this."""
+MAX_UNSENT_BYTES: Final = 4 << 20
+"""A connection is not read while its unsent responses have more bytes than this."""
+_WRITE_BYTES: Final = 256 << 10
+_HEADER_BYTES: Final = 512
+"""Bytes that are counted for the header of an unanswered request."""
+CALL_TIMEOUT_S: Final = 10.0
+"""Timeout for the response of a client; as RocketMQ's ``Broker2Client.callClient``."""
+MAX_FIELDS: Final = 256
+"""Most fields of a header; RocketMQ's clients send about 20."""
+
+Response: TypeAlias = RemotingCommand | Awaitable[RemotingCommand]
+"""What a handler returns; an awaitable may end after later requests."""
+Handler: TypeAlias = Callable[["Connection", RemotingCommand], Response]
 
 
-class Listener:
-    """Accepts connections and starts their protocol.
+class RemotingServer:
+    """Accepts connections, and has what their requests use.
 
-    :param connect: makes the protocol of a connection
-    :param count: returns the number of connections whose protocol has started
+    :ivar access: checks the users of requests
+    :ivar connections: the open connections
+    :ivar opaques: numbers of requests to clients
+    :ivar modes: whether groups pull or pop
+    :ivar names: the key-value pairs of the name server, by namespace; in memory only
+    :ivar popping: returns the hand-outs of pops
+    :ivar plain_send: serves a frame of a common send by a fast path, by the client's address; see
+        :meth:`lakelog_broker.remoting.plainsends.PlainSends.answer`
     """
 
     def __init__(
         self,
-        settings: BrokerSettings,
-        connect: Callable[[], asyncio.Protocol],
-        count: Callable[[], int],
+        broker: Broker,
+        popping: Callable[[], Popping],
+        plain_send: Callable[[str, bytes], bytes | None],
     ) -> None:
-        self._settings, self._connect, self._count = settings, connect, count
-        self._tls = tls_context(settings)
-        self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._starting: dict[asyncio.Task[None], socket.socket] = {}
-        self._is_full = False
-
-    def start(self) -> int:
-        """Bind the port and accept connections; return the port. Raises ``OSError``."""
-        settings = self._settings
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        address = (settings.host, settings.port)
-        self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
-        self._socket.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept(self._socket))
-        return int(self._socket.getsockname()[1])
-
-    def descriptors(self) -> list[int]:
-        """Descriptors of the listener and of connections without a protocol; -1 if closed."""
-        sockets = [*filter(None, [self._socket]), *self._starting.values()]
-        return [each.fileno() for each in sockets]
-
-    async def close(self) -> None:
-        """Close the port, and the connections whose protocol has not started."""
-        tasks = [*self._starting, *filter(None, [self._accepting])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._socket is not None:
-            self._socket.close()
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except OSError as error:  # such as no free file descriptor
-                _LOG.warning("no connection can be accepted now: %s", error)
-                await asyncio.sleep(_RETRY_S)
-                continue
-            if self._count() + len(self._starting) >= self._settings.max_connections:
-                self._refuse(accepted, peer)
-                continue
-            self._is_full = False
-            accepted.setblocking(False)
-            task = asyncio.create_task(self._begin(accepted, peer))
-            self._starting[task] = accepted
-            task.add_done_callback(self._starting.pop)
-
-    def _refuse(self, accepted: socket.socket, peer: object) -> None:
-        accepted.close()
-        if not self._is_full:  # one log line for consecutive refusals
-            most = self._settings.max_connections
-            _LOG.warning("%s is refused: there are %d connections (max_connections)", peer, most)
-        self._is_full = True
-
-    async def _begin(self, accepted: socket.socket, peer: object) -> None:
-        loop, timeout = asyncio.get_running_loop(), self._settings.first_byte_timeout_s
-        try:
-            async with asyncio.timeout(timeout):
-                first = await _first_byte(accepted)
-            tls = self._tls if first == bytes([_HANDSHAKE]) else None
-            if not first or (tls is None and self._settings.tls == "required"):
-                if first:
-                    _LOG.warning("%s is disconnected, as it does not use TLS", peer)
-                accepted.close()
-                return
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(
-                self._connect, accepted, ssl=tls, ssl_handshake_timeout=timeout if tls else None
-            )
-        except (OSError, TimeoutError) as error:
-            _LOG.info("%s is disconnected before its first request: %r", peer, error)
-            accepted.close()
-        except BaseException:
-            accepted.close()
-            raise
-
-
-async def _first_byte(accepted: socket.socket) -> bytes:
-    """Peek at the first byte of a peer; empty if the peer has closed the connection."""
-    loop = asyncio.get_running_loop()
-    readable = loop.create_future()
-
-    def ready() -> None:
-        if not readable.done():
-            readable.set_result(None)
-
-    loop.add_reader(accepted, ready)
-    try:
-        await readable
-    finally:
-        loop.remove_reader(accepted)
-    return accepted.recv(1, socket.MSG_PEEK)
-
-
-def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
-    """The server's TLS context, or ``None`` without TLS; raises :class:`SettingsError`."""
-    if settings.tls == "off":
-        return None
-    if settings.certificate is None:
-        raise SettingsError(f"tls = {settings.tls!r} needs a certificate and its key")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.certificate, settings.key)
-    except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"{settings.certificate} cannot be used for TLS: {error}") from error
-    return context
-
-
-class RemotingServer:
-    """Accepts connections and dispatches their requests by code.
-
-    :ivar check: raises :class:`~lakelog_broker.codes.Refused` if the user of a request may not
-        send it
-    :ivar take: serves a common frame by a fast path; false if nothing was done
-    """
-
-    def __init__(self, broker: Broker, pops: Callable[[], Popping]) -> None:
         """Prepare.
-
-        :param pops: returns the hand-outs; called at the first rare request
 
         Raises :class:`~lakelog.errors.CorruptConfig` and :class:`~lakelog.errors.SettingsError`.
         """
+        self.broker, self.popping, self.plain_send = broker, popping, plain_send
+        self.modes = RequestModes(broker.files, broker.path)
+        self.names: dict[str, dict[str, str]] = {}
+        self.connections: set[Connection] = set()
+        self.opaques = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
-        self._pops, self._has_all = pops, False
-        self._modes = RequestModes(broker.files, Path(broker.store.path))
-        sends = sending.SendRequests(broker)
-        for family in (
-            clients.RouteRequests(broker),
-            sends,
-            pulling.PullRequests(broker),
-            clients.ClientRequests(broker),
-            offsets.OffsetRequests(broker),
-            offsets.LookupRequests(broker),
-        ):
-            self._handlers.update(family.handlers())
-        self._broker = broker
-        self._connections: set[Connection] = set()
-        self._opaque = itertools.count(1)
-        self.check = _checks(broker)
-        has_users = broker.settings.users is not None
-        self.take = plainsends.PlainSends(broker, sends, has_users=has_users).take
+        self.access = AccessControl.of(broker.settings)
         self._listener = Listener(
-            broker.settings, lambda: Connection(self), lambda: len(self._connections)
+            broker.settings, lambda: Connection(self), lambda: len(self.connections)
         )
         broker.members.on_change = self._members_changed
         _ALL.add(self)
@@ -203,13 +105,13 @@ class RemotingServer:
     async def start(self) -> int:
         """Bind the port and serve; return the port. Raises ``OSError``."""
         port = self._listener.start()
-        self._broker.bound(self._broker.settings.host, port)
+        self.broker.bound(self.broker.settings.host, port)
         return port
 
     async def close(self) -> None:
         """Close the port and all connections."""
         await self._listener.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.close()
         await asyncio.sleep(0)
 
@@ -219,48 +121,27 @@ class RemotingServer:
         Their descriptors stay open on ``/dev/null`` until the socket objects are collected.
         """
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for each in (*self._listener.descriptors(), *(each.fileno() for each in self._connections)):
+        for each in (*self._listener.descriptors(), *(each.fileno() for each in self.connections)):
             if each >= 0:
                 os.dup2(nothing, each, inheritable=False)
         os.close(nothing)
 
-    def handler(self, code: int) -> Handler | None:
-        """The handler of a request code, or ``None``."""
-        if code not in self._handlers and not self._has_all:
-            from lakelog_broker.remoting.rare_requests import rare_handlers
-
-            self._handlers.update(rare_handlers(self._broker, self._pops(), self._modes))
-            self._has_all = True
-        return self._handlers.get(code)
-
-    def opened(self, connection: Connection) -> None:
-        """Note a new connection."""
-        self._connections.add(connection)
-
-    def closed(self, connection: Connection) -> None:
-        """Remove a closed connection, and its members."""
-        self._connections.discard(connection)
-        self._broker.members.disconnected(connection)
-
-    def next_opaque(self) -> int:
-        """Return a new ``opaque`` number for a request to a client."""
-        return next(self._opaque)
+    def handler(self, code: int) -> Handler:
+        """The handler of a request code; its module is imported by the first such request."""
+        found = self._handlers.get(code)
+        if found is None:
+            if code not in REQUESTS:
+                return _unsupported
+            module, _, name = REQUESTS[code].handler.partition(":")
+            found = getattr(import_module(f"{__package__}.{module}"), name)
+            self._handlers[code] = found
+        return found
 
     def _members_changed(self, name: str) -> None:
-        group = self._broker.members.group(name)
-        for member in list(group.members.values()) if group else ():
+        for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
                 fields = {"consumerGroup": name}
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields)
-
-
-def _checks(broker: Broker) -> Callable[[RemotingCommand], None]:
-    if broker.settings.users is None:  # the common case imports nothing about users
-        refuse_exposed(broker.settings)
-        return lambda _: None
-    from lakelog_broker.security.access import StoredTopicAccess
-
-    return StoredTopicAccess(broker).check
 
 
 _ALL: Final = WeakSet[RemotingServer]()
@@ -272,3 +153,263 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+class Connection(asyncio.Protocol, Peer):
+    """A client's connection.
+
+    Memory is bounded by ``MAX_UNANSWERED_BYTES``, ``MAX_UNSENT_BYTES``, one frame, and one
+    response.
+
+    :ivar groups: kind (``consumers`` or ``producers``) and name of each of the client's groups
+    """
+
+    def __init__(self, server: RemotingServer) -> None:
+        self.server, self.broker = server, server.broker
+        self.groups: set[tuple[str, str | None]] = set()
+        self._is_over_limit = False
+        self._received: bytes | bytearray = b""
+        self._needed_bytes = 0
+        self._responses: list[bytes] = []
+        self._response_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._tasks: dict[asyncio.Task[None], RemotingCommand] = {}
+        self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._unanswered_bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_reading = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the client's address."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
+        host, port = transport.get_extra_info("peername")[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the base
+        """Cancel the waiting requests, except sends, which are completed."""
+        self._writable.set()
+        for task, request in self._tasks.items():
+            if not REQUESTS[request.code].completes:
+                task.cancel()
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(ConnectionError("the client has left"))
+        self.server.connections.discard(self)
+        self.broker.members.disconnected(self)
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 if it is closed."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        number: int = -1 if sock is None else sock.fileno()
+        return number
+
+    def close(self) -> None:
+        """Close the connection after the responses that were written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def pause_writing(self) -> None:
+        """Stop serving requests: the client does not read its responses."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Continue to serve requests after :meth:`pause_writing`."""
+        self._writable.set()
+        self._resume()
+
+    async def writable(self) -> None:
+        """Wait while the client does not read its responses."""
+        while not self._writable.is_set():
+            await self._writable.wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Serve all complete frames; write their responses together."""
+        if not self._received:
+            self._received = data
+        else:
+            self._received += data
+            if len(self._received) < self._needed_bytes:
+                return  # _serve_received would copy the parts of a large frame each time
+        self._serve_received()
+
+    def _is_busy(self) -> bool:
+        return self._unanswered_bytes > MAX_UNANSWERED_BYTES or not self._writable.is_set()
+
+    def _resume(self) -> None:
+        """Serve the frames received while the connection was busy, then resume reading."""
+        if self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        if not self._is_busy():
+            self._is_reading = True
+            self._serve_received()
+        if self._is_reading and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _serve_received(self) -> None:
+        received, start = bytes(self._received), 0
+        length, self._needed_bytes = len(received), 0
+        try:
+            while length - start >= 4 and not self._is_busy():
+                size = int.from_bytes(received[start : start + 4], "big")
+                if not 4 <= size <= MAX_FRAME_BYTES:
+                    raise BadFrame(f"a frame of {size} bytes")
+                end = start + 4 + size
+                if end > length:
+                    self._needed_bytes = 4 + size
+                    break
+                frame = received[start + 4 : end]
+                answer = self.server.plain_send(self.address, frame)
+                if answer is None:
+                    self._serve(decode_frame(frame))
+                elif answer:
+                    self._respond(answer)
+                start = end
+        except BadFrame as error:
+            _LOG.warning("%s is disconnected, as it does not send frames: %s", self.address, error)
+            self.close()
+            return
+        self._received = bytearray(received[start:]) if start < length else b""
+        self._write_responses()
+        if self._is_busy() and self._is_reading and self._transport is not None:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _write_responses(self) -> None:
+        if self._responses:
+            self._write(b"".join(self._responses))
+            self._responses.clear()
+            self._response_bytes = 0
+
+    def _serve(self, request: RemotingCommand) -> None:
+        if request.is_response:
+            call = self._calls.get(request.opaque)
+            if call is not None and not call.done():  # notifications are answered, too
+                call.set_result(request)
+            return
+        try:
+            handler = self.server.handler(request.code)
+            if len(request.fields) > MAX_FIELDS:
+                remark = f"a header of {len(request.fields)} fields; at most {MAX_FIELDS} are taken"
+                raise LimitExceeded(remark)
+            check_user(self.server.access, self.broker, request)
+            answer = handler(self, request)
+        except Exception as error:  # noqa: BLE001  # a request must not end the connection
+            if isinstance(error, LimitExceeded) and not self._is_over_limit:
+                self._is_over_limit = True  # one log line per connection
+                _LOG.warning("%s: request %d is refused: %s", self.address, request.code, error)
+            answer = failed(request, error)
+        if isinstance(answer, RemotingCommand):
+            if not request.is_one_way:
+                self._respond(encode_frame(answer))
+            return
+        task = asyncio.ensure_future(self._serve_later(request, answer))
+        self._tasks[task] = request
+        self._unanswered_bytes += len(request.body) + _HEADER_BYTES
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._unanswered_bytes -= len(self._tasks.pop(task).body) + _HEADER_BYTES
+        self._resume()
+
+    async def _serve_later(
+        self, request: RemotingCommand, answer: Awaitable[RemotingCommand]
+    ) -> None:
+        try:
+            found = await answer
+        except Exception as error:  # noqa: BLE001  # as above
+            found = failed(request, error)
+        if not request.is_one_way:
+            self._write(encode_frame(found))
+
+    def _respond(self, frame: bytes) -> None:
+        """Queue a response; all responses to frames that came together are written together."""
+        self._responses.append(frame)
+        self._response_bytes += len(frame)
+        if self._response_bytes > _WRITE_BYTES:
+            self._write_responses()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def notify(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
+        """Send a one-way request to the client."""
+        opaque = next(self.server.opaques)
+        self._write(encode_frame(RemotingCommand(code, opaque, ONE_WAY_FLAG, fields, body)))
+
+    async def call(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
+    ) -> RemotingCommand:
+        """Send a request to the client, and return its response.
+
+        Raises ``TimeoutError`` after ``CALL_TIMEOUT_S``, and ``ConnectionError`` if it disconnects.
+        """
+        opaque = next(self.server.opaques)
+        call: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._calls[opaque] = call
+        try:
+            self._write(encode_frame(RemotingCommand(code, opaque, 0, fields, body)))
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await call
+        finally:
+            del self._calls[opaque]
+
+    def check_transaction(self, half: StoredMessage) -> None:
+        """Ask the client for the outcome of a transaction."""
+        key = (property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
+        fields = {
+            "commitLogOffset": str(half.physical_offset),
+            "tranStateTableOffset": str(half.queue_offset),
+            "msgId": key,
+            "transactionId": key,
+            "offsetMsgId": half.message_id,
+        }
+        self.notify(RequestCode.CHECK_TRANSACTION_STATE, fields, record_with_own_topic(half))
+
+
+_ENCODER: Final = Encoder(
+    Limits(MAX_FRAME_BYTES, MAX_FRAME_BYTES), "127.0.0.1:0", False, None, RoundRobin(1)
+)
+
+
+def record_with_own_topic(stored: StoredMessage) -> bytes:
+    """Encode a message that was set aside with its own topic and queue id, at its stored offsets.
+
+    All properties are kept. Raises ``ValueError`` if the message has no own topic.
+    """
+    own = restored(stored)
+    message = attrs.evolve(
+        own,
+        properties=stored.properties_bytes,
+        store_host=stored.store_host,
+        prepared_transaction_offset=stored.prepared_transaction_offset,
+    )
+    record = _ENCODER.encode_one(message)
+    offsets = QueueOffsets({record.queue: stored.queue_offset})
+    record.place(stored.physical_offset, 2 * MAX_FRAME_BYTES, offsets, stored.store_timestamp_ms)
+    return bytes(record.buffer)
+
+
+def _unsupported(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    _LOG.warning("%s sent request code %d, which is not served", connection.address, request.code)
+    remark = f"request type {request.code} not supported"
+    return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+
+def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """The response to a request that raised ``error``."""
+    if isinstance(error, Refused):
+        return request.response(error.code, error.remark)
+    if isinstance(error, PutRefused):
+        refused = error.status in _ILLEGAL
+        code = ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SERVICE_NOT_AVAILABLE
+        return request.response(code, str(error))
+    if isinstance(error, KeyError):
+        return request.response(ResponseCode.SYSTEM_ERROR, f"the field {error} is missing")
+    level = logging.WARNING if isinstance(error, StoreError | ValueError) else logging.ERROR
+    _LOG.log(level, "request code %d failed", request.code, exc_info=error)
+    return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -8,7 +8,6 @@ delivery. The tags code of a ConsumeQueue unit is the time of delivery, in ms si
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,15 +19,20 @@ from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_broker.appending import BrokerAppender
-from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
+from lakelog_broker.scheduled.delivering import (
+    BATCH,
+    MAX_DEFERRED,
+    RETRY_MS,
+    Clock,
+    Deliverer,
+    now_ms,
+    pause,
+)
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_queues.units.tags import DELAYS_MS
-from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_offsets
+from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
 
-BATCH: Final = 64
 _NEVER: Final = 1 << 62
-_LONGEST_WAIT_MS: Final = 10_000
-"""Longest single sleep: the system's clock may be set meanwhile."""
 _REMOVED: Final = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 
 
@@ -80,21 +84,14 @@ class Delays:
 
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
+        queues = [(SCHEDULE_TOPIC, level.queue_id) for level in self._levels]
         while True:
-            wait_ms = min(self.deliver_due() - self._clock(), _LONGEST_WAIT_MS)
-            if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is due; other tasks run first
-                continue
-            ended = [level for level in self._levels if level.due_ms == _NEVER]
-            queues = [(SCHEDULE_TOPIC, level.queue_id) for level in ended]
-            await self._waits.until(
-                queues,
-                wait_ms / 1000,
-                lambda levels=ended: any(  # type: ignore[misc]  # bound in this turn
-                    self._bounds(level)[1] > level.next_offset for level in levels
-                ),
-                is_urgent=False,
-            )
+            await pause(self.deliver_due(), self._clock, self._waits, queues, self._has_grown)
+
+    def _has_grown(self) -> bool:
+        """Whether a level has a new message, at what was the end of its queue."""
+        ended = (level for level in self._levels if level.due_ms == _NEVER)
+        return any(self._bounds(level)[1] > level.next_offset for level in ended)
 
     def deliver_due(self) -> int:
         """Deliver at most ``BATCH`` due messages of each level.

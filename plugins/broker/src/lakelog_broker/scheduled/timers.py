@@ -1,27 +1,25 @@
-"""Delivers timer messages to the millisecond, except recalled ones.
+"""Timer messages: delivered to the millisecond, unless they are recalled.
 
 Timer messages wait in queue 0 of ``rmq_sys_wheel_timer``. A table in memory has the due time and
 the queue offset of each. At start it is built from the lowest waiting offset on, which is the
 committed offset of the group ``CID_RMQ_SYS_TIMER``. A message with ``TIMER_DEL_UNIQKEY`` recalls
-another one. Source: RocketMQ 5.3.3, ``TimerMessageStore``.
+another one; clients name it by a handle, which they get with the answer to its send.
 
-The saved progress of timers: RocketMQ's ``config/timercheck``, and a file of lakelog.
+The progress is saved in RocketMQ's ``config/timercheck``: ``i64 read time, ms | i64 flushed
+position of timerlog | i64 queue offset | i64 master's queue offset | i64 state version | i64 time,
+ms | i64 counter``, big-endian, in 4096 bytes. RocketMQ reads the queue from the smaller queue
+offset on. A message below that offset was delivered if its ``TIMER_OUT_MS`` is before the read
+time. lakelog's own ``config/timerProgress.json`` has the delivered times to the millisecond. It
+counts only if ``timercheck`` is unchanged since: otherwise RocketMQ has served the directory
+meanwhile.
 
-``timercheck`` is ``i64 read time, ms | i64 flushed position of timerlog | i64 queue offset | i64
-master's queue offset | i64 state version | i64 time, ms | i64 counter``, big-endian, in 4096 bytes.
-RocketMQ reads the queue of timers from the smaller queue offset on. A message below that offset was
-delivered if its ``TIMER_OUT_MS`` is before the read time. Source: RocketMQ 5.3.3,
-``TimerCheckpoint`` and ``TimerMessageStore.recover``.
-
-lakelog's file, ``config/timerProgress.json``, has the delivered times to the millisecond. It counts
-only if ``timercheck`` is unchanged since: otherwise RocketMQ has served the directory meanwhile.
-
-The waiting timer messages: the due time and the queue offset of each.
+Source: RocketMQ 5.3.3, ``TimerMessageStore``, ``TimerCheckpoint``, ``RecallMessageHandle``.
 """
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import binascii
 import heapq
 import logging
 import struct
@@ -33,16 +31,29 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog import Store, StoredMessage
+from lakelog import Message, Store, StoredMessage
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import CONFIG_DIR
 from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
-from lakelog_broker.properties import property_value
-from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.properties import property_value, with_properties
+from lakelog_broker.scheduled import delivering
+from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
+from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.offsets import GroupOffsetTable
-from lakelog_rocketmq.config.configfile import load_config, save_config
+from lakelog_broker.state.groups import GroupOffsetTable
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_rocketmq.config import load_config, save_config
 
+GROUP: Final = "CID_RMQ_SYS_TIMER"
+ROLL_MS: Final = 2 * 24 * 3_600_000
+"""A message that has waited for this long is appended again, so that the log before it can be
+deleted; RocketMQ's ``timerRollWindowSlot``."""
+_QUEUE: Final = (TIMER_TOPIC, 0)
+_RECALL: Final = b"TIMER_DEL_UNIQKEY"
+_RECALL_KEPT_MS: Final = 3_000
+"""A recall is kept for this long after its due time, which RocketMQ may have rounded down."""
+_LOG: Final = logging.getLogger("lakelog.broker")
 CHECKPOINT: Final = "timercheck"
 OWN_FILE: Final = "timerProgress.json"
 _FIELDS: Final = struct.Struct(">7q")
@@ -50,6 +61,207 @@ _FILE_BYTES: Final = 4096
 _OWN_FIELDS: Final = "lowestOffset", "readOffset", "dueBeforeMs"
 _SLOT_MS: Final = 1_000
 """RocketMQ's ``timerPrecisionMs``: ``TIMER_OUT_MS`` is rounded down to a multiple of it."""
+_MINUTE_MS: Final = 60_000
+_OFFSET_BITS: Final = 47
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_HANDLE_VERSION: Final = "v1"
+
+
+class Timers:
+    """Delivers timer messages; used from one event loop.
+
+    :ivar delivered: number of messages delivered since the start
+
+    Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        appender: BrokerAppender,
+        waits: ArrivalWaits,
+        offsets: GroupOffsetTable,
+        files: FileSystem,
+        *,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._store, self._appender, self._waits, self._offsets = store, appender, waits, offsets
+        self._files, self._path, self._clock = files, Path(store.path), clock
+        self._deliverer = Deliverer("a timer message", store.look_up)
+        self._saved = load_progress(files, self._path)
+        self._at_start = self._saved
+        next_offset = offsets.get(GROUP, *_QUEUE) or 0
+        self._reader = SystemQueueReader(store, _QUEUE, next_offset, self._deliverer, self._add)
+        self._table = TimerTable()
+        self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
+        self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
+        self._retry_at_ms = 0
+        self.delivered = 0
+        self._changes = self._saved_changes = 0
+        self._saving = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._table) + len(self._deferred) + len(self._reader.unread)
+
+    @property
+    def unread(self) -> int:
+        """Number of messages of the queue that are not in the table yet."""
+        reader = self._reader
+        return max(0, reader.bounds()[1] - reader.next_offset) + len(reader.unread)
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the earliest message has been due, in ms; 0 if none is due."""
+        now = self._clock()
+        due = [*self._deferred.values(), self._table.next_ms(now) or now]
+        return max(0, now - min(due))
+
+    async def run(self) -> None:
+        """Deliver until the task is cancelled."""
+        while True:
+            due_ms = self.deliver_due()
+            await delivering.pause(
+                due_ms, self._clock, self._waits, [_QUEUE], self._reader.has_grown
+            )
+
+    def deliver_due(self) -> int:
+        """Read new messages, and deliver due ones; at most ``delivering.BATCH`` of each.
+
+        :returns: time of the next delivery, in ms since 1970; in the past if work remains
+        """
+        now = self._clock()
+        if self._reader.read():
+            self._changes += 1
+            return now  # all are read first, as a message may recall another one
+        if now >= self._retry_at_ms and (self._deferred or self._reader.unread):
+            self._retry(now)
+        for _ in range(delivering.BATCH if len(self._deferred) < delivering.MAX_DEFERRED else 0):
+            pair = self._table.take(now)
+            if pair is None:
+                break
+            due_ms, queue_offset = pair
+            self._changes += 1
+            if not self._deliver(queue_offset):
+                self._deferred[queue_offset] = due_ms
+        if len(self._deferred) >= delivering.MAX_DEFERRED:
+            return self._retry_at_ms
+        first = self._table.next_ms(now)
+        first = now + delivering.LONGEST_WAIT_MS if first is None else first
+        return min(first, self._retry_at_ms) if self._deferred or self._reader.unread else first
+
+    def _add(self, stored: StoredMessage) -> None:
+        queue_offset, properties = stored.queue_offset, stored.properties_bytes
+        due_ms, slot_ms = due_of(stored)
+        recalled = property_value(properties, _RECALL)
+        if self._at_start.is_delivered(queue_offset, due_ms, slot_ms):
+            return
+        if recalled is not None:
+            self._recalled[recalled] = queue_offset
+        self._table.add(due_ms, queue_offset, self._clock())
+
+    def was_delivered(self, stored: StoredMessage) -> bool:
+        """Whether a message of the queue was delivered before the start.
+
+        Raises ``ValueError`` for a message without a time.
+        """
+        return self._at_start.is_delivered(stored.queue_offset, *due_of(stored))
+
+    def _deliver(self, queue_offset: int) -> bool:
+        units = self._store.queue_units(*_QUEUE, queue_offset, 1)
+        if not len(units):
+            _LOG.error("the timer message %d is left out: its queue has lost it", queue_offset)
+            return True
+        return self._deliverer.deliver(int(units.offsets[0]), self._put)
+
+    def _put(self, stored: StoredMessage) -> None:
+        properties = stored.properties_bytes
+        recalled = property_value(properties, _RECALL)
+        if recalled is not None:
+            if self._recalled.get(recalled) == stored.queue_offset:
+                del self._recalled[recalled]
+            return
+        if self._recalled and recall_key(properties) in self._recalled:
+            return
+        self._appender.put_real(stored)
+        self.delivered += 1
+
+    def _retry(self, now: int) -> None:
+        self._reader.retry()
+        for queue_offset in list(self._deferred):
+            if self._deliver(queue_offset):
+                del self._deferred[queue_offset]
+                self._changes += 1
+        self._retry_at_ms = now + delivering.RETRY_MS
+
+    async def roll(self) -> None:
+        """Append messages again that have waited for ``ROLL_MS``, so that their log can be deleted.
+
+        Raises :class:`~lakelog.errors.StoreError` and :class:`~lakelog.PutRefused`.
+        """
+        while (lowest := self._table.lowest_offset()) is not None:
+            units = self._store.queue_units(*_QUEUE, lowest, 1)
+            stored = self._store.look_up(int(units.offsets[0]))
+            due_ms, _ = due_of(stored)
+            now = self._clock()
+            if now - stored.store_timestamp_ms < ROLL_MS or due_ms <= now + 60_000:
+                return
+            self._appender.put_again(stored)
+            self._table.remove(due_ms, lowest)
+
+    def progress(self) -> Callable[[], None] | None:
+        """Return a function that saves the present progress; ``None`` if it is saved.
+
+        The group's offset is set immediately. The log must be durable before the call of the
+        function, which may be in any thread. The function raises ``OSError``.
+        """
+        now, changes = self._clock(), self._changes
+        if changes == self._saved_changes:
+            return None
+        progress = self._progress(now)
+        self._offsets.set(GROUP, *_QUEUE, progress.lowest_offset)
+
+        def save() -> None:
+            with self._saving:
+                save_progress(self._files, self._path, progress, now)
+                self._saved, self._saved_changes = progress, changes
+
+        return save
+
+    def _progress(self, now: int) -> TimerProgress:
+        reader = self._reader
+        lowest = [reader.next_offset, *self._deferred, *reader.unread]
+        waiting = self._table.lowest_offset()
+        if waiting is not None:
+            lowest.append(waiting)
+        times = [now + 1, *self._deferred.values()]
+        first = self._table.next_ms(now)
+        if first is not None:
+            times.append(first)
+        if reader.unread:  # the times of unread messages are unknown
+            times.append(self._saved.due_before_ms)
+        return TimerProgress(min(lowest), reader.next_offset, min(times), by_slot=False)
+
+
+def due_of(stored: StoredMessage) -> tuple[int, int]:
+    """The exact due time of a timer message, and its ``TIMER_OUT_MS``, in ms since 1970.
+
+    RocketMQ rounds ``TIMER_OUT_MS`` down to a second, and delivers at the end of that second. The
+    exact time follows from the client's property. A recall is due ``_RECALL_KEPT_MS`` later. Raises
+    ``ValueError`` for a message without a time.
+    """
+    properties = stored.properties_bytes
+    slot_ms = int(property_value(properties, b"TIMER_OUT_MS") or b"none")
+    asked_ms = timer_due_ms(properties, stored.store_timestamp_ms)
+    due_ms = slot_ms if asked_ms is None else max(slot_ms, min(asked_ms, slot_ms + _SLOT_MS))
+    if property_value(properties, _RECALL) is not None:
+        due_ms += _RECALL_KEPT_MS
+    return due_ms, slot_ms
+
+
+def recall_key(properties: bytes) -> bytes:
+    """The key of a waiting message, as its recall has it in ``TIMER_DEL_UNIQKEY``."""
+    topic = property_value(properties, REAL_TOPIC) or b""
+    return topic + b"+" + (property_value(properties, b"UNIQ_KEY") or b"")
 
 
 @attrs.frozen
@@ -132,11 +344,6 @@ def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms
     save_config(files, path / CONFIG_DIR / OWN_FILE, content)
 
 
-_MINUTE_MS: Final = 60_000
-_OFFSET_BITS: Final = 47
-_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
-
-
 class TimerTable:
     """A priority queue of pairs of a due time (ms since 1970) and a queue offset.
 
@@ -214,236 +421,81 @@ class TimerTable:
             heapq.heapify(self._begun)
 
 
-GROUP: Final = "CID_RMQ_SYS_TIMER"
-ROLL_MS: Final = 2 * 24 * 3_600_000
-"""A message that has waited for this long is appended again, so that the log before it can be
-deleted; RocketMQ's ``timerRollWindowSlot``."""
-BATCH: Final = 128
-_QUEUE: Final = (TIMER_TOPIC, 0)
-_LONGEST_WAIT_MS: Final = 10_000
-"""Longest single sleep: the system's clock may be set meanwhile."""
+@attrs.frozen
+class RecallHandle:
+    """The identity of a waiting timer message.
 
-_RECALL: Final = b"TIMER_DEL_UNIQKEY"
-_RECALL_KEPT_MS: Final = 3_000
-"""A recall is kept for this long after its due time, which RocketMQ may have rounded down."""
-_LOG: Final = logging.getLogger("lakelog.broker")
-
-
-class Timers:
-    """Delivers timer messages; used from one event loop.
-
-    :ivar delivered: number of messages delivered since the start
-
-    Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
+    :ivar broker: name of its broker
+    :ivar due_ms: its ``TIMER_OUT_MS`` plus one, in ms since 1970
+    :ivar message_id: its ``UNIQ_KEY``
     """
 
-    def __init__(  # its collaborators
-        self,
-        store: Store,
-        appender: BrokerAppender,
-        waits: ArrivalWaits,
-        offsets: GroupOffsetTable,
-        files: FileSystem,
-        *,
-        clock: Clock = now_ms,
-    ) -> None:
-        self._store, self._appender, self._waits, self._offsets = store, appender, waits, offsets
-        self._files, self._path, self._clock = files, Path(store.path), clock
-        self._deliverer = Deliverer("a timer message", store.look_up)
-        self._saved = load_progress(files, self._path)
-        self._at_start = self._saved
-        self._next_offset = offsets.get(GROUP, *_QUEUE) or 0
-        self._table = TimerTable()
-        self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
-        self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
-        self._unread: dict[int, int] = {}  # physical offset by queue offset, to read again
-        self._retry_at_ms = 0
-        self.delivered = 0
-        self._changes = self._saved_changes = 0
-        self._saving = threading.Lock()
+    topic: str
+    broker: str
+    due_ms: int
+    message_id: str
 
-    def __len__(self) -> int:
-        return len(self._table) + len(self._deferred) + len(self._unread)
+    @classmethod
+    def of(cls, properties: Any, broker: str) -> RecallHandle | None:
+        """The handle of a message, by its stored property string.
 
-    @property
-    def unread(self) -> int:
-        """Number of messages of the queue that are not in the table yet."""
-        return max(0, self._bounds()[1] - self._next_offset) + len(self._unread)
-
-    @property
-    def behind_ms(self) -> int:
-        """How long the earliest message has been due, in ms; 0 if none is due."""
-        now = self._clock()
-        due = [*self._deferred.values(), self._table.next_ms(now) or now]
-        return max(0, now - min(due))
-
-    async def run(self) -> None:
-        """Deliver until the task is cancelled."""
-        while True:
-            wait_ms = min(self.deliver_due() - self._clock(), _LONGEST_WAIT_MS)
-            if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is to be read or due; other tasks run first
-                continue
-            await self._waits.until(
-                [_QUEUE],
-                wait_ms / 1000,
-                lambda: self._bounds()[1] > self._next_offset,
-                is_urgent=False,
-            )
-
-    def deliver_due(self) -> int:
-        """Read new messages, and deliver due ones; at most ``BATCH`` of each.
-
-        :returns: time of the next delivery, in ms since 1970; in the past if work remains
+        :param broker: name of this broker
+        :returns: ``None`` if the message is no timer message, or cannot be recalled
         """
-        now = self._clock()
-        if self._read():
-            return now  # all are read first, as a message may recall another one
-        if now >= self._retry_at_ms and (self._deferred or self._unread):
-            self._retry(now)
-        for _ in range(BATCH if len(self._deferred) < MAX_DEFERRED else 0):
-            pair = self._table.take(now)
-            if pair is None:
-                break
-            due_ms, queue_offset = pair
-            self._changes += 1
-            if not self._deliver(queue_offset):
-                self._deferred[queue_offset] = due_ms
-        if len(self._deferred) >= MAX_DEFERRED:
-            return self._retry_at_ms
-        first = self._table.next_ms(now)
-        first = now + _LONGEST_WAIT_MS if first is None else first
-        return min(first, self._retry_at_ms) if self._deferred or self._unread else first
-
-    def _read(self) -> bool:
-        """Read at most ``BATCH`` messages of the queue into the table; return if there was any."""
-        low, high = self._bounds()
-        # RocketMQ corrects an offset outside of the queue in the same way.
-        self._next_offset = min(max(self._next_offset, low), high)
-        if self._next_offset == high or len(self._unread) >= MAX_DEFERRED:
-            return False
-        units = self._store.queue_units(*_QUEUE, self._next_offset, BATCH)
-        columns = units.queue_offsets.tolist(), units.offsets.tolist()
-        for queue_offset, physical_offset in zip(*columns, strict=True):
-            self._next_offset, self._changes = queue_offset + 1, self._changes + 1
-            if not self._deliverer.deliver(physical_offset, self._add):
-                self._unread[queue_offset] = physical_offset
-        return True
-
-    def _add(self, stored: StoredMessage) -> None:
-        queue_offset, properties = stored.queue_offset, stored.properties_bytes
-        due_ms, slot_ms = due_of(stored)
-        recalled = property_value(properties, _RECALL)
-        if self._at_start.is_delivered(queue_offset, due_ms, slot_ms):
-            return
-        if recalled is not None:
-            self._recalled[recalled] = queue_offset
-        self._table.add(due_ms, queue_offset, self._clock())
-
-    def was_delivered(self, stored: StoredMessage) -> bool:
-        """Whether a message of the queue was delivered before the start.
-
-        Raises ``ValueError`` for a message without a time.
-        """
-        return self._at_start.is_delivered(stored.queue_offset, *due_of(stored))
-
-    def _deliver(self, queue_offset: int) -> bool:
-        units = self._store.queue_units(*_QUEUE, queue_offset, 1)
-        if not len(units):
-            _LOG.error("the timer message %d is left out: its queue has lost it", queue_offset)
-            return True
-        return self._deliverer.deliver(int(units.offsets[0]), self._put)
-
-    def _put(self, stored: StoredMessage) -> None:
-        properties = stored.properties_bytes
-        recalled = property_value(properties, _RECALL)
-        if recalled is not None:
-            if self._recalled.get(recalled) == stored.queue_offset:
-                del self._recalled[recalled]
-            return
-        if self._recalled and recall_key(properties) in self._recalled:
-            return
-        self._appender.put_real(stored)
-        self.delivered += 1
-
-    def _retry(self, now: int) -> None:
-        for queue_offset, physical_offset in list(self._unread.items()):
-            if self._deliverer.deliver(physical_offset, self._add):
-                del self._unread[queue_offset]
-        for queue_offset in list(self._deferred):
-            if self._deliver(queue_offset):
-                del self._deferred[queue_offset]
-                self._changes += 1
-        self._retry_at_ms = now + RETRY_MS
-
-    async def roll(self) -> None:
-        """Append messages again that have waited for ``ROLL_MS``, so that their log can be deleted.
-
-        Raises :class:`~lakelog.errors.StoreError` and :class:`~lakelog.PutRefused`.
-        """
-        while (lowest := self._table.lowest_offset()) is not None:
-            units = self._store.queue_units(*_QUEUE, lowest, 1)
-            stored = self._store.look_up(int(units.offsets[0]))
-            due_ms, _ = due_of(stored)
-            now = self._clock()
-            if now - stored.store_timestamp_ms < ROLL_MS or due_ms <= now + 60_000:
-                return
-            self._appender.put_again(stored)
-            self._table.remove(due_ms, lowest)
-
-    def _bounds(self) -> tuple[int, int]:
-        return self._store.queue_bounds(*_QUEUE) or (0, 0)
-
-    def progress(self) -> Callable[[], None] | None:
-        """Return a function that saves the present progress; ``None`` if it is saved.
-
-        The group's offset is set immediately. The log must be durable before the call of the
-        function, which may be in any thread. The function raises ``OSError``.
-        """
-        now, changes = self._clock(), self._changes
-        if changes == self._saved_changes:
+        if type(properties) is not bytes or b"TIMER_OUT_MS\x01" not in properties:
             return None
-        progress = self._progress(now)
-        self._offsets.set(GROUP, *_QUEUE, progress.lowest_offset)
+        due, key, topic = (
+            property_value(properties, name) for name in (b"TIMER_OUT_MS", b"UNIQ_KEY", REAL_TOPIC)
+        )
+        if not due or not key or not topic or topic.startswith(RETRY_PREFIX.encode()):
+            return None
+        return cls(topic.decode(), broker, int(due) + 1, key.decode())
 
-        def save() -> None:
-            with self._saving:
-                save_progress(self._files, self._path, progress, now)
-                self._saved, self._saved_changes = progress, changes
+    @classmethod
+    def parse(cls, text: str) -> RecallHandle:
+        """Decode a handle; raises :class:`Refused`."""
+        try:
+            words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
+            version, topic, broker, due, message_id = words
+            if version != _HANDLE_VERSION or "\x01" in message_id or "\x02" in message_id:
+                raise ValueError(version)
+            return cls(topic, broker, int(due), message_id)
+        except (ValueError, binascii.Error):
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid") from None
 
-        return save
+    def encode(self) -> str:
+        """The handle as text."""
+        text = f"{_HANDLE_VERSION} {self.topic} {self.broker} {self.due_ms} {self.message_id}"
+        return base64.urlsafe_b64encode(text.encode()).decode()
 
-    def _progress(self, now: int) -> TimerProgress:
-        lowest = [self._next_offset, *self._deferred, *self._unread]
-        waiting = self._table.lowest_offset()
-        if waiting is not None:
-            lowest.append(waiting)
-        times = [now + 1, *self._deferred.values()]
-        first = self._table.next_ms(now)
-        if first is not None:
-            times.append(first)
-        if self._unread:  # the times of unread messages are unknown
-            times.append(self._saved.due_before_ms)
-        return TimerProgress(min(lowest), self._next_offset, min(times), by_slot=False)
+    def message(
+        self, topic: str, settings: BrokerSettings, group: str, host: str | None
+    ) -> Message:
+        """Make the message whose put recalls the timer message.
 
+        :param group: the producer group
+        :param host: ``address:port`` of the client
 
-def due_of(stored: StoredMessage) -> tuple[int, int]:
-    """The exact due time of a timer message, and its ``TIMER_OUT_MS``, in ms since 1970.
-
-    RocketMQ rounds ``TIMER_OUT_MS`` down to a second, and delivers at the end of that second. The
-    exact time follows from the client's property. A recall is due ``_RECALL_KEPT_MS`` later. Raises
-    ``ValueError`` for a message without a time.
-    """
-    properties = stored.properties_bytes
-    slot_ms = int(property_value(properties, b"TIMER_OUT_MS") or b"none")
-    asked_ms = timer_due_ms(properties, stored.store_timestamp_ms)
-    due_ms = slot_ms if asked_ms is None else max(slot_ms, min(asked_ms, slot_ms + _SLOT_MS))
-    if property_value(properties, _RECALL) is not None:
-        due_ms += _RECALL_KEPT_MS
-    return due_ms, slot_ms
-
-
-def recall_key(properties: bytes) -> bytes:
-    """The key of a waiting message, as its recall has it in ``TIMER_DEL_UNIQKEY``."""
-    topic = property_value(properties, REAL_TOPIC) or b""
-    return topic + b"+" + (property_value(properties, b"UNIQ_KEY") or b"")
+        Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
+        """
+        now, remark = now_ms(), None
+        if self.topic != topic:
+            remark = "recall failed, topic not match"
+        elif self.broker != settings.name:
+            remark = "recall failed, broker service not available"
+        elif not now < self.due_ms <= now + settings.timer_limit_s * 1000:
+            remark = "recall failed, timestamp invalid"
+        if remark is not None:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
+        properties = with_properties(
+            b"",
+            TAGS="_RECALL_TAG_",
+            TIMER_DEL_UNIQKEY=f"{self.topic}+{self.message_id}",
+            UNIQ_KEY=self.message_id,
+            TIMER_DELIVER_MS=str(self.due_ms),
+            BORN_TIMESTAMP=str(now),
+            PGROUP=group,
+        )
+        return Message(
+            topic, b"0", properties=properties, queue_id=0, born_timestamp_ms=now, born_host=host
+        )

@@ -9,7 +9,6 @@ Source: RocketMQ 5.3.3, ``TransactionalMessageServiceImpl`` and ``EndTransaction
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import logging
 from collections import deque
@@ -23,21 +22,19 @@ from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
-from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
+from lakelog_broker.scheduled import delivering
+from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.members import MemberTable
-from lakelog_broker.state.offsets import GroupOffsetTable
+from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-BATCH: Final = 128
 _HALVES: Final = (HALF_TOPIC, 0)
 _ENDS: Final = (OP_TOPIC, 0)
 _RENEW_MS: Final = 3_600_000
 """A half message without a check for this long is appended again."""
-_LONGEST_WAIT_MS: Final = 10_000
 _LOG: Final = logging.getLogger("lakelog.broker")
 
 
@@ -57,7 +54,7 @@ class _Open:
 class Transactions:
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
-    def __init__(  # its collaborators
+    def __init__(
         self,
         store: Store,
         appender: BrokerAppender,
@@ -72,10 +69,10 @@ class Transactions:
         self._offsets, self._members, self._settings = offsets, members, settings
         self._clock = clock
         self._deliverer = Deliverer("a half message", store.look_up)
-        self._next_offset = offsets.get(GROUP, *_HALVES) or 0
+        next_offset = offsets.get(GROUP, *_HALVES) or 0
+        self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
         self._open: dict[int, _Open] = {}  # by queue offset
         self._queue: list[tuple[int, int]] = []  # a heap of times and queue offsets
-        self._unread: dict[int, int] = {}  # physical offset by queue offset, to read again
         self._current: dict[int, int] = {}  # present queue offset by the first one
         self._ended: set[int] = set()  # queue offsets of half messages
         # Queue offset of each message of the op topic, and the highest half message that it ends.
@@ -90,15 +87,12 @@ class Transactions:
 
     def _read_ends(self) -> None:
         """Read the ended half messages from the op topic."""
-        offset = max(self._offsets.get(GROUP, *_ENDS) or 0, self._bounds(_ENDS)[0])
         deliverer = Deliverer("the end of transactions", self._store.look_up)
-        while offset < self._bounds(_ENDS)[1]:
-            units = self._store.queue_units(*_ENDS, offset, BATCH)
-            for physical_offset in units.offsets.tolist():
-                # An end that cannot be read is harmless: its half message is checked again.
-                deliverer.deliver(physical_offset, self._note_ends)
-            offset += max(1, len(units))
-        self._ended = {each for each in self._ended if each >= self._next_offset}
+        start = self._offsets.get(GROUP, *_ENDS) or 0
+        reader = SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
+        while reader.read():
+            reader.unread.clear()  # harmless: their half messages are checked again
+        self._ended = {each for each in self._ended if each >= self._halves.next_offset}
 
     def _note_ends(self, stored: StoredMessage) -> None:
         numbers = [int(text) for text in bytes(stored.body).split(b",") if text.strip()]
@@ -163,14 +157,15 @@ class Transactions:
 
     def _is_open(self, offset: int) -> bool:
         """Whether a half message waits for its end, or was not read yet."""
-        return offset >= self._next_offset or offset in self._open or offset in self._unread
+        halves = self._halves
+        return offset >= halves.next_offset or offset in self._open or offset in halves.unread
 
     def _put_end(self, offset: int) -> None:
         message = Message(OP_TOPIC, b"%d," % offset, tags="d", queue_id=0, wait_store_ok=False)
         put = self._store.put(message)
         self._ended.add(offset)
         self._ends.append((put.queue_offset, offset))
-        self._unread.pop(offset, None)
+        self._halves.unread.pop(offset, None)
         gone = self._open.pop(offset, None)
         if gone is not None:
             self._current.pop(gone.first_offset, None)
@@ -180,59 +175,35 @@ class Transactions:
     async def run(self) -> None:
         """Check transactions until the task is cancelled."""
         while True:
-            wait_ms = min(self.check_due() - self._clock(), _LONGEST_WAIT_MS)
+            due_ms = self.check_due()
             if self._to_ask:
                 # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
-            if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is to be read or due; other tasks run first
-                continue
-            await self._waits.until(
-                [_HALVES],
-                wait_ms / 1000,
-                lambda: self._bounds(_HALVES)[1] > self._next_offset,
-                is_urgent=False,
+            await delivering.pause(
+                due_ms, self._clock, self._waits, [_HALVES], self._halves.has_grown
             )
 
     def check_due(self) -> int:
-        """Read new half messages, and append due ones again; at most ``BATCH`` of each.
+        """Read new half messages, and append due ones again; at most ``delivering.BATCH`` of each.
 
         :returns: time of the next check, in ms since 1970; in the past if work remains
         """
         now = self._clock()
-        if self._read():
+        if self._halves.read(lambda offset: offset in self._ended or offset in self._open):
             return now
-        if self._unread and now >= self._retry_at_ms:
-            self._retry_at_ms = now + RETRY_MS
-            for queue_offset, physical_offset in list(self._unread.items()):
-                if self._deliverer.deliver(physical_offset, self._add):
-                    self._unread.pop(queue_offset, None)
-        for _ in range(BATCH):
+        if self._halves.unread and now >= self._retry_at_ms:
+            self._retry_at_ms = now + delivering.RETRY_MS
+            self._halves.retry()
+        for _ in range(delivering.BATCH):
             if not self._queue or self._queue[0][0] > now:
                 break
             due_ms, offset = heapq.heappop(self._queue)
             waiting = self._open.get(offset)
             if waiting is not None and waiting.due_ms == due_ms:
                 self._check(offset, waiting)
-        first = self._queue[0][0] if self._queue else now + _LONGEST_WAIT_MS
-        return min(first, self._retry_at_ms) if self._unread else first
-
-    def _read(self) -> bool:
-        """Read at most ``BATCH`` half messages; return whether there was any."""
-        low, high = self._bounds(_HALVES)
-        self._next_offset = min(max(self._next_offset, low), high)
-        if self._next_offset == high or len(self._unread) >= MAX_DEFERRED:
-            return False
-        units = self._store.queue_units(*_HALVES, self._next_offset, BATCH)
-        columns = units.queue_offsets.tolist(), units.offsets.tolist()
-        for queue_offset, physical_offset in zip(*columns, strict=True):
-            self._next_offset = queue_offset + 1
-            if queue_offset in self._ended or queue_offset in self._open:
-                continue
-            if not self._deliverer.deliver(physical_offset, self._add):
-                self._unread[queue_offset] = physical_offset
-        return True
+        first = self._queue[0][0] if self._queue else now + delivering.LONGEST_WAIT_MS
+        return min(first, self._retry_at_ms) if self._halves.unread else first
 
     def _add(self, stored: StoredMessage) -> None:
         offset, properties = stored.queue_offset, stored.properties_bytes
@@ -268,7 +239,7 @@ class Transactions:
             self._check_one(offset, waiting, stored)
 
         if not self._deliverer.deliver(waiting.physical_offset, check):
-            waiting.due_ms = self._clock() + RETRY_MS
+            waiting.due_ms = self._clock() + delivering.RETRY_MS
             self._wait(offset, waiting)
         elif offset in self._open and self._open[offset] is waiting:
             del self._open[offset]  # its record is damaged, so it cannot be committed
@@ -305,7 +276,7 @@ class Transactions:
         """Ask a producer for the outcome of each half message that :meth:`check_due` appended."""
         halves, self._to_ask = self._to_ask, []
         for half in halves:
-            producers = self._members.producers(group_of(half))
+            producers = list(self._members.producers.get(group_of(half), {}).values())
             if not producers:
                 continue  # the next check is after the interval
             self._turn += 1
@@ -327,15 +298,12 @@ class Transactions:
 
     # --- progress ---
 
-    def _bounds(self, queue: tuple[str, int]) -> tuple[int, int]:
-        return self._store.queue_bounds(*queue) or (0, 0)
-
     def note_progress(self) -> None:
         """Set the offsets of the group ``GROUP``; the log must be durable before their save."""
-        lowest = min([self._next_offset, *self._unread, *self._open])
+        lowest = min([self._halves.next_offset, *self._halves.unread, *self._open])
         while self._ends and self._ends[0][1] < lowest:
             self._ended.discard(self._ends.popleft()[1])
-        ends = self._ends[0][0] if self._ends else self._bounds(_ENDS)[1]
+        ends = self._ends[0][0] if self._ends else (self._store.queue_bounds(*_ENDS) or (0, 0))[1]
         for queue, offset in ((_HALVES, lowest), (_ENDS, ends)):
             if self._offsets.get(GROUP, *queue) != offset:
                 self._offsets.set(GROUP, *queue, offset)

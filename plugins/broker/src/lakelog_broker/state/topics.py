@@ -1,8 +1,8 @@
-"""The topics of a broker, in memory and in ``config/topics.json``.
+"""The topics of a broker and the settings of its groups, in memory and in files of ``config/``.
 
-Whether the members of a group pull or pop a topic, in ``config/messageRequestMode.json``.
-
-Source: RocketMQ 5.3.3, ``MessageRequestModeManager``: an entry for each topic and group.
+``topics.json`` and ``subscriptionGroup.json`` are those of the store. ``messageRequestMode.json``
+says whether the members of a group pull or pop a topic: it has an entry for each topic and group.
+Source: RocketMQ 5.3.3, ``TopicConfigManager`` and ``MessageRequestModeManager``.
 """
 
 from __future__ import annotations
@@ -16,22 +16,9 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.settings import BrokerSettings
-from lakelog_queues.configs import (
-    DEFAULT_RETRIES,
-    config_lock,
-    group_settings,
-    ordered_groups,
-    remove_group,
-    remove_topic,
-    retry_limits,
-    set_group_settings,
-    set_retry_limit,
-    topics_of,
-    write_topic,
-)
+from lakelog_queues import configs
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from lakelog_rocketmq.config.configfile import Loaded, load_config, object_table, save_config
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import Loaded, TopicConfig, load_config, object_table, save_config
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """Clients ask for the route of this topic before they send to an unknown topic."""
@@ -46,8 +33,8 @@ class TopicTable:
 
     def __init__(self, files: FileSystem, path: Path, settings: BrokerSettings) -> None:
         self._files, self._path, self._settings = files, path, settings
-        self._topics = dict(topics_of(files, path))
-        self._retry_limits = retry_limits(files, path)
+        self._topics = dict(configs.topics_of(files, path))
+        self._retry_limits = configs.retry_limits(files, path)
         every = READABLE | WRITABLE | INHERITED
         queues = settings.default_queues
         # Tools find a broker by the routes of topics with the names of the cluster and the broker.
@@ -80,7 +67,7 @@ class TopicTable:
                 ResponseCode.INVALID_PARAMETER,
                 f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -",
             )
-        write_topic(self._files, self._path, config)
+        configs.write_topic(self._files, self._path, config)
         self._topics[config.topic] = config
         return config
 
@@ -127,17 +114,13 @@ class TopicTable:
 
     def retry_limit(self, group: str) -> int:
         """The number of retries of a message in a group before it becomes a dead letter."""
-        return self._retry_limits.get(group, DEFAULT_RETRIES)
+        return self._retry_limits.get(group, configs.DEFAULT_RETRIES)
 
     def add_group(self, group: str) -> None:
         """Add a group to ``config/subscriptionGroup.json``, unless it exists."""
         if group not in self._retry_limits:
-            self.set_retry_limit(group, DEFAULT_RETRIES)
-
-    def set_retry_limit(self, group: str, limit: int) -> None:
-        """Change the retry limit of a group, in memory and in the file."""
-        set_retry_limit(self._files, self._path, group, limit)
-        self._retry_limits[group] = limit
+            configs.set_retry_limit(self._files, self._path, group, configs.DEFAULT_RETRIES)
+            self._retry_limits[group] = configs.DEFAULT_RETRIES
 
     def groups(self) -> list[str]:
         """The names of all groups in the file."""
@@ -145,29 +128,29 @@ class TopicTable:
 
     def group_settings(self, group: str) -> dict[str, Any]:
         """The settings of a group in RocketMQ's names; the defaults if it is not in the file."""
-        return group_settings(self._files, self._path, group)
+        return configs.group_settings(self._files, self._path, group)
 
     def set_group(self, group: str, settings: Mapping[str, Any]) -> None:
         """Create a group, or change its settings.
 
         Raises ``ValueError`` for a setting of another type.
         """
-        changed = set_group_settings(self._files, self._path, group, settings)
+        changed = configs.set_group_settings(self._files, self._path, group, settings)
         self._retry_limits[group] = changed.max_retries
 
     def is_ordered(self, group: str) -> bool:
         """Whether members of a group that pop get the messages of a queue in order."""
-        return group in ordered_groups(self._files, self._path)
+        return group in configs.ordered_groups(self._files, self._path)
 
     def remove_group(self, group: str) -> None:
         """Remove a group from the file, if it exists."""
-        remove_group(self._files, self._path, group)
+        configs.remove_group(self._files, self._path, group)
         self._retry_limits.pop(group, None)
 
     def remove(self, topic: str) -> None:
         """Remove a topic from the table and the file, if it exists."""
         if topic in self._topics:
-            remove_topic(self._files, self._path, topic)
+            configs.remove_topic(self._files, self._path, topic)
             del self._topics[topic]
 
 
@@ -198,14 +181,11 @@ class RequestModes:
 
         Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
         """
-        found = {"topic": topic, "consumerGroup": group, "mode": mode}
-        with config_lock(self._files, self._path):
+        entry: dict[str, Any] = {"topic": topic, "consumerGroup": group, "mode": mode}
+        entry["popShareQueueNum"] = shared_queues
+        with configs.config_lock(self._files, self._path):
             loaded = self._load()
-            groups = {
-                **loaded.value.get(topic, {}),
-                group: {**found, "popShareQueueNum": shared_queues},
-            }
-            table = {**loaded.value, topic: groups}
+            table = {**loaded.value, topic: {**loaded.value.get(topic, {}), group: entry}}
             content = {**loaded.content, _TABLE: table}
             save_config(self._files, self._path / CONFIG_DIR / FILE, content)
         self._table = table

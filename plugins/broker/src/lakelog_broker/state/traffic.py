@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
+
+from lakelog_queues.finding.results import QueueInfo
 
 SAMPLE_INTERVAL_S: Final = 10
 TOPIC_PUT: Final = "TOPIC_PUT_NUMS"
@@ -20,18 +22,6 @@ HOUR: Final = "hour"
 DAY: Final = "day"
 _WINDOWS: Final = {MINUTE: (60, SAMPLE_INTERVAL_S), HOUR: (3600, 600), DAY: (86400, 3600)}
 """Length of each window and the interval of its samples, in s; as RocketMQ's ``StatsItem``."""
-
-
-class GrowingQueue(Protocol):
-    """A queue with its topic and its end."""
-
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-
-    @property
-    def max_offset(self) -> int:
-        """The offset of its next message."""
 
 
 @attrs.frozen
@@ -71,7 +61,7 @@ class Traffic:
 
     def __init__(
         self,
-        queues: Callable[[], Iterable[GrowingQueue]],
+        queues: Callable[[], Iterable[QueueInfo]],
         is_counted: Callable[[str], bool],
         clock: Callable[[], float] = time.time,
         timers: Callable[[], int] = lambda: 0,

@@ -31,14 +31,14 @@ from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
 from lakelog_queues.arguments import text
 from lakelog_queues.configs import config_lock
-from lakelog_rocketmq.config.consumeroffsets import (
-    FILE,
+from lakelog_rocketmq.config import (
+    CONSUMER_OFFSETS_FILE,
     SEPARATOR,
     load_offsets,
     save_offsets,
     split_name,
 )
-from lakelog_rocketmq.config.consumeroffsets import Offsets as StoredOffsets
+from lakelog_rocketmq.config import Offsets as StoredOffsets
 
 Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 """Group, topic, and the next offset of some queues."""
@@ -276,7 +276,7 @@ class OffsetTable:
         return self._loaded
 
     def _identity(self) -> object:
-        return identity_at(self._path / CONFIG_DIR / FILE)
+        return identity_at(self._path / CONFIG_DIR / CONSUMER_OFFSETS_FILE)
 
     def _merged(self) -> StoredOffsets:
         """The file's content with the pending commits applied."""

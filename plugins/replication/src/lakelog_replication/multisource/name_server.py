@@ -18,7 +18,7 @@ from lakelog.runtime.threads import started
 from lakelog_replication.address import Address
 from lakelog_replication.multisource.source import SourceMaster, checked_name
 from lakelog_replication.remoting import GET_BROKER_CLUSTER_INFO, BrokerRefused, broker_config, call
-from lakelog_rocketmq.config.configfile import parse_object
+from lakelog_rocketmq.config import parse_object
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _MASTER_ID: Final = "0"

@@ -33,15 +33,15 @@ from lakelog_replication.remoting import (
     BrokerRefused,
     call,
 )
-from lakelog_rocketmq.config import delayoffsets, topics
-from lakelog_rocketmq.config.configfile import load_config, object_table, parse_object, save_config
-from lakelog_rocketmq.config.consumeroffsets import Offsets, read_offsets, split_name
-
-GROUPS_FILE: Final = "subscriptionGroup.json"
-
-
-def _read_groups(content: Mapping[str, Any]) -> object:
-    return object_table(content, "subscriptionGroupTable")
+from lakelog_rocketmq import config as tables
+from lakelog_rocketmq.config import (
+    Offsets,
+    load_config,
+    parse_object,
+    read_offsets,
+    save_config,
+    split_name,
+)
 
 
 @attrs.frozen
@@ -62,22 +62,22 @@ class _Config:
 
 _CONFIGS: Final = (
     _Config(
-        topics.FILE,
+        tables.TOPICS_FILE,
         GET_ALL_TOPIC_CONFIG,
         ("topicConfigTable", "dataVersion"),
-        topics.read_topics,
+        tables.read_topics,
     ),
     _Config(
-        GROUPS_FILE,
+        tables.GROUPS_FILE,
         GET_ALL_SUBSCRIPTION_GROUPS,
         ("subscriptionGroupTable", "forbiddenTable", "dataVersion"),
-        _read_groups,
+        tables.read_groups,
     ),
     _Config(
-        delayoffsets.FILE,
+        tables.DELAY_OFFSETS_FILE,
         GET_ALL_DELAY_OFFSET,
         ("offsetTable", "dataVersion"),
-        delayoffsets.read_delay_offsets,
+        tables.read_delay_offsets,
     ),
 )
 

@@ -3,7 +3,7 @@
 Most of the cost of a send is the parsing of its header. The headers of the Java client have JSON of
 one form, and most differ only in queue, time, properties and number. One regular expression reads
 these; all other fields together are the key of a cached :class:`_Kind`. Any other send is left to
-:class:`~lakelog_broker.remoting.handlers.sending.SendRequests`, before it has any effect: errors,
+:func:`~lakelog_broker.remoting.sending.send`, before it has any effect: errors,
 new topics, batches, retries, delayed messages, puts that wait, and brokers with users.
 """
 
@@ -20,12 +20,12 @@ from lakelog.format.message_id import format_message_id
 from lakelog.results import PutStatus
 from lakelog_broker.appending import is_system_topic
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode
-from lakelog_broker.remoting.connection import Connection, failed
-from lakelog_broker.remoting.frame import RemotingCommand, answer_template, framed
-from lakelog_broker.remoting.handlers.sending import SendHeader, SendRequests
+from lakelog_broker.remoting.frame import RemotingCommand, answer_template, encode_frame, framed
+from lakelog_broker.remoting.requests import RequestCode
+from lakelog_broker.remoting.sending import SendHeader, sent
+from lakelog_broker.remoting.server import failed
 from lakelog_broker.state.topics import WRITABLE
-from lakelog_rocketmq.config.topics import TopicConfig
+from lakelog_rocketmq.config import TopicConfig
 
 _TEXT: Final = rb'"[ !#-\[\]-~]*"'
 _READ: Final = re.compile(
@@ -48,27 +48,21 @@ class _Kind:
     """The common part of sends whose headers differ only in queue, time, properties and number.
 
     :ivar config: the topic's configuration when the kind was cached
-    :ivar queues: number of the topic's queues
     """
 
     topic: str
     config: TopicConfig
-    queues: int
     flag: int
     sys_flag: int
     reconsume_times: int
 
 
 class PlainSends:
-    """Serves plain sends.
+    """Serves plain sends; without users and puts that wait."""
 
-    :param sends: builds the response if a put has another status than ``PUT_OK``
-    :param has_users: whether the broker checks users; no send is plain then
-    """
-
-    def __init__(self, broker: Broker, sends: SendRequests, *, has_users: bool) -> None:
-        self._appender, self._topics, self._sends = broker.appender, broker.topics, sends
-        self._is_off = has_users or broker.appender.puts_wait
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._topics = broker, broker.topics
+        self._is_off = broker.settings.users is not None or broker.appender.puts_wait
         region = json.dumps(broker.settings.region, ensure_ascii=False).replace("%", "%%")
         self._template = answer_template(
             '"msgId":"%b%016X","queueId":"%d","queueOffset":"%d",'
@@ -77,20 +71,25 @@ class PlainSends:
         self._host, self._host_digits = "", b""
         self._kinds: dict[tuple[bytes, ...], _Kind] = {}
 
-    def take(self, connection: Connection, frame: bytes) -> bool:
-        """Serve the send in a frame without its first length field; false if it is not plain."""
+    def answer(self, client: str, frame: bytes) -> bytes | None:
+        """Serve the send in a frame without its first length field.
+
+        :param client: ``address:port`` of the client
+        :returns: the whole frame of the response, empty for a one-way send; ``None`` if the send
+            is not plain, and nothing was done
+        """
         size = 4 + int.from_bytes(frame[:4], "big")
         if self._is_off or size > len(frame):
-            return False
+            return None
         found = _READ(frame, 4, size)
         if found is None:
-            return False
+            return None
         start, queue, flags, born, flag, text, rest, way, opaque = found.groups()
         kind = self._kind((start, flags, flag, rest))
         properties = text.replace(b"\\u0001", b"\x01").replace(b"\\u0002", b"\x02")
         queue_id = int(queue)
-        if kind is None or queue_id >= kind.queues or b"\\" in properties:
-            return False
+        if kind is None or queue_id >= kind.config.queue_count or b"\\" in properties:
+            return None
         message = Message(
             kind.topic,
             frame[size:],
@@ -98,28 +97,26 @@ class PlainSends:
             flag=kind.flag,
             sys_flag=kind.sys_flag,
             born_timestamp_ms=int(born),
-            born_host=connection.peer,
+            born_host=client,
             reconsume_times=kind.reconsume_times,
         )
         request = RemotingCommand(_CODE, int(opaque), int(way))
         try:
-            put = self._appender.put_common(message, properties)
+            put = self._broker.appender.put_common(message, properties)
         except Exception as error:  # noqa: BLE001  # as of any request
-            connection.respond(request, failed(request, error))
-            return True
-        if put is not None and not request.is_one_way:
-            self._answer(connection, request, put)
-        return put is not None
+            return b"" if request.is_one_way else encode_frame(failed(request, error))
+        if put is None:
+            return None
+        return b"" if request.is_one_way else self._response(request, put)
 
-    def _answer(self, connection: Connection, request: RemotingCommand, put: PutResult) -> None:
+    def _response(self, request: RemotingCommand, put: PutResult) -> bytes:
         if put.status is not _PUT_OK:
-            connection.respond(request, self._sends.sent(request, put.queue_id, [put]))
-            return
+            return encode_frame(sent(self._broker, request, put.queue_id, [put]))
         if put.store_host != self._host:
             self._host = put.store_host
             self._host_digits = format_message_id(put.store_host, 0)[:-_OFFSET_DIGITS].encode()
         values = self._host_digits, put.physical_offset, put.queue_id, put.queue_offset
-        connection.respond_frame(framed(self._template % (*values, request.opaque)))
+        return framed(self._template % (*values, request.opaque))
 
     def _kind(self, parts: tuple[bytes, ...]) -> _Kind | None:
         kind = self._kinds.get(parts)
@@ -141,7 +138,6 @@ class PlainSends:
         return _Kind(
             header.topic,
             config,
-            max(config.read_queues, config.write_queues),
             header.flag,
             header.sys_flag,
             header.reconsume_times,

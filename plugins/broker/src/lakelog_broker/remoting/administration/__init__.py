@@ -1,1 +1,0 @@
-"""Requests of administration tools (mqadmin, dashboards) and of slaves."""

@@ -1,0 +1,413 @@
+"""Requests about groups: heartbeats, members and locks of queues; and of tools, also settings.
+
+Some are forwarded to members of the group. Source: RocketMQ 5.3.3, ``ClientManageProcessor``,
+``AdminBrokerProcessor`` and ``Broker2Client``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from lakelog.errors import StoreError
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.filtering import MessageFilter
+from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
+from lakelog_broker.remoting.requests import RequestCode
+from lakelog_broker.remoting.server import Connection
+from lakelog_broker.state.groups import Member
+from lakelog_broker.state.traffic import GROUP_GET, MINUTE
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+
+MAX_GROUPS: Final = 1_000
+"""Most groups of one connection; a client has one connection for all its groups."""
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""Most subscriptions of one consumer."""
+_OFFSET_DIGITS: Final = 16
+"""Length of the physical offset, the last part of a message id, in hexadecimal digits."""
+
+
+def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Renew a client in its groups."""
+    broker, content = connection.broker, request.content()
+    _check_counts(connection, content)
+    members, client_id = broker.members, str(content["clientID"])
+    member = Member(client_id, connection, time.monotonic(), request.language, request.version)
+    for each in content.get("consumerDataSet") or ():
+        name = each["groupName"]
+        broker.topics.add_group(name)
+        broker.topics.of_group(RETRY_PREFIX, name)
+        group = members.join(name, member)
+        group.consume_type = each.get("consumeType", group.consume_type)
+        group.message_model = each.get("messageModel", group.message_model)
+        group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
+        data = each.get("subscriptionDataSet")
+        if data:  # a short heartbeat has no subscriptions
+            group.subscriptions = {known["topic"]: known for known in data}
+    for each in content.get("producerDataSet") or ():
+        members.join_producers(each["groupName"], member)
+    return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
+
+
+def unregister(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Remove a client from its groups."""
+    fields = request.fields
+    groups = fields.get("consumerGroup"), fields.get("producerGroup")
+    connection.broker.members.leave(fields["clientID"], *groups)
+    connection.groups -= set(zip(("consumers", "producers"), groups, strict=True))
+    return request.response()
+
+
+def consumer_ids(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The client ids of a consumer group."""
+    name = request.fields["consumerGroup"]
+    group = connection.broker.members.group(name)
+    if not group.members:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+    return request.json({"consumerIdList": list(group.members)})
+
+
+def lock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Lock queues for an orderly consumer; the response has the locked ones."""
+    content = request.content()
+    asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
+    locked = connection.broker.members.lock(content["consumerGroup"], content["clientId"], asked)
+    queues = [asked[queue] for queue in locked]
+    return request.json({"lockOKMQSet": queues})
+
+
+def unlock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Release locks of queues."""
+    content = request.content()
+    queues = [(each["topic"], int(each["queueId"])) for each in content["mqSet"]]
+    connection.broker.members.unlock(content["consumerGroup"], content["clientId"], queues)
+    return request.response()
+
+
+def check_config(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Check a client's filter expression; raises :class:`Refused`."""
+    data = request.content().get("subscriptionData") or {}
+    MessageFilter.of(data.get("subString"), data.get("expressionType"))
+    return request.response()
+
+
+def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
+    """Note the groups of a client; raises :class:`LimitExceeded`."""
+    consumers = content.get("consumerDataSet") or ()
+    names = {("consumers", each["groupName"]) for each in consumers}
+    names |= {("producers", each["groupName"]) for each in content.get("producerDataSet") or ()}
+    all_names = connection.groups | names
+    if len(all_names) > MAX_GROUPS:
+        remark = f"a client with {len(all_names)} groups; at most {MAX_GROUPS} are taken"
+        raise LimitExceeded(remark)
+    most = max((len(each.get("subscriptionDataSet") or ()) for each in consumers), default=0)
+    if most > MAX_SUBSCRIPTIONS:
+        remark = f"a consumer with {most} subscriptions; at most {MAX_SUBSCRIPTIONS} are taken"
+        raise LimitExceeded(remark)
+    connection.groups = all_names
+
+
+# --- of tools ---
+
+
+def set_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Create or change a group; unused settings are stored, too, for a RocketMQ broker."""
+    content = request.content()
+    try:
+        connection.broker.topics.set_group(str(content["groupName"]), content)
+    except ValueError as error:
+        raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+    return request.response()
+
+
+def delete_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Remove a group from the configuration, and its offsets if the request has that flag."""
+    broker, group = connection.broker, request.fields["groupName"]
+    broker.topics.remove_group(group)
+    broker.traffic.forget(group)
+    if request.fields.get("cleanOffset", request.fields.get("removeOffset")) == "true":
+        broker.offsets.forget(group)
+    return request.response()
+
+
+def group_config(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The configuration of a group; the default for an unknown group."""
+    found = connection.broker.topics.group_settings(request.fields["group"])
+    return request.json(found)
+
+
+def consumers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The members of a group and its subscriptions."""
+    name = request.fields["consumerGroup"]
+    group = connection.broker.members.group(name)
+    if not group.members:
+        remark = f"the consumer group[{name}] not online"
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+    content = {
+        "connectionSet": _connections(group.members.values()),
+        "consumeFromWhere": group.consume_from_where,
+        "consumeType": group.consume_type,
+        "messageModel": group.message_model,
+        "subscriptionTable": dict(group.subscriptions),
+    }
+    return request.json(content)
+
+
+def producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The members of a producer group."""
+    name = request.fields["producerGroup"]
+    members = connection.broker.members.producers.get(name)
+    if not members:
+        remark = f"the producer group[{name}] not exist"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+    content = {"connectionSet": _connections(members.values())}
+    return request.json(content)
+
+
+def all_producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The members of all producer groups."""
+    groups, now_s = connection.broker.members.producers, time.monotonic()
+    now_ms = time.time_ns() // 1_000_000
+    content = {
+        name: [
+            {
+                "clientId": each.client_id,
+                "language": each.language,
+                "lastUpdateTimestamp": now_ms - int(1000 * (now_s - each.seen_s)),
+                "remoteIP": f"/{each.peer.address}",
+                "version": each.version,
+            }
+            for each in members.values()
+        ]
+        for name, members in groups.items()
+        if members
+    }
+    return request.json({"data": content})
+
+
+def groups_of_topic(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The groups that subscribe to a topic, or have an offset in it."""
+    broker, topic = connection.broker, request.fields["topic"]
+    known = {*broker.members.groups, *broker.offsets.groups()}
+    groups = sorted(group for group in known if topic in broker.topics_of_group(group))
+    return request.json({"groupList": groups})
+
+
+def topics_of_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The topics in which a group has an offset."""
+    topics = sorted(connection.broker.offsets.of_group(request.fields["group"]))
+    return request.json({"topicList": topics})
+
+
+def subscription(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The subscription of a group to a topic; null if the group has none."""
+    name, topic = request.fields["group"], request.fields["topic"]
+    found = connection.broker.members.group(name).subscriptions.get(topic)
+    content = {"group": name, "subscriptionData": found, "topic": topic}
+    return request.json(content)
+
+
+def _connections(members: Iterable[Member]) -> list[dict[str, Any]]:
+    return [
+        {
+            "clientAddr": each.peer.address,
+            "clientId": each.client_id,
+            "language": each.language,
+            "version": each.version,
+        }
+        for each in members
+    ]
+
+
+async def running_info(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The state of a member: its settings, subscriptions, queues and statistics."""
+    return await _passed_on(connection.broker, request, request.fields, b"")
+
+
+async def consume(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Make a member consume a stored message now."""
+    fields = {**request.fields, "brokerName": connection.broker.settings.name}
+    message_id = fields["msgId"]
+    try:
+        record = connection.broker.store.look_up_record(int(message_id[-_OFFSET_DIGITS:], 16))
+    except (StoreError, ValueError) as error:
+        remark = f"no message has the id {message_id}: {error}"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+    return await _passed_on(connection.broker, request, fields, record)
+
+
+async def _passed_on(
+    broker: Broker, request: RemotingCommand, fields: dict[str, str], body: bytes
+) -> RemotingCommand:
+    group, client_id = fields["consumerGroup"], fields["clientId"]
+    peer = _peers(broker, group).get(client_id)
+    if peer is None:
+        remark = f"The Consumer <{group}> <{client_id}> not online"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+    try:
+        found = await peer.call(RequestCode(request.code), fields, body)
+    except TimeoutError:
+        remark = f"consumer <{group}> <{client_id}> Timeout"
+        raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+    except ConnectionError as error:
+        remark = f"invoke consumer <{group}> <{client_id}> Exception: {error}"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+    return request.response(found.code, found.remark, found.body, **found.fields)
+
+
+async def consumer_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The next offsets of a topic's queues, as reported by each member or by one."""
+    topic, group = request.fields["topic"], request.fields["group"]
+    peers, only = _peers(connection.broker, group), request.fields.get("clientAddr")
+    if not peers:
+        remark = f"No Any Consumer online in the consumer group: [{group}]"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+    tables = []
+    for client_id, peer in peers.items():
+        if only in (None, "", client_id):
+            fields = {"topic": topic, "group": group}
+            found = await peer.call(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields)
+            if found.code == ResponseCode.SUCCESS and found.body:
+                # The keys are objects, which is not valid JSON, so the text is copied.
+                table = found.body.decode().partition('"messageQueueTable":')[2][:-1]
+                tables.append(f'"{client_id}":{table}')
+    return request.response(body=f'{{"consumerTable":{{{",".join(tables)}}}}}'.encode())
+
+
+def _peers(broker: Broker, group: str) -> dict[str, Connection]:
+    """The connections of the group's remoting members, by client id."""
+    members = broker.members.group(group).members
+    return {name: each.peer for name, each in members.items() if isinstance(each.peer, Connection)}
+
+
+def progress(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The offsets of a group, with the end offsets of the queues."""
+    group, only = request.fields["consumerGroup"], request.fields.get("topic")
+    topics = [only] if only else connection.broker.topics_of_group(group)
+    return request.response(body=_progress(connection.broker, group, topics).encode())
+
+
+def all_progress(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The offsets of all groups, and the total number of messages that are not consumed."""
+    broker, behind, groups = connection.broker, 0, list[str]()
+    for group in sorted(broker.topics.groups()):
+        topics = sorted(broker.offsets.of_group(group))
+        tables = ",".join(_progress(connection.broker, group, [topic]) for topic in topics)
+        groups.append(f"{{{json.dumps(group)}:[{tables}]}}")
+        rows = (row for topic in topics for _, row in _rows(broker, group, topic))
+        behind += sum(row["brokerOffset"] - row["consumerOffset"] for row in rows)
+    head = f'"brokerAddr":{json.dumps(broker.address)},"totalDiff":{behind}'
+    body = f'{{{head},"consumeStatsList":[{",".join(groups)}]}}'
+    return request.response(body=body.encode())
+
+
+def _progress(broker: Broker, group: str, topics: Iterable[str]) -> str:
+    rows, per_second = list[tuple[dict[str, Any], dict[str, int]]](), 0.0
+    for topic in topics:
+        rows += _rows(broker, group, topic)
+        rates = broker.traffic.rates(GROUP_GET, f"{topic}@{group}")
+        per_second += rates[MINUTE].per_second if rates else 0
+    return f'{{"consumeTps":{per_second},"offsetTable":{object_keys(rows)}}}'
+
+
+def _rows(
+    broker: Broker, group: str, topic: str
+) -> Iterator[tuple[dict[str, Any], dict[str, int]]]:
+    committed = broker.offsets.of_group(group).get(topic, {})
+    for queue_id in _queue_ids(broker, topic):
+        offset = committed.get(queue_id, 0)
+        pulled = broker.traffic.pulled_offset(group, topic, queue_id)
+        row = {
+            "brokerOffset": broker.bounds(topic, queue_id)[1],
+            "consumerOffset": offset,
+            "lastTimestamp": broker.time_of(topic, queue_id, offset - 1),
+            "pullOffset": max(offset, pulled),
+        }
+        yield queue_object(broker.settings.name, topic, queue_id), row
+
+
+def time_span(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Per queue, the store times of its first, its last and the group's last message."""
+    broker = connection.broker
+    topic, group = request.fields["topic"], request.fields["group"]
+    broker.topics.require(topic)
+    found = []
+    for queue_id in _queue_ids(broker, topic):
+        low, high = broker.bounds(topic, queue_id)
+        offset = broker.offsets.get(group, topic, queue_id) or 0
+        first, last, consumed, following = (
+            broker.time_of(topic, queue_id, each)
+            for each in (low, high - 1, max(low, offset - 1), offset)
+        )
+        now_ms = time.time_ns() // 1_000_000
+        found.append(
+            {
+                "consumeTimeStamp": consumed,
+                "delayTime": now_ms - following if following and offset < high else 0,
+                "maxTimeStamp": last,
+                "messageQueue": queue_object(broker.settings.name, topic, queue_id),
+                "minTimeStamp": first,
+            }
+        )
+    return request.json({"consumeTimeSpanSet": found})
+
+
+def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Set a group's offsets by time (-1: the end), or one queue's offset; notify its members.
+
+    Without ``isForce``, a reset by time moves no offset forward.
+    """
+    broker, fields = connection.broker, request.fields
+    topic, group, time_ms = fields["topic"], fields["group"], int(fields["timestamp"])
+    only, wanted = int(fields.get("queueId") or -1), int(fields.get("offset") or -1)
+    broker.topics.require(topic)
+    rows = []
+    for queue_id in _queue_ids(broker, topic) if only < 0 else [only]:
+        known = broker.offsets.get(group, topic, queue_id)
+        if only >= 0 and wanted >= 0:
+            found = _in_queue(broker, topic, queue_id, wanted)
+        else:
+            found = _offset_at(broker, topic, queue_id, time_ms)
+            if known is not None and found > known and fields.get("isForce") != "true":
+                found = known
+        broker.offsets.set(group, topic, queue_id, found)
+        rows.append((queue_object(broker.settings.name, topic, queue_id), found))
+    body = f'{{"offsetTable":{object_keys(rows)}}}'.encode()
+    header = {"topic": topic, "group": group, "timestamp": str(time_ms)}
+    for member in broker.members.group(group).members.values():
+        if isinstance(member.peer, Connection):
+            member.peer.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+    return request.response(body=body)
+
+
+def clone_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Copy the offsets of a group to another group, for one topic or for all."""
+    fields, offsets = request.fields, connection.broker.offsets
+    for topic, queues in offsets.of_group(fields["srcGroup"]).items():
+        if fields.get("topic") in (None, "", topic):
+            for queue_id, offset in queues.items():
+                offsets.set(fields["destGroup"], topic, queue_id, offset)
+    return request.response()
+
+
+def _queue_ids(broker: Broker, topic: str) -> range:
+    found = broker.topics.find(topic)
+    return range(found.queue_count if found else 0)
+
+
+def _in_queue(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
+    low, high = broker.bounds(topic, queue_id)
+    if not low <= offset <= high + 1:
+        remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+    return offset
+
+
+def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
+    low, high = broker.bounds(topic, queue_id)
+    if time_ms == -1 or low == high:
+        return high
+    return broker.store.offset_by_time(topic, queue_id, time_ms)

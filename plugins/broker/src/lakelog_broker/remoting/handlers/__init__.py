@@ -1,1 +1,0 @@
-"""Handlers of requests, one class per group of request codes."""

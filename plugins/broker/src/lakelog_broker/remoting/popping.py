@@ -1,0 +1,258 @@
+"""Requests of clients that pop: hand-outs, and acknowledgements of single messages.
+
+Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``AckMessageProcessor``,
+``ChangeInvisibleTimeProcessor``, ``NotificationProcessor``, ``QueryAssignmentProcessor``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.filtering import MessageFilter
+from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
+from lakelog_broker.popping.service import Popped, PopRequest
+from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.server import Connection
+from lakelog_broker.state.topics import POP, PULL, READABLE
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+
+_MAX_MESSAGES: Final = 32
+MAX_ACKNOWLEDGED: Final = 10_000
+"""Most messages acknowledged by one request; RocketMQ's proxy sends those of a few hand-outs."""
+_MAX_BITS_TEXT: Final = 10_000
+_FROM_FIRST: Final = "0"
+"""``ConsumeInitMode.MIN``."""
+_BORN_V6, _STORE_V6 = 0x10, 0x20
+_SYS_FLAG_AT: Final = 36
+_BORN_HOST_AT: Final = 48
+_I32: Final = struct.Struct(">i")
+_I16: Final = struct.Struct(">h")
+
+
+def _wanted(broker: Broker, request: RemotingCommand) -> PopRequest:
+    fields = request.fields
+    topic = broker.topics.require(fields["topic"])
+    if not topic.permission & READABLE:
+        remark = f"the topic[{topic.topic}] peeking message is forbidden"
+        raise Refused(ResponseCode.NO_PERMISSION, remark)
+    queue_id = int(fields["queueId"])
+    if queue_id >= topic.read_queues:
+        remark = f"queueId[{queue_id}] is illegal, topic:[{topic.topic}] has fewer"
+        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+    most = int(fields.get("maxMsgNums", 1))
+    if most > _MAX_MESSAGES:
+        remark = f"the broker[{broker.settings.name}] pop message's num is greater than 32"
+        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+    return PopRequest(
+        group=fields["consumerGroup"],
+        topic=topic.topic,
+        queues=range(topic.read_queues) if queue_id < 0 else [queue_id],
+        max_messages=max(1, most),
+        invisible_ms=int(fields.get("invisibleTime", 0)),
+        selection=MessageFilter.of(fields.get("exp"), fields.get("expType")),
+        is_ordered=fields.get("order") == "true",
+        attempt_id=fields.get("attemptId", ""),
+        from_first=fields.get("initMode") == _FROM_FIRST,
+    )
+
+
+async def pop(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Hand out messages; wait at most ``pollTime`` ms for the first one."""
+    wanted = _wanted(connection.broker, request)
+    found = await connection.server.popping().receive(
+        wanted, int(request.fields["pollTime"]) / 1000
+    )
+    now_ms = time.time_ns() // 1_000_000
+    return request.response(
+        ResponseCode.SUCCESS if found else ResponseCode.POLLING_TIMEOUT,
+        "FOUND" if found else "NO_MESSAGE_IN_QUEUE",
+        b"".join(map(popped_record, found)),
+        popTime=found[0].handle.pop_time_ms if found else now_ms,
+        invisibleTime=wanted.invisible_ms,
+        reviveQid=0,
+        restNum=0,
+        startOffsetInfo=";".join(_start_offsets(found)),
+        msgOffsetInfo=";".join(_offsets(found)),
+    )
+
+
+def peek(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The next messages of a group, without handing them out."""
+    wanted = _wanted(connection.broker, request)
+    records: list[bytes] = []
+    for queue_id in wanted.queues:
+        left = wanted.max_messages - len(records)
+        if left > 0:
+            place = wanted.topic, queue_id
+            offset = connection.broker.offsets.get(wanted.group, *place) or 0
+            records += connection.broker.store.get_records(*place, offset, left).records
+    now_ms = time.time_ns() // 1_000_000
+    code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
+    remark = "FOUND" if records else "NO_MESSAGE_IN_QUEUE"
+    body = b"".join(records)
+    return request.response(
+        code, remark, body, popTime=now_ms, invisibleTime=0, reviveQid=0, restNum=0
+    )
+
+
+def acknowledge(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Acknowledge a message."""
+    if not connection.server.popping().acknowledge(*_hand_out(request.fields)):
+        return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
+    return request.response()
+
+
+def acknowledge_batch(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Acknowledge messages of several hand-outs, of any groups."""
+    name, hand_outs = connection.broker.settings.name, request.content().get("acks") or ()
+    count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
+    if count > MAX_ACKNOWLEDGED:
+        remark = f"{count} messages in one request; at most {MAX_ACKNOWLEDGED} are taken"
+        raise LimitExceeded(remark)
+    for each in hand_outs:
+        first = ReceiptHandle(
+            int(each["so"]),
+            int(each["pt"]),
+            int(each["it"]),
+            int(each.get("r") or 0),
+            name,
+            int(each["q"]),
+            int(each["so"]),
+        )
+        for bit in _bits(each.get("b") or ""):
+            handle = attrs.evolve(first, offset=first.start_offset + bit)
+            connection.server.popping().acknowledge(each["c"], each["t"], handle)
+    return request.response()
+
+
+def change(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Change the time at which a message is handed out again."""
+    group, topic, handle = _hand_out(request.fields)
+    invisible_ms = max(0, int(request.fields["invisibleTime"]))
+    changed = connection.server.popping().change(group, topic, handle, invisible_ms)
+    if changed is None:
+        return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
+    return request.response(popTime=changed.pop_time_ms, invisibleTime=invisible_ms, reviveQid=0)
+
+
+async def notify(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Whether there are messages; wait at most ``pollTime`` ms for the first one."""
+    wanted = _wanted(connection.broker, request)
+    found = await connection.broker.waits.until(
+        [(wanted.topic, each) for each in wanted.queues],
+        int(request.fields["pollTime"]) / 1000,
+        lambda: connection.server.popping().is_available(wanted),
+    )
+    return request.response(hasMsg=str(found).lower(), pollingFull="false")
+
+
+def set_mode(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Set whether the members of a group pull or pop a topic."""
+    content = request.content()
+    topic, group = str(content["topic"]), str(content["consumerGroup"])
+    mode = str(content["mode"])
+    if topic.startswith(RETRY_PREFIX):
+        raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+    if mode not in {PULL, POP}:
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"the mode {mode!r} is no PULL or POP")
+    connection.server.modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
+    return request.response()
+
+
+def assignment(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """The queues assigned to one member; queue -1, which means all, if the group pops."""
+    broker, content = connection.broker, request.content()
+    topic, group = content["topic"], content["consumerGroup"]
+    config = broker.topics.require(topic)
+    mode = connection.server.modes.of(topic, group)
+    clients = sorted(broker.members.group(group).members)
+    queues: Sequence[int] = range(config.read_queues)
+    if mode == POP:
+        queues = [-1]
+    elif content.get("messageModel") != "BROADCASTING":
+        queues = averaged(queues, clients, content["clientId"])
+    name = broker.settings.name
+    found = [
+        {"messageQueue": {"topic": topic, "brokerName": name, "queueId": each}, "mode": mode}
+        for each in queues
+    ]
+    return request.json({"messageQueueAssignments": found})
+
+
+def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequence[int]:
+    """The queues of ``client``; as RocketMQ's ``AllocateMessageQueueAveragely``.
+
+    >>> averaged(range(5), ["a", "b"], "a")
+    range(0, 3)
+    """
+    if client not in clients:
+        return []
+    at, (each, more) = clients.index(client), divmod(len(queues), len(clients))
+    start = at * each + min(at, more)
+    return queues[start : start + each + (at < more)]
+
+
+def popped_record(popped: Popped) -> bytes:
+    """A copy of the stored record with its reconsume times and the property ``POP_CK`` set."""
+    record, properties_size = popped.record, len(popped.message.properties_bytes)
+    flags = _I32.unpack_from(record, _SYS_FLAG_AT)[0]
+    hosts = (20 if flags & _BORN_V6 else 8) + (20 if flags & _STORE_V6 else 8)
+    changed = bytearray(record)
+    _I32.pack_into(changed, _BORN_HOST_AT + hosts + 8, popped.attempt - 1)
+    added = f"POP_CK\x01{popped.handle}\x02".encode()
+    if properties_size and record[-1] != 2:
+        added = b"\x02" + added
+    length_at = len(record) - properties_size - _I16.size
+    _I16.pack_into(changed, length_at, properties_size + len(added))
+    changed += added
+    _I32.pack_into(changed, 0, len(changed))
+    return bytes(changed)
+
+
+def _hand_out(fields: Mapping[str, str]) -> tuple[str, str, ReceiptHandle]:
+    """Group, topic and handle of a request.
+
+    The Java client sends the topic of the record, which may already be the retry topic.
+    """
+    handle, topic = ReceiptHandle.parse(fields["extraInfo"]), fields["topic"]
+    if topic.startswith(RETRY_PREFIX):
+        handle = attrs.evolve(handle, flag=OWN_TOPIC)
+    return fields["consumerGroup"], topic, handle
+
+
+def _start_offsets(found: Iterable[Popped]) -> Iterable[str]:
+    first: dict[tuple[int, int], int] = {}
+    for each in found:
+        first.setdefault((each.handle.flag, each.handle.queue_id), each.handle.start_offset)
+    return (f"{flag} {queue_id} {start}" for (flag, queue_id), start in first.items())
+
+
+def _offsets(found: Iterable[Popped]) -> Iterable[str]:
+    offsets: dict[tuple[int, int], list[str]] = {}
+    for each in found:
+        place = each.handle.flag, each.handle.queue_id
+        offsets.setdefault(place, []).append(str(each.handle.offset))
+    return (f"{flag} {queue} {','.join(all_)}" for (flag, queue), all_ in offsets.items())
+
+
+def _bits(text: str) -> list[int]:
+    """The indexes of the set bits of a ``BitSet``, which fastjson encodes as base64.
+
+    Raises :class:`Refused`.
+    """
+    if len(text) > _MAX_BITS_TEXT:
+        raise LimitExceeded(f"bits of {len(text)} characters; at most {_MAX_BITS_TEXT} are taken")
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused(ResponseCode.INVALID_PARAMETER, "the bits are no base64") from None
+    return [8 * at + bit for at, byte in enumerate(content) for bit in range(8) if byte >> bit & 1]

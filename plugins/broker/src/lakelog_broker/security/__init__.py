@@ -1,1 +1,0 @@
-"""Access control: users, their permissions, and the signatures of requests."""

@@ -1,1 +1,0 @@
-"""RocketMQ's JSON files in ``config/``."""
