@@ -86,7 +86,7 @@ def test_it_is_filled(tmp_path: Path, puts: list[PutResult]) -> None:
     (mended,) = report.mended
     assert "put filler records in their place" in mended
     assert (dry.damage, dry.mended) == (report.damage, report.mended)
-    assert [attrs.evolve(each, path=None) for each in report.cut] == list(dry.cut)
+    assert [each._replace(path=None) for each in report.cut] == list(dry.cut)
     assert json.loads((path / "lakelog" / "damage.json").read_text()) == {"damage": []}
     assert sound(path)
     assert recover_small(path).changed is False

@@ -25,8 +25,6 @@ from functools import partial
 from mmap import PAGESIZE
 from typing import Final
 
-import attrs
-
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.checkpoint import write_checkpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, chunks, sync_file
@@ -34,11 +32,11 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.format.record_batch import Damage
 from lakelog.log.damage import keep_damage
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.examine import Length, RecoveryPlan
+from lakelog.recovery.examine import Length
 from lakelog.recovery.filler import by_segment, keep_gaps
 from lakelog.recovery.lost_end import keep_missing
 from lakelog.recovery.quarantine import Tail, keep
-from lakelog.recovery.report import RecoveryReport
+from lakelog.recovery.report import RecoveryPlan, RecoveryReport
 from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -64,7 +62,7 @@ def apply_plan(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -
     if plan.checkpoint is not None:
         write_checkpoint(files, path, plan.checkpoint)
     copies, report = {each.offset: each for each in kept}, plan.report
-    report = attrs.evolve(report, cut=tuple(copies.get(each.offset, each) for each in report.cut))
+    report = report._replace(cut=tuple(copies.get(each.offset, each) for each in report.cut))
     for damage in report.damage:
         _LOG.warning("%s", damage)
     for filling in plan.fillings:

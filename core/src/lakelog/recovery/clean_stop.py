@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -39,15 +40,25 @@ import attrs
 from lakelog.errors import CorruptRecord
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileIdentity, FileSystem, identity_at
-from lakelog.files.identity import read_own, write_own
-from lakelog.files.queue_ends import DurableQueueEnds, QueueEnd, by_queue, by_topic, read_kept
+from lakelog.files.identity import read_own, read_replica, write_own
+from lakelog.files.queue_ends import (
+    QUEUES_FILE,
+    DurableQueueEnds,
+    QueueEnd,
+    by_queue,
+    by_topic,
+    queue_ends,
+    read_kept,
+)
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import checked_frame, decode_frame
 from lakelog.hooks.kinds import StoreSettings
+from lakelog.log.damage import read_damage
 from lakelog.log.store_directory import StoreDirectory
+from lakelog.recovery.report import NO_LOG, RecoveryPlan, RecoveryReport
 
 CLEAN_STOP_FILE: Final = "clean-stop.json"
 UNCHANGED: Final = "a clean stop, and nobody has written since"
@@ -199,6 +210,33 @@ def note_clean_stop(
         write_own(files, path, CLEAN_STOP_FILE, content)
     except OSError as error:
         _LOG.warning("%s: the clean stop cannot be noted; the next open is slow: %s", path, error)
+
+
+def unread_plan(directory: StoreDirectory, core: StoreSettings) -> RecoveryPlan | None:
+    """The plan for a store that needs no reading and no change; ``None`` for any other.
+
+    That is a store without a log, queues and checkpoint, or one that is unchanged since a clean
+    stop and has no known damage. Raises :class:`~lakelog.errors.BadSegment`.
+    """
+    begun, files, path = time.monotonic(), directory.files, directory.path
+    directory.check_segments(core.segment_size_bytes)
+    segments, ends = directory.segments(), queue_ends(files, path)
+    if (path / layout.ABORT_FILE).exists() or read_replica(files, path) is not None:
+        return None
+    if not segments:
+        kept = (layout.CHECKPOINT_FILE, f"{layout.OWN_DIR}/{QUEUES_FILE}")
+        if ends or any((path / each).exists() for each in kept):
+            return None
+        return RecoveryPlan(RecoveryReport(True, 0, NO_LOG, 0, 0, 0), QueueOffsetSurvey(0, 0))
+    found = left_unchanged(directory, core, segments, ends)
+    if found is None or read_damage(files, path):
+        return None
+    start, minimum = found.start_offset, segments[0].start_offset
+    seconds = time.monotonic() - begun
+    report = RecoveryReport(
+        True, start, UNCHANGED, minimum, found.end_offset, found.records, seconds=seconds
+    )
+    return RecoveryPlan(report, found)
 
 
 def left_unchanged(

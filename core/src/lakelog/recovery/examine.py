@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -46,9 +46,9 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.shared_page import whole_end
 from lakelog.recovery import lost_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
-from lakelog.recovery.filler import Filling, GapFiller, LogGap
+from lakelog.recovery.filler import GapFiller, LogGap
 from lakelog.recovery.quarantine import Tail, tails
-from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.report import NO_LOG, Aside, Progress, RecoveryPlan, RecoveryReport
 
 if TYPE_CHECKING:
     from lakelog.recovery.proof import Proof
@@ -57,9 +57,6 @@ MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""
 _NOT_KEPT: Final = "the ends of the queues were not stored"
 _OTHER_LOG: Final = "the log is not the one whose queues were synced"
-_NOTHING: Final = "there is no log yet"
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of bytes read so far, and its maximum."""
 
 
 @attrs.frozen
@@ -72,45 +69,6 @@ class Start:
 
     offset: int
     reason: str
-
-
-@attrs.frozen
-class RecoveryPlan:
-    """The findings of an examination, and the actions to take.
-
-    :ivar report: the report of a dry run
-    :ivar found: the survey of the records read, with the next queue offsets
-    :ivar damage: ranges without whole records, followed by proved records
-    :ivar tails: ranges to move to quarantine, in log order
-    :ivar lengths: files of a wrong length
-    :ivar checkpoint: the corrected checkpoint; ``None`` if it is correct
-    :ivar lost_ends: former queue ends, if something is missing
-    :ivar fillings: records that replace damage, so that no append follows a hole
-    """
-
-    report: RecoveryReport
-    found: QueueOffsetSurvey
-    damage: tuple[Damage, ...] = ()
-    tails: tuple[Tail, ...] = ()
-    lengths: tuple[Length, ...] = ()
-    checkpoint: StoreCheckpoint | None = None
-    lost_ends: Mapping[Queue, int] = attrs.field(factory=dict)
-    fillings: tuple[Filling, ...] = ()
-
-    @property
-    def staying(self) -> tuple[Damage, ...]:
-        """The damage that is not filled."""
-        return tuple(each for each in self.damage if not each.to_fill)
-
-    @property
-    def minimum(self) -> int:
-        """Offset of the first byte of the log."""
-        return self.report.minimum
-
-    @property
-    def end_offset(self) -> int:
-        """Offset behind the last record or blank."""
-        return self.report.end_offset
 
 
 def examine(
@@ -143,7 +101,7 @@ def examine(
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
-        return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
+        return RecoveryPlan(RecoveryReport(clean, 0, NO_LOG, 0, 0, 0), found, checkpoint=lower)
     replica = read_replica(directory.files, directory.path)
     heard = progress or (lambda _done_bytes, _total_bytes: None)
     reading = _Reading(directory, core, tuple(files), clean, full, heard, replica)
@@ -229,8 +187,7 @@ class _Reading:
         damage = tuple(_marked(each, proof.refused) for each in between)
         gone: list[LogGap | Tail] = [*(each.gap for each in gaps.fillings), *moved]
         staying = tuple(each for each in damage if not each.to_fill)
-        report = attrs.evolve(
-            self._report(begun, start, found, noted + staying),
+        report = self._report(begun, start, found, noted + staying)._replace(
             cut=tuple(Aside(each.offset, each.end_offset, each.reason) for each in gone),
             mended=(*map(str, lengths), *(str(each.step()) for each in gaps.fillings)),
             missing=missing,

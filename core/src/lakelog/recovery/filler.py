@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -37,10 +37,7 @@ from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message
 from lakelog.recovery.quarantine import Tail, keep
-from lakelog.recovery.report import Aside
-
-if TYPE_CHECKING:
-    from lakelog.recovery.examine import RecoveryPlan
+from lakelog.recovery.report import Aside, RecoveryPlan
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
@@ -326,8 +323,6 @@ def fill_gaps(
 
     Raises ``OSError``, and the errors of the dispatchers.
     """
-    if not plan.fillings:
-        return start
     found, first = plan.found, plan.fillings[0].gap.offset
     start = min(start, first)
     forget(dispatchers, start)

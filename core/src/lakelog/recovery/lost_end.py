@@ -162,7 +162,7 @@ def keep_missing(
 
     Does nothing if nothing is missing. Raises ``OSError``.
     """
-    rows = [attrs.asdict(each) for each in missing]
+    rows = [each._asdict() for each in missing]
     if not rows:
         return
     noted = read_own(files, path, MISSING_FILE, lambda found: list(found["missing"])) or []

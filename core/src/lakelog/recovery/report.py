@@ -7,16 +7,26 @@ when a phase begins.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
-
-import attrs
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lakelog.format.record_batch import Damage
 
+if TYPE_CHECKING:
+    from lakelog.files.checkpoint import StoreCheckpoint
+    from lakelog.format.queue_offsets import Queue
+    from lakelog.format.queue_survey import QueueOffsetSurvey
+    from lakelog.recovery.examine import Length
+    from lakelog.recovery.filler import Filling
+    from lakelog.recovery.quarantine import Tail
 
-@attrs.frozen
-class Aside:
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of bytes read so far, and its maximum."""
+
+
+class Aside(NamedTuple):
     """Bytes removed from the log and kept in quarantine.
 
     :ivar offset: their offset in the log
@@ -36,8 +46,7 @@ class Aside:
         return f"{self.offset} to {self.end_offset}: {self.reason}{kept}"
 
 
-@attrs.frozen
-class MissingEnd:
+class MissingEnd(NamedTuple):
     """Evidence of records lost behind the end of the log.
 
     :ivar offset: the end of the log as found
@@ -54,8 +63,7 @@ class MissingEnd:
         return f"{self.offset} to {self.end_offset}: {self.how}"
 
 
-@attrs.frozen
-class RecoveryReport:
+class RecoveryReport(NamedTuple):
     """The findings and actions of a recovery; offsets are in bytes of the log.
 
     :ivar clean: whether the store had been closed cleanly
@@ -118,6 +126,45 @@ class RecoveryReport:
         )
 
 
+class RecoveryPlan(NamedTuple):
+    """The findings of an examination, and the actions to take.
+
+    :ivar report: the report of a dry run
+    :ivar found: the survey of the records read, with the next queue offsets
+    :ivar damage: ranges without whole records, followed by proved records
+    :ivar tails: ranges to move to quarantine, in log order
+    :ivar lengths: files of a wrong length
+    :ivar checkpoint: the corrected checkpoint; ``None`` if it is correct
+    :ivar lost_ends: former queue ends, if something is missing
+    :ivar fillings: records that replace damage, so that no append follows a hole
+    """
+
+    report: RecoveryReport
+    found: QueueOffsetSurvey
+    damage: tuple[Damage, ...] = ()
+    tails: tuple[Tail, ...] = ()
+    lengths: tuple[Length, ...] = ()
+    checkpoint: StoreCheckpoint | None = None
+    lost_ends: Mapping[Queue, int] = MappingProxyType({})
+    fillings: tuple[Filling, ...] = ()
+
+    @property
+    def staying(self) -> tuple[Damage, ...]:
+        """The damage that is not filled."""
+        return tuple(each for each in self.damage if not each.to_fill)
+
+    @property
+    def minimum(self) -> int:
+        """Offset of the first byte of the log."""
+        return self.report.minimum
+
+    @property
+    def end_offset(self) -> int:
+        """Offset behind the last record or blank."""
+        return self.report.end_offset
+
+
+NO_LOG: Final = "there is no log yet"
 READING: Final = "reading the log"
 COMPLETING: Final = "completing queues and index"
 

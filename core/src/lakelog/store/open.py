@@ -25,7 +25,7 @@ from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
 from lakelog.store.reader_parts import reader_parts
 
 if TYPE_CHECKING:
-    from lakelog.recovery.examine import Progress
+    from lakelog.recovery.report import Progress
     from lakelog_queues.store import Store
 
 Mode: TypeAlias = Literal["write", "read", "exclusive", "replica"]

@@ -69,11 +69,15 @@ from lakelog.processes.shared_page import (
     OwnerState,
 )
 from lakelog.processes.wake_page import PageWaiter
-from lakelog.recovery.apply import BackgroundSync, apply_plan
-from lakelog.recovery.clean_stop import forget_clean_stop, note_clean_stop
-from lakelog.recovery.examine import Progress, RecoveryPlan, examine
-from lakelog.recovery.filler import fill_gaps
-from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
+from lakelog.recovery.clean_stop import forget_clean_stop, note_clean_stop, unread_plan
+from lakelog.recovery.report import (
+    COMPLETING,
+    READING,
+    Progress,
+    RecoveryPlan,
+    RecoveryReport,
+    begin,
+)
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.agreeing import shared_settings
 from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
@@ -84,7 +88,6 @@ from lakelog.store.strategies import Strategies, make_archive, make_strategies
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
     from lakelog.maintenance.rounds import MaintenanceRounds
-    from lakelog.recovery.examine import Progress
 
 FILLED_BY_MASTER: Final = "the store is a replica, which only its master fills"
 
@@ -280,16 +283,13 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         if isinstance(strategies.replicator, Receiver):
             strategies.replicator.begin(directory.commitlog)
         begin(progress, READING)
-        ahead = BackgroundSync(directory, core.segment_size_bytes)
-        undo.callback(ahead.leave)
-        plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
+        plan, act = _examined(directory, core, progress, undo, full=full)
         directory.files.make_dir(directory.path / OWN_DIR)
         publisher = Publisher(directory.files, directory.path, checkpoint)
         undo.callback(publisher.abandon)
         publisher.set_state(OwnerState.RECOVERING)
         lock.publish()
-        ahead.end()
-        report = apply_plan(directory, plan, core.segment_size_bytes)
+        report = act()
         taking = _Taking(
             directory=directory,
             core=core,
@@ -305,7 +305,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         end_cut(directory.files, directory.path)  # the log, queues and index are cut
         forget_clean_stop(directory.files, directory.path)  # before anything is appended
         publisher.start(opened.positions)
-        report = attrs.evolve(report, dispatched_from=start)
+        report = report._replace(dispatched_from=start)
         owned = with_services(opened, strategies, publisher, checkpoint, report, start)
         begin(progress, COMPLETING)
         owned.reput.complete(progress)
@@ -316,10 +316,39 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         lock.let_in(share=alone is None)
         undo.pop_all()
     owned.last_record = plan.found.last_offset
-    owned.recovery = report = attrs.evolve(owned.recovery, seconds=time.monotonic() - begun)
+    owned.recovery = report = owned.recovery._replace(seconds=time.monotonic() - begun)
     if not report.clean or report.changed:
         _LOG.info("%s: %s", directory.path, report)
     return owned
+
+
+def _examined(
+    directory: StoreDirectory,
+    core: StoreSettings,
+    progress: Progress | None,
+    undo: ExitStack,
+    *,
+    full: bool,
+) -> tuple[RecoveryPlan, Callable[[], RecoveryReport]]:
+    """Examine the log; return the plan, and a function that carries it out.
+
+    A new store, and one that is unchanged since a clean stop, load nothing else of the recovery.
+    """
+    unread = None if full else unread_plan(directory, core)
+    if unread is not None:
+        return unread, lambda: unread.report
+    from lakelog.recovery.apply import BackgroundSync, apply_plan
+    from lakelog.recovery.examine import examine
+
+    ahead = BackgroundSync(directory, core.segment_size_bytes)
+    undo.callback(ahead.leave)
+    plan = examine(directory, core, progress, full=full, on_unclean=ahead.begin)
+
+    def act() -> RecoveryReport:
+        ahead.end()
+        return apply_plan(directory, plan, core.segment_size_bytes)
+
+    return plan, act
 
 
 def with_services(
@@ -414,7 +443,10 @@ class _Taking(LogMaker):
         segment_maker.remove_unfinished()
         remove_tree(directory.files, segment_maker.temporary / REBUILD_DIR)
         start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
-        start = fill_gaps(directory, plan, strategies.dispatchers, start)
+        if plan.fillings:
+            from lakelog.recovery.filler import fill_gaps
+
+            start = fill_gaps(directory, plan, strategies.dispatchers, start)
         self._mark(is_new=is_new)
         self._publish(plan, start, settings)
         segments = self.segments(segment_maker, alone=True)

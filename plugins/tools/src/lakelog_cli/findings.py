@@ -116,7 +116,7 @@ class ProblemReporter:
     def missing(self, missing: MissingEnd) -> None:
         """Report lost records that were durable."""
         self._found["missing"] += 1
-        self._add({"kind": "missing", **attrs.asdict(missing)}, f"missing: records from {missing}")
+        self._add({"kind": "missing", **missing._asdict()}, f"missing: records from {missing}")
 
     def damage(self, damage: Damage) -> None:
         """Report damage in the log, also on stderr."""
@@ -196,7 +196,7 @@ def recovery_row(report: RecoveryReport) -> dict[str, Any]:
         "end_offset": report.end_offset,
         "records": report.records,
         "damage": list(map(_damage_row, report.damage)),
-        "missing": list(map(attrs.asdict, report.missing)),
+        "missing": [each._asdict() for each in report.missing],
         "cut": list(map(aside_row, report.cut)),
         "cut_at": _damage_row(report.cut_at) if report.cut_at is not None else None,
         "mended": list(report.mended),

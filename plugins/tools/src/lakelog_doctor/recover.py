@@ -20,8 +20,8 @@ from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes.membership import Membership
 from lakelog.processes.ownership import is_owned, locked, unowned
-from lakelog.recovery.examine import Progress, examine
-from lakelog.recovery.report import READING, RecoveryReport, begin
+from lakelog.recovery.examine import examine
+from lakelog.recovery.report import READING, Progress, RecoveryReport, begin
 from lakelog.store.open import Opening, prepare
 
 _NOTHING_IS_PUT: Final = {

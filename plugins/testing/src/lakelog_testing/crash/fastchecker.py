@@ -34,7 +34,8 @@ from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
 from lakelog.recovery.apply import apply_plan
-from lakelog.recovery.examine import RecoveryPlan, examine
+from lakelog.recovery.examine import examine
+from lakelog.recovery.report import RecoveryPlan
 from lakelog.store.strategies import make_dispatchers
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash.checker import Checker
