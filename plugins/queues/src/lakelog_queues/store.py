@@ -206,7 +206,7 @@ class Store(LogStore):
     ) -> ColumnsResult:
         """As :meth:`get`, as an Arrow record batch (``lakelog-queues[arrow]``).
 
-        :param columns: the columns of :mod:`lakelog_queues.arrow.schema` to build; ``None`` is all
+        :param columns: names of :data:`lakelog.arrow.COLUMNS`; ``None`` is all
         :param decompress: whether to decompress bodies that the client compressed
         :param verify: whether to compute checksums; lengths and places are always checked
         """

@@ -221,7 +221,7 @@ class QueueGetter:
 
         Raises ``ImportError`` without pyarrow, and the errors of :meth:`get` and ``to_arrow``.
         """
-        from lakelog_queues.arrow import schema
+        from lakelog.arrow import schema
 
         names = schema(columns).names
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
@@ -249,7 +249,7 @@ def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from lakelog_queues.arrow import to_arrow
+    from lakelog.arrow import to_arrow
 
     found = to_arrow(batch, ["tags"])["tags"]
     good: NDArray[np.bool_] = pc.is_in(found, pa.array(sorted(tags))).to_numpy(zero_copy_only=False)
@@ -259,7 +259,7 @@ def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
 def _joined(batches: list[RecordBatch], names: list[str], decompress: bool) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from lakelog_queues.arrow import empty, to_arrow
+    from lakelog.arrow import empty, to_arrow
 
     made = [to_arrow(each, names, decompress) for each in batches]
     if len(made) == 1:
