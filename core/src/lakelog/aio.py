@@ -50,7 +50,7 @@ from lakelog.store.parts import Role
 
 if TYPE_CHECKING:
     from lakelog import Consumer, Delivery, GroupConsumer, RecoveryReport
-    from lakelog_queues.consumers.queueaccess import StartPosition
+    from lakelog_queues.consumers.consumer import StartPosition
     from lakelog_queues.readers.arrivals import CurrentArrivals
 
 __all__ = [

@@ -19,8 +19,7 @@ from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.record import decode
 from lakelog.format.record_batch import _INTS, _LONGS, RecordBatch, decode_run
 from lakelog.message import Message, StoredMessage
-from lakelog_queues.finding.gather import sound_records
-from lakelog_queues.finding.records import decode_all
+from lakelog_queues.finding.records import decode_all, sound_records
 from plugins.native.tests.support import NATIVE, both
 
 LOGS = st.one_of(

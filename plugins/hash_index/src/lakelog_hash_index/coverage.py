@@ -46,9 +46,7 @@ AT_THE_END_BYTES: Final = 1 << 20
 _VERSION: Final = 1
 _log: Final = logging.getLogger(__name__)
 _FIRST_WINDOW_BYTES: Final = 64 << 10
-
 _MOST_BYTES: Final = 4 << 20
-
 _MAGICS: Final = re.compile(
     b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 )

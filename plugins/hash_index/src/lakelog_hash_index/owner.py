@@ -74,12 +74,12 @@ class OwnerIndex:
         from the first gap on are built again. Raises :class:`~lakelog.errors.CorruptIndex` if all
         files have the same wrong length, which other settings may have caused.
         """
-        from lakelog_hash_index.coverage import valid_progress
-
         self._minimum = minimum
         if self._is_new():
             self._context.checkpoint.lower_index(0)
             return minimum
+        from lakelog_hash_index.coverage import valid_progress
+
         appender = self._appender
         progress = valid_progress(self._context, appender.end_offset, end)
         if appender.end_offset >= end:

@@ -127,15 +127,14 @@ def lakelog_store_extensions() -> Sequence[Factory]:
 
 
 def _extension(_: NoSettings, __: Context) -> StoreExtension:
-    from lakelog_queues.extension import QueueExtension
+    from lakelog_queues.store import QueueExtension
 
     return QueueExtension()
 
 
 def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     """Build the dispatcher; must be called before the owner writes the file ``abort``."""
-    from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-    from lakelog_queues.dispatching.log_heads import LogHeads
+    from lakelog_queues.dispatching.consumequeues import ConsumeQueues, LogHeads
     from lakelog_queues.dispatching.tombstones import read_tombstones
 
     is_clean = not (context.path / ABORT_FILE).exists()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_queues.files.ext import ExtFiles
-from lakelog_queues.units.extunits import LOWEST, MAX_OFFSET
+from lakelog_queues.files.ext import LOWEST, MAX_OFFSET, ExtFiles
+from lakelog_queues.units.tags import is_address
 from plugins.queues.tests.consumequeue.support import SMALL, batch_of, queues
 
 HEAD = Struct(">hqqh")
@@ -154,8 +154,8 @@ def test_where_no_address_is_left_the_tags_code_itself_is_given(tmp_path: Path) 
     ext = opened(tmp_path, size=size)
     room = (MAX_OFFSET - base) // 20
     got = ext.append(longs(range(room + 3)), longs(range(room + 3)))
-    is_address = ext.is_address(got)
-    assert is_address[: min(room, (size - 4) // 20)].all()
+    are_addresses = is_address(got)
+    assert are_addresses[: min(room, (size - 4) // 20)].all()
     assert got[-3:].tolist() == [room, room + 1, room + 2]
     ext.close()
 

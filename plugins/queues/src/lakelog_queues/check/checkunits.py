@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 RawUnits: TypeAlias = "NDArray[Any]"
 _READ_BYTES: Final = 1 << 20
-
 WRONG_LENGTH: Final = "the file has a wrong length"
 WRONG_NAME: Final = "no file can start there, and its queue is not compared"
 GAP: Final = "files are missing before this one"
@@ -143,7 +142,6 @@ MISPLACED: Final = "the record has another queue offset than its unit"
 UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
 _LOOKED_THROUGH: Final = 4096
 _CHUNK: Final = 256
-
 Resolve: TypeAlias = Callable[[RawUnits], RawUnits]
 """Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 

@@ -4,10 +4,8 @@ Delivery is at least once: messages delivered but not committed before a crash a
 Members of a group must read different queues; lakelog does not assign them. One thread uses a
 consumer at a time, except that :meth:`Consumer.close` is thread-safe.
 
-Fetches from several queues in turn, and tracks the position in each.
-
-Every queue gets its share of a fetch, and each fetch starts with another queue. So a busy queue
-cannot starve the others.
+A consumer fetches from its queues in turn. Every queue gets its share of a fetch, and each fetch
+starts with another queue. So a busy queue cannot starve the others.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Final, Literal, TypeAlias
 
@@ -24,18 +23,70 @@ import attrs
 from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.message import StoredMessage
-from lakelog_queues.consumers.offsettable import Offsets, offsets_name
-from lakelog_queues.consumers.queueaccess import (
-    EARLIEST,
-    LATEST,
-    QueueAccess,
-    StartPosition,
-    check_start_position,
-    find,
-    within,
-)
+from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.units.tags import tag_filter
+
+
+@attrs.frozen
+class QueueAccess:
+    """The queues of one store.
+
+    :ivar get: reads one queue, as ``Store.get``
+    :ivar queues: returns the queue ids of a topic
+    :ivar bounds: returns first and next queue offset of a topic and queue id; ``None`` if missing
+    :ivar offset_by_time: returns, for a topic, a queue id and a time in ms, the first queue offset
+        whose message was stored then or later
+    :ivar arrivals: lets a reader wait for new messages
+    """
+
+    get: Callable[..., GetResult]
+    queues: Callable[[str], Sequence[int]]
+    bounds: Callable[[str, int], tuple[int, int] | None]
+    offset_by_time: Callable[[str, int, int], int]
+    arrivals: ArrivalSignal
+
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+StartPosition: TypeAlias = str | datetime
+"""``earliest``, ``latest``, or a store time with its time zone."""
+
+
+def check_start_position(position: StartPosition, argument: str = "start") -> StartPosition:
+    """The position, if it is valid; raises ``SettingsError``."""
+    if isinstance(position, datetime):
+        if position.tzinfo is None:
+            raise SettingsError(
+                f"the time {position} has no time zone; add one, such as tzinfo=UTC", key=argument
+            )
+    elif position not in (EARLIEST, LATEST):
+        raise SettingsError(
+            f"{position!r} is not a place in a queue; give 'earliest', 'latest' or a datetime",
+            key=argument,
+        )
+    return position
+
+
+def find(access: QueueAccess, topic: str, queue_id: int, position: StartPosition) -> int:
+    """The queue offset of a start position; 0 if the queue does not exist yet.
+
+    For a time it is that of the first message stored then or later, or else the end of the queue.
+    """
+    bounds = access.bounds(topic, queue_id)
+    if bounds is None:
+        return 0
+    if isinstance(position, datetime):
+        time_ms = int(position.timestamp() * 1000)
+        return within(access.offset_by_time(topic, queue_id, time_ms), bounds)
+    return bounds[0] if position == EARLIEST else bounds[1]
+
+
+def within(offset: int, bounds: tuple[int, int] | None) -> int:
+    """``offset``, limited to the bounds of its queue."""
+    return max(offset, 0) if bounds is None else max(bounds[0], min(offset, bounds[1]))
+
 
 _log = logging.getLogger("lakelog")
 _CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
@@ -143,7 +194,6 @@ def _share(left: int, queues: int) -> int:
 
 
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
-
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
 """Longest interval between two listings of queues, for a consumer of all queues."""
@@ -164,7 +214,7 @@ class Consumer:
         topic: str,
         queue_ids: Sequence[int] | None,
         access: QueueAccess,
-        offsets: Offsets,
+        offsets: CurrentOffsets,
         *,
         start: StartPosition = LATEST,
         commit: CommitPolicy = "explicit",
@@ -415,7 +465,7 @@ class Consumer:
         self._end(commit=self._by_batch and kind is None)
 
 
-def _check(commit: str, queue_ids: Sequence[int] | None, offsets: Offsets) -> None:
+def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets) -> None:
     if commit not in ("explicit", "batch"):
         raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None:

@@ -31,6 +31,7 @@ from lakelog_queues.units.simpleunits import (
     unit_at,
     unpack,
 )
+from lakelog_queues.units.tags import is_address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -300,7 +301,7 @@ class SimpleQueue:
             units = units[np.flatnonzero(~fills)] if not fills.all() else self._behind(first, count)
         if self._ext is None or not len(units):
             return units
-        kept = self._ext.is_address(units.tags_codes)
+        kept = is_address(units.tags_codes)
         if kept.any():
             units.tags_codes[kept] = self._ext.resolve(units.tags_codes[kept])[0]
         return units
@@ -499,7 +500,7 @@ class SimpleQueue:
         if self._ext is None or not removed:
             return removed
         codes = self._codes(self.first, _LOOKED_UP_AT_ONCE)
-        kept = codes[self._ext.is_address(codes)]
+        kept = codes[is_address(codes)]
         return removed + (self._ext.truncate_before(int(kept.min())) if len(kept) else 0)
 
     def truncate(self, end_offset: int) -> None:
@@ -534,7 +535,7 @@ class SimpleQueue:
 
     def _cut_ext(self, ext: ExtFiles) -> None:
         last = self._codes(self.end - 1, 1)
-        if not len(last) or ext.is_address(last).all():
+        if not len(last) or is_address(last).all():
             ext.truncate_after(int(last[0]) if len(last) else None)
 
     def _set_reached(self) -> None:

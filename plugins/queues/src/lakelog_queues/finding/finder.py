@@ -1,13 +1,10 @@
-"""Builds the objects that find messages in one store.
+"""Builds the objects that find messages in one store; lists topics and queues.
 
-Passes simple lookups to compiled code, which reads units or the key index, and then messages.
-
-The result is the same as that of the other modules of :mod:`lakelog_queues.finding`. These handle
-the calls that compiled code declines: calls to batch queues, to queues with extension files or with
+Compiled code does simple look-ups: it reads units or the key index, and then messages. The result
+is the same as that of the other modules of :mod:`lakelog_queues.finding`. These handle the calls
+that compiled code declines: calls to batch queues, to queues with extension files or with
 replacement units from a repair, calls that span two unit files, and calls that meet damage, a body
 decoder or an archive.
-
-Lists topics and queues, with the bounds of each queue.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TypeAlias, TypeVar
 
 import attrs
 
@@ -37,16 +34,6 @@ from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
 from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
 from lakelog_queues.readers.arrivals import ArrivalSignal
-
-
-@runtime_checkable
-class PlainQueues(Protocol):
-    """Queues whose unit files compiled code may read directly."""
-
-    def plain(
-        self, queue: Queue, minimum: int, offset: int | None
-    ) -> tuple[int, int, Any, int, int] | None:
-        """The place of the unit of queue offset ``offset``; see ``SimpleQueue.plain``."""
 
 
 @attrs.frozen
@@ -103,7 +90,8 @@ class LookupParts:
     """The parts of a store that compiled code needs to look messages up.
 
     :ivar log: gives access to the bytes of the log
-    :ivar plain: see :class:`PlainQueues`; ``None`` if the queues cannot be read directly
+    :ivar plain: returns the place of a unit, see ``SimpleQueue.plain``; ``None`` if the queues
+        cannot be read directly
     :ivar hash_files: see :class:`~lakelog.hooks.HashFiles`; ``None`` without such an index
     :ivar buried: returns the physical offset below which records of a topic do not count, because
         the topic was removed
@@ -144,7 +132,7 @@ def lookups(
         return NO_LOOKUPS
     parts = LookupParts(
         log=read_log,
-        plain=queues.plain if isinstance(queues, PlainQueues) else None,
+        plain=getattr(queues, "plain", None),
         hash_files=index.hash_files if isinstance(index, HashFiles) else None,
         buried=tombstone_of,
         refresh=refresh,
@@ -157,20 +145,13 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-@runtime_checkable
-class ReachingQueues(Protocol):
-    """Queues with the end of their last record."""
-
-    def reached(self, queue: Queue) -> int:
-        """Physical end offset of the last record that has a unit; 0 without one."""
-
-
 @attrs.frozen
 class QueueList:
     """Lists queues.
 
     :ivar minimum: returns the physical offset of the first byte still in the log
-    :ivar reached: see :class:`ReachingQueues`; ``None`` if the last unit must be read
+    :ivar reached: returns the physical end offset of the last record with a unit, or 0; ``None`` if
+        the last unit must be read
     """
 
     queues: QueueReader
@@ -272,7 +253,7 @@ class Finder:
             )
         index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # for isinstance only
         compiled = lookups(queues, index, reader, tombstone_of, refresh)
-        reached = queues.reached if isinstance(queues, ReachingQueues) else None
+        reached = getattr(queues, "reached", None)
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)
@@ -283,7 +264,7 @@ class Finder:
         getter = QueueGetter(queues, reader, minimum, units_per_file, compiled)
         return cls(
             getter,
-            QueueFollower(getter, arrivals),
+            QueueFollower(getter.get, arrivals),
             QueueList(queues, minimum, reached),
             TimeSearch(queues, PlacedRecords(reader), minimum),
             KeyQuery(index, reader, tombstone_of),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
 
 import attrs
 
@@ -27,22 +27,6 @@ _WORTH_WAITING: Final = _AT_THE_END - {GetStatus.OFFSET_OVERFLOW_BADLY}
 _LONG_S: Final = 3600.0
 
 
-class Getter(Protocol):
-    """The part of :class:`~lakelog_queues.finding.get.QueueGetter` that is needed here."""
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_messages: int = ...,
-        *,
-        max_bytes: int | None = None,
-        tags: str | None = None,
-    ) -> GetResult:
-        """Messages of a queue from queue offset ``offset`` on."""
-
-
 @attrs.frozen
 class GetRequest:
     """The arguments of one read; the getter validates them."""
@@ -59,11 +43,11 @@ class GetRequest:
 class QueueFollower:
     """Reads queues and waits for new messages.
 
-    :ivar getter: reads without waiting
+    :ivar read_now: reads without waiting, as ``QueueGetter.get``
     :ivar arrivals: signals new messages, and the close of the store
     """
 
-    getter: Getter
+    read_now: Callable[..., GetResult]
     arrivals: ArrivalSignal
 
     def get(self, request: GetRequest, wait_ms: int = 0) -> GetResult:
@@ -164,7 +148,7 @@ class QueueFollower:
         return seen, self._get(request)
 
     def _get(self, request: GetRequest) -> GetResult:
-        return self.getter.get(
+        return self.read_now(
             request.topic,
             request.queue_id,
             request.offset,

@@ -30,7 +30,7 @@ from lakelog_queues.finding.results import (
     RecordsResult,
 )
 from lakelog_queues.finding.selection import UNITS_PER_FILE, GetSelection, Selector, wanted
-from lakelog_queues.finding.tagfilter import code_filter, tag_filter
+from lakelog_queues.units.tags import code_filter, tag_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
