@@ -25,6 +25,7 @@ from lakelog_queues.groups.property_values import Long, NoResult, Value, double,
 
 Properties: TypeAlias = Mapping[str, str]
 Evaluate: TypeAlias = Callable[[Properties], Value]
+
 _MOST_LEVELS: Final = 50
 _READ_AHEAD: Final = 256
 """Least number of messages that are read for a filter at once."""
