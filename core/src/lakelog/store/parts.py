@@ -17,7 +17,7 @@ import attrs
 from lakelog.dispatch import DispatchRunner, DispatchWait, NamedDispatcher
 from lakelog.errors import PluginError, PutRefused, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
-from lakelog.hooks import Clock, Context, DispatchedLog, Extended, Kind, StoreExtension
+from lakelog.hooks import Clock, Context, DispatchedLog, Kind, StoreExtension
 from lakelog.lazy import cached_property
 from lakelog.log.log_reader import LogReader
 from lakelog.log.put_future import BatchFuture, PutFuture
@@ -99,7 +99,7 @@ class OpenRequest:
         dispatching: DispatchRunner | None = None,
         *,
         read_only: bool = False,
-    ) -> Extended | None:
+    ) -> Any:
         """Build the resources of the extension for one role; see ``DispatchedLog``."""
         if self.extension is None:
             return None
@@ -210,7 +210,7 @@ class RoleParts:
     puts: Puts
     waits: DispatchWait
     maintenance: MaintenanceRounds | RemoteMaintenance
-    extension: Extended | None
+    extension: Any
     manager: Manager | None = None
     answering: Answering | None = None
     owned: OwnedStore | None = None

@@ -18,7 +18,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, ExitStack, aclosing
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
@@ -603,6 +602,8 @@ class Store(LogStore):
         if topic not in known and self.wait_dispatched():
             known = self.topics()  # dispatches earlier puts first
         if topic not in known:
+            from difflib import get_close_matches
+
             near = ", ".join(map(repr, get_close_matches(str(topic), known)))
             raise WrongValue(
                 f"no queue of topic {topic!r} exists" + (f"; do you mean {near}?" if near else "")

@@ -26,7 +26,7 @@ class Times(PlacedRecords):
         object.__setattr__(self, "_times", times)
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
-        times: list[int | None] = self._times  # type: ignore[attr-defined]
+        times: list[int | None] = self._times  # type: ignore[attr-defined]  # set without attrs
         return times[offset]
 
 
