@@ -301,7 +301,7 @@ class BatchQueueFiles:
 
     def remove_front(self) -> int:
         """Remove the files that :meth:`exclude_before` chose; returns their number."""
-        return self._folder.remove_front(self._there[0] * UNIT_BYTES + 1)  # its limit is exclusive
+        return self._folder.remove_front(self._there[0] * UNIT_BYTES)
 
     def cut_at_invalid(self) -> None:
         """Remove all units from the first invalid one on; checks every unit.

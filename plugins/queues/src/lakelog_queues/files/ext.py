@@ -147,7 +147,7 @@ class ExtFiles:
         The last file is kept.
         """
         self._check_writable()
-        return self._folder.remove_front(address - LOWEST)
+        return self._folder.remove_front(address - LOWEST - 1)
 
     def mark_unsynced(self) -> None:
         """Sync all files at the next flush."""
