@@ -104,7 +104,7 @@ class QueueParts:
             waits.arrivals,
             log.settings.section("consume-queue").file_entries,
             self._removed.end_of,
-            waits.completion.refresh if isinstance(waits, ReaderWait) else None,
+            waits.completion.reach if isinstance(waits, ReaderWait) else None,
         )
 
     def close(self) -> None:

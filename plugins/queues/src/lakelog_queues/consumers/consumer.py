@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -92,8 +92,7 @@ _log = logging.getLogger("lakelog")
 _CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 
-@attrs.define
-class Fetched:
+class Fetched(NamedTuple):
     """A message, its queue, and the next offset to read there.
 
     The queue cannot be derived from the message: a light queue holds records of other topics.
@@ -279,26 +278,21 @@ class Consumer:
         :param follow: wait for more at the end, until the consumer or its store is closed
         """
         while not self._closed:
-            if not self._waiting:
-                self._begin()
-                self._fill(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0)
-            if not self._waiting:
-                self._settle()
-                if not follow or self._is_over():
-                    return
-                continue
-            next_one = self._waiting.popleft()
-            self._deliver(next_one)
-            self._settle()
-            yield next_one.message
+            if self._fetch(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0):
+                if (message := self.take()) is not None:
+                    yield message
+            elif not follow or self._is_over():
+                return
 
     def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
         """Fetch messages for :meth:`take`; returns whether there are any."""
+        return self._fetch(max_messages, 0)
+
+    def _fetch(self, max_messages: int, wait_ms: float) -> bool:
         if not self._waiting:
             self._begin()
-            self._fill(max_messages, 0)
-        if not self._waiting:
-            self._settle()
+            self._fill(max_messages, wait_ms)
+        self._settle()
         return bool(self._waiting)
 
     def take(self) -> StoredMessage | None:

@@ -119,7 +119,7 @@ class ConsumeQueues:
         self._marks: tuple[RecordFingerprint, ...] = ()
         self._kept: DurableQueueEnds | None = None
         self._dispatched: RecordFingerprint | None = None
-        self._flushing = Flushing(settings, checkpoint, self._sync, note=self._note)
+        self._flushing = Flushing(settings, checkpoint, self._sync, self._note)
 
     @cached_property
     def _grouping(self) -> Grouping:

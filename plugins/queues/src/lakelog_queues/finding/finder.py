@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import attrs
 
@@ -109,7 +109,7 @@ class LookupParts:
     plain: Callable[[Queue, int, int | None], object] | None
     hash_files: Callable[[], HashChains | None] | None
     buried: Callable[[str], int]
-    refresh: Callable[[], None] | None = None
+    refresh: Callable[[], object] | None = None
     layout: ModuleType = sharedpage
     most_messages: int = MOST_MESSAGES
     most_bytes: int = MOST_BYTES
@@ -124,7 +124,7 @@ def lookups(
     index: object,
     log: LogReader,
     tombstone_of: Callable[[str], int],
-    refresh: Callable[[], None] | None,
+    refresh: Callable[[], object] | None,
 ) -> Lookups:
     """The lookups of this process's accelerator, or ones that always fall back to Python."""
     accelerator, read_log = current(), readable(log)
@@ -200,9 +200,6 @@ class QueueList:
         return int(units.offsets[-1]) + int(units.sizes[-1]) if len(units) else 0
 
 
-Kind = TypeVar("Kind")
-
-
 @attrs.frozen
 class Finder:
     """The objects that find messages.
@@ -233,7 +230,7 @@ class Finder:
         arrivals: ArrivalSignal,
         units_per_file: int,
         tombstone_of: Callable[[str], int],
-        refresh: Callable[[], None] | None = None,
+        refresh: Callable[[], object] | None = None,
     ) -> Finder:
         """Build all of them for one store.
 
@@ -245,13 +242,17 @@ class Finder:
 
         Raises :class:`~lakelog.errors.StoreError` if no dispatcher keeps queues.
         """
-        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # for isinstance only
+        queues: QueueReader | None = next(
+            (each for each in dispatchers if isinstance(each, QueueReader)), None
+        )
         if queues is None:
             raise StoreError(
                 "the store keeps no queues; add 'consume-queue' to the setting 'dispatchers'",
                 path=path,
             )
-        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # for isinstance only
+        index: KeyIndex | _FreshIndex | None = next(
+            (each for each in dispatchers if isinstance(each, KeyIndex)), None
+        )
         compiled = lookups(queues, index, reader, tombstone_of, refresh)
         reached = getattr(queues, "reached", None)
         if refresh is not None:
@@ -273,17 +274,12 @@ class Finder:
         )
 
 
-def first_of(dispatchers: Sequence[Dispatcher], kind: type[Kind]) -> Kind | None:
-    """The first dispatcher that implements the Protocol ``kind``; ``None`` if there is none."""
-    return next((each for each in dispatchers if isinstance(each, kind)), None)
-
-
 @attrs.frozen
 class _Fresh:
     """Queues that are brought up to date before each request for their list or bounds."""
 
     reader: QueueReader
-    refresh: Callable[[], None]
+    refresh: Callable[[], object]
 
     def queues(self) -> Sequence[Queue]:
         self.refresh()
@@ -305,7 +301,7 @@ class _FreshIndex:
     """A key index that is brought up to date before each lookup."""
 
     index: KeyIndex
-    refresh: Callable[[], None]
+    refresh: Callable[[], object]
 
     def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         self.refresh()
