@@ -386,9 +386,9 @@ class Store(LogStore):
         :param topic: ``None`` is all topics
         :param since: such a table, from which to compare at first; ``None`` is the present one
         """
-        from lakelog_queues.readers.arrivals import QueueGrowth
+        from lakelog_queues.readers.arrivals import queue_growth
 
-        return QueueGrowth(self.arrivals, self.queues).watch(topic, since)
+        return queue_growth(self.arrivals, self.queues, topic, since)
 
     # --- by time ---
 

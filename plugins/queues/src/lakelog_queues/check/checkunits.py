@@ -1,10 +1,8 @@
 """Compares the units of one queue with the expected units of its records, run by run.
 
-Units are in the order of the log. A correct run costs one read and one comparison. After a
-difference, units and records are aligned again by the physical offsets of the records. Only a few
-numbers are kept between runs.
-
-Reads the files of one queue for a check, which continues past any damage in them.
+The files of a queue are read past any damage in them. Units are in the order of the log. A correct
+run costs one read and one comparison. After a difference, units and records are aligned again by
+the physical offsets of the records. Only a few numbers are kept between runs.
 """
 
 from __future__ import annotations

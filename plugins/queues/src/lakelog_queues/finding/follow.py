@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -27,8 +27,7 @@ _WORTH_WAITING: Final = _AT_THE_END - {GetStatus.OFFSET_OVERFLOW_BADLY}
 _LONG_S: Final = 3600.0
 
 
-@attrs.frozen
-class GetRequest:
+class GetRequest(NamedTuple):
     """The arguments of one read; the getter validates them."""
 
     topic: str
@@ -148,14 +147,8 @@ class QueueFollower:
         return seen, self._get(request)
 
     def _get(self, request: GetRequest) -> GetResult:
-        return self.read_now(
-            request.topic,
-            request.queue_id,
-            request.offset,
-            request.max_messages,
-            max_bytes=request.max_bytes,
-            tags=request.tags,
-        )
+        *queue, max_bytes, tags = request
+        return self.read_now(*queue, max_bytes=max_bytes, tags=tags)
 
 
 def _first(start: int | None) -> int:
@@ -171,4 +164,4 @@ def _onward(request: GetRequest, result: GetResult) -> GetRequest:
     if result.status in _AT_THE_END:
         return request
     # After OFFSET_FOUND_NULL, next_offset is the start of the next file, perhaps past the end.
-    return attrs.evolve(request, offset=min(result.next_offset, result.max_offset))
+    return request._replace(offset=min(result.next_offset, result.max_offset))
