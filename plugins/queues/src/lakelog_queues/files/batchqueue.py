@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import np
@@ -200,8 +199,6 @@ class BatchQueueFiles:
         read_only: bool = False,
         opened: OpenFiles | None = None,
     ) -> None:
-        if file_size_bytes <= 0 or file_size_bytes % UNIT_BYTES:
-            raise ValueError(f"file_size_bytes is {file_size_bytes}, not a multiple of 46")
         self._folder = SizedFiles(
             files, directory, file_size_bytes, read_only=read_only, opened=opened
         )
@@ -240,7 +237,6 @@ class BatchQueueFiles:
 
         :param store_times_ms: ``int64``, of the same length
         """
-        self._check_writable()
         # Each unit is compared with the highest offset before it, in the files or in `units`.
         before = np.concatenate([[self.last_physical], units.offsets[:-1]]).astype(np.int64)
         new = readable(units) & (units.offsets > np.maximum.accumulate(before))
@@ -278,7 +274,6 @@ class BatchQueueFiles:
 
     def truncate(self, end_offset: int) -> None:
         """Durably remove the units of records at or after the physical offset ``end_offset``."""
-        self._check_writable()
         first, end = self._there
         kept = self._search("offset", end_offset, first, end)
         if kept < end:
@@ -333,10 +328,6 @@ class BatchQueueFiles:
     def close(self) -> None:
         """Close the files, without a sync."""
         self._folder.close()
-
-    def _check_writable(self) -> None:
-        if self._read_only:
-            raise StoreReadOnly("the store is open for reading only", path=self._folder.directory)
 
     def _load(self) -> None:
         self._folder.load()

@@ -12,7 +12,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lakelog.errors import CorruptQueue, StoreReadOnly
+from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.record_batch import gather
@@ -62,8 +62,6 @@ class ExtFiles:
         read_only: bool = False,
         opened: OpenFiles | None = None,
     ) -> None:
-        if file_size_bytes < UNIT_BYTES + BLANK_BYTES:
-            raise ValueError(f"file_size_bytes is {file_size_bytes}; no unit fits below 24")
         self._folder = SizedFiles(
             files, directory, file_size_bytes, read_only=read_only, opened=opened
         )
@@ -87,7 +85,6 @@ class ExtFiles:
         :returns: ``int64``, the address of each unit; the tags code itself if no address is left
             (after 8 EiB), as in RocketMQ
         """
-        self._check_writable()
         addresses = np.array(tags_codes, np.int64)
         done = 0
         while done < len(addresses) and self._end + UNIT_BYTES <= MAX_OFFSET:
@@ -137,7 +134,6 @@ class ExtFiles:
 
         Raises :class:`~lakelog.errors.CorruptQueue` if there is no unit; then nothing is removed.
         """
-        self._check_writable()
         self._end = 0 if address is None else self._end_of(address)
         self._folder.cut(self._end)
 
@@ -146,7 +142,6 @@ class ExtFiles:
 
         The last file is kept.
         """
-        self._check_writable()
         return self._folder.remove_front(address - LOWEST - 1)
 
     def mark_unsynced(self) -> None:
@@ -160,10 +155,6 @@ class ExtFiles:
     def close(self) -> None:
         """Close the files, without a sync."""
         self._folder.close()
-
-    def _check_writable(self) -> None:
-        if self._read_only:
-            raise StoreReadOnly("the store is open for reading only", path=self._folder.directory)
 
     def _room(self) -> int:
         """The number of units that still fit into the file; 0 if a new file must follow."""
