@@ -12,9 +12,9 @@ import lakelog_flush.plugin
 import lakelog_hash_index.plugin
 from lakelog.files.preallocation import SegmentMaker
 from lakelog.hooks import DeletionRate
-from lakelog_hash_index import progress
-from lakelog_hash_index.appending import IndexAppender
-from lakelog_hash_index.progress import IndexProgress
+from lakelog_hash_index import coverage
+from lakelog_hash_index.coverage import IndexProgress
+from lakelog_hash_index.filewriter import IndexAppender
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.crash import CrashPlan, simulate
 from lakelog_testing.crash.longrun import FLUSHES, WRITERS
@@ -115,8 +115,8 @@ def test_a_directory_that_is_not_synced_between_two_files_is_found(
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_BYTES", 300)
-    monkeypatch.setattr(progress, "AT_THE_END_BYTES", 100)
+    monkeypatch.setattr(coverage, "EVERY_BYTES", 300)
+    monkeypatch.setattr(coverage, "AT_THE_END_BYTES", 100)
 
 
 @pytest.mark.usefixtures("_soon")
@@ -143,7 +143,7 @@ def test_one_that_stands_for_keys_that_are_not_durable_is_found(
     """Keys are synced before it; if they are lost nevertheless, the last one's place tells it."""
     monkeypatch.setattr(IndexAppender, "flush", lambda _: None)
     monkeypatch.setattr(
-        progress, "IndexProgress", lambda end, _, record: IndexProgress(end, -1, record)
+        coverage, "IndexProgress", lambda end, _, record: IndexProgress(end, -1, record)
     )
     outcome = simulate(CrashPlan(flush="inline"), 1000, seed=31, keep=tmp_path)
     assert any("key" in each.what for each in outcome.violations), outcome

@@ -15,7 +15,7 @@ from lakelog import dispatch as reput
 from lakelog.processes import membership, positions
 from lakelog.store import joining, owner
 from lakelog.store.open import open_to_serve
-from lakelog_hash_index import appending, filewriter
+from lakelog_hash_index import filewriter
 from lakelog_hash_index import owner as index
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.files import simplequeue
@@ -28,7 +28,7 @@ from tests.support.waiting import until
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
 TAKING: Final = (joining, membership, owner, positions)
 """What a process goes through that is to have the services."""
-COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, appending, filewriter)
+COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, filewriter)
 """What completes queues and index then."""
 
 

@@ -174,7 +174,7 @@ class Accelerator(Protocol):
         verify: bool,
         pack_bodies: bool,
     ) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None:
-        """The result of ``lakelog_queues.finding.gather.sound_records``.
+        """The result of ``lakelog_queues.finding.records.sound_records``.
 
         :param pack_bodies: whether bodies are copied too; during the check they are in the
             processor's cache

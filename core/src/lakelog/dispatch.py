@@ -27,7 +27,7 @@ import attrs
 
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
-from lakelog.hooks import Dispatcher, TopicRemover
+from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import Positions
 from lakelog.processes.wake_page import LONGEST_SLEEP_S, PageWaiter
 from lakelog.runtime.threads import started
@@ -131,11 +131,12 @@ def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> in
 def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
     """Have each dispatcher remove ``topic``, and ignore its records below ``end_offset``.
 
-    Dispatching must be paused. Raises as :meth:`~lakelog.hooks.TopicRemover.forget_topic`.
+    Dispatching must be paused. Raises as their ``forget_topic``, see ``Dispatcher``.
     """
     for each in dispatchers:
-        if isinstance(each.dispatcher, TopicRemover):
-            each.dispatcher.forget_topic(topic, end_offset)
+        forget = getattr(each.dispatcher, "forget_topic", None)
+        if forget is not None:
+            forget(topic, end_offset)
 
 
 def always() -> bool:

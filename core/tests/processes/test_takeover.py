@@ -113,7 +113,7 @@ def test_an_iterator_and_a_consumer_of_before_go_over(tmp_path: Path) -> None:
         polled = pool.submit(store.get, "t", 0, 1, wait_ms=20_000)
         consumed = pool.submit(consumer.poll, 10, 15_000)
         owner.kill()
-        at = former.completion.reach_now()
+        at = former.completion.reach(now=True)
         former.arrivals._look = former.arrivals._refresh = lambda: at  # blind from now on
         store.put(Message("t", b"b", queue_id=0))
         assert bytes(found.result(10).body) == b"b"

@@ -63,6 +63,35 @@ def test_entries_of_a_new_file_take_no_space_yet(tmp_path: Path) -> None:
     assert path.stat().st_blocks * 512 < 24 << 20
 
 
+def test_there_is_no_file_before_the_first_key(tmp_path: Path) -> None:
+    index = owner(tmp_path)
+    assert index.resume(0, 0) == 0
+    index.close()
+    assert not (tmp_path / "index").exists()
+    batch = batch_of([*[Rec()] * 9, *RECS])
+    index = owner(tmp_path)
+    index.resume(0, 0)
+    index.dispatch(batch[:9])
+    index.flush()
+    assert find(index, "all") == []
+    assert not (tmp_path / "index").exists()
+    index.dispatch(batch[9:])
+    assert answers(index) == expected(batch.physical_offsets.tolist()[9:])
+    index.close()
+
+
+def test_a_full_file_is_followed_by_another_with_the_next_key(tmp_path: Path) -> None:
+    batch = batch_of([Rec.keyed("a b c d e"), Rec(), Rec.keyed("f")])
+    index = owner(tmp_path)
+    index.resume(0, 0)
+    index.dispatch(batch[:1])
+    index.dispatch(batch[1:2])
+    assert len(index_paths(tmp_path)) == 1
+    index.dispatch(batch[2:])
+    assert len(index_paths(tmp_path)) == 2
+    index.close()
+
+
 @pytest.mark.parametrize(
     ("last", "name"),
     [

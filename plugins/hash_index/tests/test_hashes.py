@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.format.layout import COMMIT, PREPARED, ROLLBACK
-from lakelog_hash_index.keys import find_keys
-from lakelog_hash_index.shape import hash_key, hash_text
+from lakelog_hash_index.keys import find_keys, hash_key, hash_text
 from plugins.hash_index.tests.support import Rec, batch_of
 
 TEXTS = st.one_of(st.text(max_size=40), st.text("ab\x00\x7f", max_size=300))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakelog.format.record_batch import RecordBatch
-from lakelog_hash_index import progress
+from lakelog_hash_index import coverage
 from lakelog_hash_index.owner import OwnerIndex
 from plugins.hash_index.tests.support import (
     Rec,
@@ -30,8 +30,8 @@ KEYLESS = [Rec()] * 100
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_BYTES", 3_000)
-    monkeypatch.setattr(progress, "AT_THE_END_BYTES", 500)
+    monkeypatch.setattr(coverage, "EVERY_BYTES", 3_000)
+    monkeypatch.setattr(coverage, "AT_THE_END_BYTES", 500)
 
 
 def note(path: Path) -> Path:
@@ -177,7 +177,7 @@ def test_where_there_is_no_room_for_the_note_puts_go_on(
     def full(*_given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(progress, "write_progress", full)
+    monkeypatch.setattr(coverage, "write_progress", full)
     dispatched(tmp_path, batch_of(KEYLESS)).close()
     assert "cannot be recorded" in caplog.text
 

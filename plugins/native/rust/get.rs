@@ -14,7 +14,7 @@ use crate::stored::{frame, slice, Wanted};
 use crate::units::Unit;
 
 /// Records with at most so many bytes between them come from one read of a file, as in
-/// `lakelog_queues/finding/gather.py`.
+/// `lakelog_queues/finding/records.py`.
 const GAP_BYTES: i64 = 64 << 10;
 
 /// The longest read of a file; longer ones are left to Python.

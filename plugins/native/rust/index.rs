@@ -1,5 +1,5 @@
 //! One chain of an index file, from its newest entry to the oldest: as `walk` of
-//! `lakelog_hash_index/walk.py`. Errors are left to Python, which reports
+//! `lakelog_hash_index/indexfile.py`. Errors are left to Python, which reports
 //! them, or reads a growing file again.
 
 const HEADER_BYTES: usize = 40;

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from core.tests.format.examples import MESSAGES, damaged_logs, hostile_lengths
 from core.tests.format.support import log_of, record_of
+from lakelog.arrow.convert import bodies
 from lakelog.errors import CorruptRecord
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.record import decode
 from lakelog.format.record_batch import _INTS, _LONGS, RecordBatch, decode_run
 from lakelog.message import Message, StoredMessage
-from lakelog_queues.arrow.convert import bodies
-from lakelog_queues.finding.gather import sound_records
-from lakelog_queues.finding.records import decode_all
+from lakelog_queues.finding.records import decode_all, sound_records
 from plugins.native.tests.support import NATIVE, both
 
 LOGS = st.one_of(

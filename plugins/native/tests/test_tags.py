@@ -13,8 +13,7 @@ from lakelog import Message, Store
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetStatus
-from lakelog_queues.finding.tagfilter import code_filter, tag_filter
-from lakelog_queues.units.tags import java_hash
+from lakelog_queues.units.tags import code_filter, java_hash, tag_filter
 from plugins.native.tests.support import ROLES, in_role
 from plugins.native.tests.test_getting import changed, outcome
 

@@ -12,8 +12,7 @@ from lakelog.hooks import Factory, Kind, NoSettings, StoreExtension
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog.store.log_store import _OF_QUEUES
 from lakelog_queues import plugin
-from lakelog_queues.extension import QueueExtension
-from lakelog_queues.store import Store
+from lakelog_queues.store import QueueExtension, Store
 from lakelog_testing import PluginContract, StoreExtensionContract
 
 

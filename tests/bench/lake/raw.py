@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import lakelog
+from lakelog.arrow import to_arrow
 from lakelog.format.record_batch import RecordBatch
-from lakelog_queues.arrow import to_arrow
 
 _STEP_BYTES: Final = 8 << 20
 _REPEATING: Final = (

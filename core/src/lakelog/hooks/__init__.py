@@ -21,7 +21,6 @@ from lakelog.hooks.appending import Writer as Writer
 from lakelog.hooks.appending import WriterTraits as WriterTraits
 from lakelog.hooks.dispatching import DispatchedLog as DispatchedLog
 from lakelog.hooks.dispatching import Dispatcher as Dispatcher
-from lakelog.hooks.dispatching import Extended as Extended
 from lakelog.hooks.dispatching import Follower as Follower
 from lakelog.hooks.dispatching import FollowerProgram as FollowerProgram
 from lakelog.hooks.dispatching import FrontRemover as FrontRemover
@@ -31,7 +30,6 @@ from lakelog.hooks.dispatching import HashFiles as HashFiles
 from lakelog.hooks.dispatching import KeyIndex as KeyIndex
 from lakelog.hooks.dispatching import QueueReader as QueueReader
 from lakelog.hooks.dispatching import StoreExtension as StoreExtension
-from lakelog.hooks.dispatching import TopicRemover as TopicRemover
 from lakelog.hooks.dispatching import WatchedFollower as WatchedFollower
 from lakelog.hooks.flushing import AppendedPut as AppendedPut
 from lakelog.hooks.flushing import Flushable as Flushable

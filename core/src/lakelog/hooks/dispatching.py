@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 class Dispatcher(Protocol):
     """Derives files from the log, such as queues or an index, which can be rebuilt from it.
 
+    If it also has ``forget_topic(topic, end_offset)``, that method removes all entries of a topic,
+    and ignores its records below ``end_offset`` from now on. It is called between two dispatches,
+    and notes the removal durably before it removes anything. It raises ``OSError`` if nothing was
+    removed, and :class:`~lakelog.errors.StoreError` if the topic was removed but files remain.
+
     All calls except reads and :meth:`flush` come from one thread. Any error stops dispatching.
 
     :ivar directories: names of folders in the store directory; they hold all files of the
@@ -85,19 +90,6 @@ class QueueReader(Protocol):
 
     def kind(self, queue: Queue) -> str:
         """``SimpleCQ``, or ``BatchCQ`` for a queue of batches."""
-
-
-@runtime_checkable
-class TopicRemover(Protocol):
-    """A dispatcher that can remove a topic."""
-
-    def forget_topic(self, topic: str, end_offset: int) -> None:
-        """Remove all entries of ``topic``, and ignore its records below ``end_offset`` from now on.
-
-        Called between two dispatches. The dispatcher notes the removal durably before it removes
-        anything. Raises ``OSError`` if nothing was removed, and
-        :class:`~lakelog.errors.StoreError` if the topic was removed but files remain.
-        """
 
 
 @runtime_checkable
@@ -222,17 +214,6 @@ class DispatchedLog(NamedTuple):
     dispatching: Any | None = None
 
 
-class Extended(Protocol):
-    """The resources of a store extension, built for one role of a store."""
-
-    @property
-    def waits(self) -> Any:
-        """The ``DispatchWait`` of the store: how far the dispatchers are, and waiting for them."""
-
-    def close(self) -> None:
-        """Release the resources; called before the log is closed."""
-
-
 class StoreExtension(Protocol):
     """Adds methods to open stores; a process uses at most one."""
 
@@ -243,10 +224,13 @@ class StoreExtension(Protocol):
         Its methods find the result of :meth:`extend` in ``self._current.now().extension``.
         """
 
-    def extend(self, log: DispatchedLog) -> Extended:
+    def extend(self, log: DispatchedLog) -> Any:
         """Build the resources for ``log``: at open, after a fork, and when the role changes.
 
         Called for every open store, so it should defer slow work to the first use.
+
+        :returns: an object with ``waits``, the ``DispatchWait`` of the store (how far the
+            dispatchers are, and waiting for them), and ``close()``, called before the log is closed
         """
 
 

@@ -17,7 +17,7 @@ import attrs
 
 from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
-from lakelog.hooks import Clock, Context, DispatchedLog, Extended, Kind, StoreExtension
+from lakelog.hooks import Clock, Context, DispatchedLog, Kind, StoreExtension
 from lakelog.lazy import cached_property
 from lakelog.log.store_directory import readable
 from lakelog.processes.ownership import is_followed
@@ -101,7 +101,7 @@ class OpenRequest:
         dispatching: DispatchRunner | None = None,
         *,
         read_only: bool = False,
-    ) -> Extended | None:
+    ) -> Any:
         """Build the resources of the extension for one role; see ``DispatchedLog``."""
         if self.extension is None:
             return None
@@ -185,7 +185,7 @@ class RoleParts:
     puts: Appender | RefusingWriter
     waits: DispatchWait
     maintain: Callable[[], MaintenanceRounds | RemoteMaintenance]
-    extension: Extended | None
+    extension: Any
     manager: Manager | None = None
     answering: Answering | None = None
     owned: OwnedStore | None = None

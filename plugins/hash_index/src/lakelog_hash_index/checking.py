@@ -5,9 +5,7 @@ over the log, each key must have an entry, and each entry a key. Files with an e
 and the records that they cover are not compared. Memory holds the slots of one file, and the keys
 of one run of records. Not checked: times of entries, and entries of records before the log.
 
-Iterates over the entries of valid index files in log order, in runs.
-
-Checks the consistency of a whole index, without the log.
+:func:`verify` checks files without their log.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -24,48 +22,19 @@ from lakelog.format.queue_offsets import Longs
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
-from lakelog_hash_index.filewriter import UNFINISHED
-from lakelog_hash_index.indexfile import IndexFile, IndexProblem, examine
+from lakelog_hash_index.indexfile import BROKEN, IndexFile, examine
 from lakelog_hash_index.keys import find_keys
-from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape, is_name
+from lakelog_hash_index.shape import UNFINISHED, IndexShape, is_name, usual_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
+Entries: TypeAlias = "NDArray[Any]"
+"""Consecutive entries, complete for each record: the physical offset of the record, the stored hash
+of topic and key, the index of the file from the oldest, and the number in that file."""
+_ENTRY: Final = [("offset", "i8"), ("hash", "i8"), ("file", "i8"), ("number", "i8")]
 _LEAST: Final = 1 << 12
 _MOST: Final = 1 << 18
-_NONE: Final = np.zeros(0, np.int64)
-
-
-@attrs.frozen(eq=False)
-class Entries:
-    """Consecutive entries, complete for each record; columns are ``int64``.
-
-    :ivar offsets: physical offsets of their records, in bytes
-    :ivar hashes: the stored hashes of topic and key
-    :ivar files: index of the file of each, from the oldest
-    :ivar numbers: number of each in its file
-    """
-
-    offsets: Longs = _NONE
-    hashes: Longs = _NONE
-    files: Longs = _NONE
-    numbers: Longs = _NONE
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def __getitem__(self, part: slice) -> Entries:
-        """A slice of the entries."""
-        return Entries(*(column[part] for column in attrs.astuple(self, recurse=False)))
-
-    def followed_by(self, other: Entries) -> Entries:
-        """These entries followed by others."""
-        if not len(self):
-            return other
-        columns = (attrs.astuple(each, recurse=False) for each in (self, other))
-        return Entries(*(np.concatenate(pair) for pair in zip(*columns, strict=True)))
 
 
 class EntryCursor:
@@ -89,11 +58,11 @@ class EntryCursor:
         :param about: approximate number of entries in a run
         """
         most = min(max(2 * about, _LEAST), _MOST)
-        held = Entries()
+        held = np.zeros(0, _ENTRY)
         while (found := self._read(end, most)) is not None:
-            held = held.followed_by(found)
+            held = np.concatenate((held, found))
             # The last record may have more entries, in this file or the next.
-            whole = int(held.offsets.searchsorted(held.offsets[-1]))
+            whole = int(held["offset"].searchsorted(held["offset"][-1]))
             if whole:
                 yield held[:whole], False
             held = held[whole:]
@@ -104,7 +73,7 @@ class EntryCursor:
         if not self._files:
             return None
         if at < len(entries):
-            file, number = int(entries.files[at]), int(entries.numbers[at])
+            file, number = int(entries["file"][at]), int(entries["number"][at])
         else:
             file, number = min(self._file, len(self._files) - 1), self._number
         found = self._files[file]
@@ -115,20 +84,20 @@ class EntryCursor:
         while self._file < len(self._files):
             file, count = self._files[self._file], self._counts[self._file]
             raw = file.entries()[self._number : min(self._number + most, count)]
-            offsets = raw["offset"].astype(np.int64)
-            part = int(offsets.searchsorted(end))
+            part = int(raw["offset"].astype(np.int64).searchsorted(end))
             if part:
-                numbers = np.arange(self._number, self._number + part)
+                found = np.zeros(part, _ENTRY)
+                found["offset"], found["hash"] = raw["offset"][:part], raw["hash"][:part]
+                found["file"] = self._file
+                found["number"] = np.arange(self._number, self._number + part)
                 self._number += part
-                hashes = raw["hash"][:part].astype(np.int64)
-                return Entries(offsets[:part], hashes, np.full(part, self._file), numbers)
+                return found
             if self._number < count or self._file == len(self._files) - 1:
                 return None
             self._file, self._number = self._file + 1, 1
         return None
 
 
-BROKEN: Final = "the index file breaks a rule"
 NOT_ONE: Final = "it is not an index file"
 WRONG_LENGTH: Final = "the index file has a wrong length"
 MISSING: Final = "keys are missing in the index"
@@ -208,8 +177,7 @@ class IndexVerifier:
         elif length not in (0, shape.length):
             yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
         elif length:
-            for each in examine(file, growing=self._growing):
-                yield Problem(each.path, each.position, BROKEN, "", each.what)
+            yield from examine(file, growing=self._growing)
             header = file.header()
             if not header.is_empty and header.begin_offset < end:
                 what = f"one that begins at {header.begin_offset}"
@@ -226,7 +194,7 @@ class IndexVerifier:
         offsets, hashes = offsets[due], keys.hashes[due].astype(np.int64)
         end = min(batch.end_offset, self._reach)
         for entries, is_last in self._cursor.until(end, len(offsets)):
-            until = end if is_last else int(entries.offsets[-1]) + 1
+            until = end if is_last else int(entries["offset"][-1]) + 1
             part = int(offsets.searchsorted(until))
             yield from self._compare(entries, offsets[:part], hashes[:part])
             offsets, hashes = offsets[part:], hashes[part:]
@@ -254,18 +222,19 @@ class IndexVerifier:
     def _compare(
         self, entries: Entries, offsets: Longs, hashes: Longs, log_end: int = _ENDLESS
     ) -> Iterator[Problem]:
-        if np.array_equal(offsets, entries.offsets) and np.array_equal(hashes, entries.hashes):
+        there = entries["offset"]
+        if np.array_equal(offsets, there) and np.array_equal(hashes, entries["hash"]):
             if len(offsets):
                 yield from self._missed()
             return
-        expected, found = _pairs(offsets, hashes), _pairs(entries.offsets, entries.hashes)
+        expected, found = _pairs(offsets, hashes), _pairs(there, entries["hash"])
         missing = ~np.isin(expected, found) & ~self._is_skipped(offsets)
         yield from self._note_missing(offsets, missing, entries)
-        strange = ~np.isin(found, expected) & ~self._damaged.hits(entries.offsets)
+        strange = ~np.isin(found, expected) & ~self._damaged.hits(there)
         for at in np.flatnonzero(strange).tolist():
             path, position = self._place(entries, at)
-            offset = int(entries.offsets[at])
-            what = f"hash {int(entries.hashes[at])} of the record at {offset}"
+            offset = int(there[at])
+            what = f"hash {int(entries['hash'][at])} of the record at {offset}"
             yield Problem(path, position, OF_NO_KEY, "", what, recoverable=offset >= log_end)
 
     def _is_skipped(self, offsets: Longs) -> NDArray[np.bool_]:
@@ -285,7 +254,7 @@ class IndexVerifier:
                 continue
             first, last = int(offsets[part[0]]), int(offsets[part[-1]])
             if self._missing is None:
-                path, position = self._place(entries, int(entries.offsets.searchsorted(first)))
+                path, position = self._place(entries, int(entries["offset"].searchsorted(first)))
                 self._missing = _Missing(path, position, first, last, 0)
             self._missing.last = last
             self._missing.count += len(part)
@@ -307,16 +276,12 @@ def _pairs(offsets: Longs, hashes: Longs) -> NDArray[np.complex128]:
     return pairs
 
 
-ENTRIES_PER_SLOT: Final = 4
-"""RocketMQ's default ratio, by which a file's length determines its shape."""
-
-
 def verify(
     path: Path,
     slots: int | None = None,
     entries: int | None = None,
     files: FileSystem | None = None,
-) -> list[IndexProblem]:
+) -> list[Problem]:
     """The errors of the index files in the folder ``path``; no process may be writing to them.
 
     Checks counts, chains (every entry is linked exactly once, from its own slot), slots, and the
@@ -326,32 +291,21 @@ def verify(
     :param entries: the same
     """
     files = files or RealFileSystem()
-    found: list[IndexProblem] = []
+    found: list[Problem] = []
     sound: list[IndexFile] = []
     for name, length in files.list(path):
-        shape = IndexShape(slots, entries) if slots and entries else _shape_of(length)
+        shape = IndexShape(slots, entries) if slots and entries else usual_shape(length)
         if not is_name(name):
-            found.append(IndexProblem(path / name, 0, "it is not an index file"))
+            found.append(Problem(path / name, 0, NOT_ONE))
         elif shape is None or length != shape.length:
-            found.append(IndexProblem(path / name, length, f"{length} bytes are no valid length"))
+            found.append(Problem(path / name, length, f"{length} bytes are no valid length"))
         else:
             file = IndexFile(files, path / name, shape)
             problems = list(examine(file))
             found += problems
             sound += [] if problems else [file]
-    return found + _misplaced(sound)
-
-
-def _shape_of(length: int) -> IndexShape | None:
-    per_slot = SLOT.size + ENTRIES_PER_SLOT * ENTRY.size
-    slots, rest = divmod(length - HEADER.size, per_slot)
-    return None if rest or slots < 1 else IndexShape(slots, slots * ENTRIES_PER_SLOT)
-
-
-def _misplaced(files: list[IndexFile]) -> list[IndexProblem]:
-    pairs = [(a.header(), b) for a, b in pairwise(files)]
-    return [
-        IndexProblem(b.path, 0, f"it begins at {b.header().begin_offset}, before {a.end_offset}")
-        for a, b in pairs
-        if b.header().begin_offset < a.end_offset
-    ]
+    for before, file in pairwise(sound):
+        begin, end = file.header().begin_offset, before.header().end_offset
+        if begin < end:
+            found.append(Problem(file.path, 0, f"it begins at {begin}, before {end}"))
+    return found

@@ -1,20 +1,21 @@
-"""One index file, as its owner writes it.
+"""Writes an index: appends keys to its last file, and creates the next file when one is full.
 
 Slots are changed at random places, through a map of allocated blocks only: a store into a hole on
 a full disk would raise SIGBUS. Entries are appended by ``pwrite``: on a full disk it raises
 ``OSError``. Entries are written first, then slots, then the header that counts them, so that
 readers in other processes never follow a link to a missing entry.
 
-Creates index files: complete and allocated before they get their name.
-
-Syncs full index files in a thread, and then advances the checkpoint.
+A file is complete and allocated before it gets its name. It is created for the first key that has
+no room in the files before it, so an index without keys has no file. A full file is synced in a
+thread, which then advances the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -28,12 +29,13 @@ from lakelog.files.filesystem import File, FileSystem
 from lakelog.hooks import Context
 from lakelog.lazy import cached_property, np
 from lakelog.runtime.threads import soon_done
-from lakelog_hash_index.indexfile import ENTRY_DTYPE, IndexFile, follow, link
+from lakelog_hash_index.indexfile import ENTRY_DTYPE, Header, IndexFile, follow, link
+from lakelog_hash_index.keys import Keys, count_keys, find_keys
 from lakelog_hash_index.shape import (
     ENTRY,
     HEADER,
     LARGEST_INT,
-    Header,
+    UNFINISHED,
     IndexShape,
     is_name,
     next_name,
@@ -46,6 +48,182 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 18
 """Number of entries processed at once."""
+_NOWHERE: Final = -1
+_THREAD: Final = "lakelog-hash-index"
+
+
+class IndexAppender:
+    """Appends, cuts and syncs; one thread makes all calls except :meth:`flush` and :attr:`files`.
+
+    The progress of the index follows from its entries: the offset of the last one, and the number
+    of entries of that record. A record that is dispatched again adds only its missing keys.
+
+    :ivar files: all files, oldest first; the list is replaced, never modified
+    """
+
+    def __init__(self, maker: Maker, sealer: Sealer, files: Sequence[IndexFile]) -> None:
+        self.files = tuple(files)
+        self._maker = maker
+        self._sealer = sealer
+        self._active: IndexFileWriter | None = None
+        self._find_end()
+        if self.files:
+            self._active = maker.open(self.files[-1])
+            self._seal_if_full()
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the last record that has entries, or -1."""
+        return self._last_offset
+
+    def _find_end(self) -> None:
+        """Count the entries of the last record, which may span files."""
+        self._last_offset, self._last_keys = _NOWHERE, 0
+        for file in reversed(self.files):
+            number = file.header().count - 1
+            if self._last_offset == _NOWHERE and number:
+                self._last_offset = file.offset(number)
+            while number and file.offset(number) == self._last_offset:
+                self._last_keys += 1
+                number -= 1
+            if number:
+                return
+
+    # --- append ---
+
+    def append(self, batch: RecordBatch) -> None:
+        """Add the keys of a run of records, in log order; raises ``OSError``.
+
+        After an error the keys written so far stay, and the same run may be dispatched again.
+        """
+        if len(batch) and batch.base_offset + batch.head(0)[0] < self._last_offset:
+            known = (batch.base_offset + batch.starts).searchsorted(self._last_offset)
+            batch = batch[int(known) :]
+        if not len(batch):
+            return
+        first, _, first_ms = batch.head(0)
+        if batch.base_offset + first == self._last_offset:
+            if self._active is not None:
+                self._active.correct_end(self._last_offset, first_ms)
+            if len(batch) == 1 and count_keys(batch) <= self._last_keys:
+                return
+            keys = find_keys(batch)
+            present = min(self._last_keys, int(keys.records.searchsorted(1)))
+            self._append(keys[present:], batch)
+        elif (self._active or count_keys(batch)) and not self._append_at_once(batch):
+            self._append(find_keys(batch), batch)
+
+    def _append_at_once(self, batch: RecordBatch) -> bool:
+        """Add all keys of a run to one file; return whether that was possible."""
+        found = self._room().put_keys(batch)
+        if found is None:
+            return False
+        last, last_keys = found
+        if last_keys:
+            self._last_offset = batch.base_offset + batch.head(last)[0]
+            self._last_keys = last_keys
+        self._seal_if_full()
+        return True
+
+    def _append(self, keys: Keys, batch: RecordBatch) -> None:
+        """Add keys of a run, to as many files as they need; the plain form, with NumPy."""
+        offsets, times_ms = batch.base_offset + batch.starts, batch.store_timestamps_ms
+        at = 0
+        while at < len(keys):
+            file = self._room()
+            part = keys[at : at + file.room]
+            file.put(part.hashes, offsets[part.records], times_ms[part.records])
+            self._note(offsets[part.records])
+            at += len(part)
+            self._seal_if_full()
+
+    def _note(self, offsets: NDArray[np.int64]) -> None:
+        """Note that entries were written, with these physical offsets."""
+        last = int(offsets[-1])
+        same = int((offsets == last).sum())
+        self._last_keys = same + (self._last_keys if last == self._last_offset else 0)
+        self._last_offset = last
+
+    def _room(self) -> IndexFileWriter:
+        """The file being filled, with room for at least one entry."""
+        if self._active is None:
+            self._active = self._maker.make(self.files[-1] if self.files else None)
+            self.files = (*self.files, self._active.seen)
+        return self._active
+
+    def _seal_if_full(self) -> None:
+        """Have a full file synced; the next key makes the next file."""
+        if self._active is not None and not self._active.room:
+            self._sealer.submit(self._active)
+            self._active = None
+
+    # --- undo ---
+
+    def truncate(self, end_offset: int) -> None:
+        """Remove entries of records at or behind ``end_offset``."""
+        if self._last_offset >= end_offset:
+            self._cut_back(end_offset)
+
+    def truncate_last(self) -> None:
+        """Remove entries of the last record, and anything a crash left behind them."""
+        self._cut_back(self._last_offset)
+
+    def _cut_back(self, end_offset: int) -> None:
+        """Remove files that begin at or behind ``end_offset``, and cut the one before them."""
+        self._sealer.wait()
+        if self._active is not None:
+            self._active.close()
+            self._active = None
+        while self.files and _first_offset(self.files[-1]) >= end_offset:
+            self._drop_last()
+        if self.files:
+            self._cut(self._maker.open(self.files[-1]), end_offset)
+        self._find_end()
+
+    def _drop_last(self) -> None:
+        path = self.files[-1].path
+        self._maker.files.unlink(path)
+        self._maker.files.sync_dir(path.parent)
+        self.files = self.files[:-1]
+
+    def _cut(self, file: IndexFileWriter, end_offset: int) -> None:
+        numbers = range(1, file.header.count)
+        kept = bisect_left(numbers, end_offset, key=file.seen.offset)
+        if kept < len(numbers):
+            file.cut(kept + 1)
+        self._active = file
+        self._seal_if_full()
+
+    def remove_first(self) -> None:
+        """Remove the oldest file durably; it must not be the only one."""
+        path = self.files[0].path
+        self._sealer.wait()
+        self.files = self.files[1:]
+        self._maker.files.unlink(path)
+        self._maker.files.sync_dir(path.parent)
+
+    # --- make durable ---
+
+    def flush(self) -> None:
+        """Sync everything appended before the call; raises ``OSError``."""
+        active = self._active
+        if active is not None:
+            active.sync()
+        self._sealer.wait()
+
+    def close(self) -> None:
+        """Flush, then close, even if the flush fails."""
+        try:
+            self.flush()
+        finally:
+            self._sealer.close()
+            if self._active is not None:
+                self._active.close()
+
+
+def _first_offset(file: IndexFile) -> float:
+    """The offset of its first entry; infinity for a file without entries."""
+    return float("inf") if file.header().is_empty else file.header().begin_offset
 
 
 class IndexFileWriter:
@@ -197,6 +375,7 @@ def _advanced(
 
 
 def _shortened(header: Header, seen: IndexFile, count: int, opened: int) -> Header:
+    """The header after removing entry ``count`` and all later ones."""
     _, offset, seconds, _ = seen.entry(count - 1)
     latest = header.begin_timestamp_ms + (seconds * 1000 + 999 if count > 2 else 0)
     return attrs.evolve(
@@ -208,29 +387,30 @@ def _shortened(header: Header, seen: IndexFile, count: int, opened: int) -> Head
     )
 
 
-UNFINISHED: Final = ".tmp"
-
-
 @attrs.frozen
 class Maker:
     """Creates and opens the files of one index.
 
     :ivar directory: the folder ``index`` of a store
-    :ivar now: returns the local time, for names
     """
 
     files: FileSystem
     directory: Path
     shape: IndexShape
-    now: Callable[[], datetime] = datetime.now
 
     def make(self, last: IndexFile | None) -> IndexFileWriter:
         """Create the file after ``last``; raises ``OSError``, and then leaves nothing behind."""
-        name = next_name(self.now(), last.path.name if last else None)
+        now = datetime.now()  # noqa: DTZ005  # names are local times
+        name = next_name(now, last.path.name if last else None)
         self.files.make_dir(self.directory)
         unfinished = self.directory / (name + UNFINISHED)
         try:
-            self._fill(unfinished, _header_after(last))
+            with closing(self.files.open(unfinished, write=True, create=True)) as file:
+                file.truncate(0)
+                file.allocate(self.shape.slots_end)
+                file.truncate(self.shape.length)
+                file.write_at(0, _header_after(last).pack())
+                file.sync()
             self.files.rename(unfinished, self.directory / name)
         except BaseException:
             with suppress(OSError):
@@ -254,34 +434,12 @@ class Maker:
             file.close()
             raise
 
-    def _fill(self, path: Path, header: Header) -> None:
-        file = self.files.open(path, write=True, create=True)
-        try:
-            self._lay_out(file, header)
-        finally:
-            file.close()
-
-    def _lay_out(self, file: File, header: Header) -> None:
-        file.truncate(0)
-        file.allocate(self.shape.slots_end)
-        file.truncate(self.shape.length)
-        file.write_at(0, header.pack())
-        file.sync()
-
 
 def _header_after(last: IndexFile | None) -> Header:
-    if last is None:
-        return Header()
-    end = last.header()
-    return Header(
-        begin_timestamp_ms=end.end_timestamp_ms,
-        end_timestamp_ms=end.end_timestamp_ms,
-        begin_offset=end.end_offset,
-        end_offset=end.end_offset,
-    )
-
-
-_THREAD: Final = "lakelog-hash-index"
+    """The header of a new file: its times and offsets are the ends of the file before it."""
+    end = Header() if last is None else last.header()
+    time_ms, offset = end.end_timestamp_ms, end.end_offset
+    return Header(time_ms, time_ms, offset, offset)
 
 
 class Sealer:

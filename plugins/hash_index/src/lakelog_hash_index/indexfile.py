@@ -1,17 +1,15 @@
-"""Reads one index file, through a read-only map.
+"""One index file: its header, look-ups by key, checks, and which files are valid after a stop.
 
-Computes the chain links of many new entries at once.
-
-Checks the consistency of an index file.
-
-Determines which files of an index are valid after a stop.
-
-Handles index files of a wrong length, from other settings or truncation.
+A file is read through a read-only map. Entries store whole seconds since the file's first record,
+rounded down, so a record may appear up to 999 ms too early. The time window of a look-up is widened
+by that; the store, which reads the exact times, drops the surplus. The first entry of a file counts
+its seconds from the previous file; its exact time is in the header.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from mmap import mmap
 from pathlib import Path
 from time import sleep
@@ -22,14 +20,74 @@ import attrs
 from lakelog.accelerate import current
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.hooks.dispatching import Problem
 from lakelog.lazy import cached_property, np
-from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, Header, IndexShape, is_name
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape, is_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+ENTRY_DTYPE: Final = [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
+"""An entry of an index file, 20 bytes."""
+BROKEN: Final = "the index file breaks a rule"
 _TRIES: Final = 3
 _TRY_AGAIN_SECONDS: Final = 0.001
+_ROUNDED_MS: Final = 999
+_CHUNK: Final = 1 << 18
+"""Number of entries that are checked at once."""
+_AT_END_OFFSET: Final = 24
+_AT_BEGIN_OFFSET: Final = 16
+_AT_USED_SLOTS: Final = 32
+
+
+@attrs.frozen
+class Header:
+    """The first 40 bytes of a file.
+
+    :ivar begin_timestamp_ms: store time of the first entry's record
+    :ivar end_timestamp_ms: store time of the last entry's record
+    :ivar begin_offset: physical offset of the first entry's record
+    :ivar end_offset: physical offset of the last entry's record
+    :ivar used_slots: slots that are not empty
+    :ivar count: the number that the next entry will take, at least 1
+
+    Times and offsets of a file without entries are the ends of the file before it.
+    """
+
+    begin_timestamp_ms: int = 0
+    end_timestamp_ms: int = 0
+    begin_offset: int = 0
+    end_offset: int = 0
+    used_slots: int = 0
+    count: int = 1
+
+    @classmethod
+    def unpack(cls, data: bytes | memoryview) -> Header:
+        """Unpack from the start of a file; a count of 0 is read as 1, as by RocketMQ."""
+        header = cls(*HEADER.unpack_from(data))
+        return header if header.count else attrs.evolve(header, count=1)
+
+    def pack(self) -> bytes:
+        """Pack to 40 bytes."""
+        return HEADER.pack(*attrs.astuple(self))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no entries."""
+        return self.count <= 1
+
+    def problems(self, shape: IndexShape) -> Iterator[str]:
+        """Errors of the header alone."""
+        if not 1 <= self.count <= shape.entries:
+            yield f"indexCount is {self.count}, expected 1 to {shape.entries}"
+        most = max(min(shape.slots, self.count - 1), 0)
+        if not 0 <= self.used_slots <= most:
+            yield f"hashSlotCount is {self.used_slots}, expected 0 to {most}"
+        if not 0 <= self.begin_offset <= self.end_offset:
+            yield f"it claims physical offsets from {self.begin_offset} to {self.end_offset}"
+
+
+# --- look-ups ---
 
 
 class IndexFile:
@@ -126,8 +184,101 @@ def _wrong_length(path: Path, length: int, shape: IndexShape) -> CorruptIndex:
     )
 
 
-ENTRY_DTYPE: Final = [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
-"""An entry of an index file, 20 bytes."""
+@attrs.frozen
+class KeyQuestion:
+    """A query: ``key_hash`` as in the index, and an inclusive window of store times in ms."""
+
+    key_hash: int
+    begin_ms: int
+    end_ms: int
+
+    def takes(self, first_ms: int, last_ms: int) -> bool:
+        """Whether any time from ``first_ms`` to ``last_ms`` is in the window."""
+        return first_ms <= self.end_ms and last_ms >= self.begin_ms
+
+
+def newest_first(
+    files: Iterable[IndexFile],
+    others: Iterable[int],
+    wanted: KeyQuestion,
+    within: range,
+    known_damage: Iterable[CorruptIndex] = (),
+) -> Iterator[int]:
+    """Offsets from ``files``, newest file first, and from ``others``, in descending order.
+
+    Each offset once, if it is ``within`` the log. Damage ends the walk of its own file; the first
+    error is raised at the end.
+    """
+    damage = list(known_damage)
+    last = None
+    for offset in merge(others, _through(files, wanted, damage), reverse=True):
+        if offset != last and offset in within:
+            yield offset
+        last = offset
+    if damage:
+        raise damage[0]
+
+
+def _through(
+    files: Iterable[IndexFile], wanted: KeyQuestion, damage: list[CorruptIndex]
+) -> Iterator[int]:
+    """Offsets in ``files``, one after the other; collects their errors in ``damage``."""
+    for file in files:
+        try:
+            yield from walk(file, wanted)
+        except CorruptIndex as error:
+            damage.append(error)
+
+
+def walk(file: IndexFile, wanted: KeyQuestion) -> Iterator[int]:
+    """Offsets in one file; raises :class:`~lakelog.errors.CorruptIndex` at damage."""
+    slot = wanted.key_hash % file.shape.slots
+    number = file.slot(slot)
+    header = file.settled_header()  # read after the slot, as the file may grow
+    _check(file, header, slot, number)
+    if not wanted.takes(header.begin_timestamp_ms, header.end_timestamp_ms + _ROUNDED_MS):
+        return
+    before = number + 1
+    while number:
+        if not 0 < number < before:
+            raise file.corrupt(f"entry {before} points to {number}", file.shape.entry_at(before))
+        key_hash, offset, seconds, previous = file.entry(number)
+        if key_hash < 0 or key_hash % file.shape.slots != slot or seconds < 0 or offset < 0:
+            raise file.corrupt(
+                f"entry {number} cannot be in slot {slot}", file.shape.entry_at(number)
+            )
+        if key_hash == wanted.key_hash and wanted.takes(*_times(header, number, seconds)):
+            yield offset
+        before, number = number, previous
+
+
+def _times(header: Header, number: int, seconds: int) -> tuple[int, int]:
+    """The earliest and latest store time that an entry can represent."""
+    if number == 1:
+        return header.begin_timestamp_ms, header.begin_timestamp_ms
+    first = header.begin_timestamp_ms + seconds * 1000
+    return first, first + _ROUNDED_MS
+
+
+def _check(file: IndexFile, header: Header, slot: int, number: int) -> None:
+    """Raise ``CorruptIndex`` for a damaged header, or a slot that leads to no entry."""
+    for problem in header.problems(file.shape):
+        raise file.corrupt(problem, 0)
+    if number < header.count and number >= 0:
+        return
+    if not header.count <= number < file.shape.entries or not _in_flight(file, header, number):
+        raise file.corrupt(
+            f"slot {slot} says {number}, expected 0 to {header.count - 1}", file.shape.slot_at(slot)
+        )
+
+
+def _in_flight(file: IndexFile, header: Header, number: int) -> bool:
+    """Whether another process is about to count an entry that it has already written."""
+    key_hash, offset, _, _ = file.entry(number)
+    return (key_hash, offset) != (0, 0) and offset >= header.end_offset
+
+
+# --- links ---
 
 
 @attrs.frozen(eq=False)
@@ -186,29 +337,17 @@ def link(heads: NDArray[Any], slots: NDArray[Any], first: int) -> Links:
     return Links(previous, ordered[last], at[last] + first, int((found == 0).sum()))
 
 
-_CHUNK: Final = 1 << 18
-_AT_END_OFFSET: Final = 24
-_AT_BEGIN_OFFSET: Final = 16
-_AT_USED_SLOTS: Final = 32
+# --- checks ---
 
 
-@attrs.frozen
-class IndexProblem:
-    """An error in an index file, with its byte position."""
-
-    path: Path
-    position: int
-    what: str
-
-    def __str__(self) -> str:
-        """One line of text."""
-        return f"{self.path}: at byte {self.position}: {self.what}"
+def _problem(file: IndexFile, position: int, what: str) -> Problem:
+    return Problem(file.path, position, BROKEN, found=what)
 
 
-def outline(file: IndexFile) -> Iterator[IndexProblem]:
+def outline(file: IndexFile) -> Iterator[Problem]:
     """Check the header, and the first and last entry."""
     header = file.header()
-    wrong = [IndexProblem(file.path, 0, what) for what in header.problems(file.shape)]
+    wrong = [_problem(file, 0, what) for what in header.problems(file.shape)]
     if wrong or header.is_empty:
         yield from wrong
         return
@@ -218,17 +357,17 @@ def outline(file: IndexFile) -> Iterator[IndexProblem]:
     ):
         if (found := file.offset(number)) != offset:
             what = f"the header says physical offset {offset}, entry {number} says {found}"
-            yield IndexProblem(file.path, at, what)
+            yield _problem(file, at, what)
 
 
-def examine(file: IndexFile, *, growing: bool = False) -> Iterator[IndexProblem]:
+def examine(file: IndexFile, *, growing: bool = False) -> Iterator[Problem]:
     """Check everything: each entry must be linked exactly once, from its own slot.
 
     :param growing: whether another process may be writing: then entries that the header does not
         count yet, and the header's last fields, are not errors
     """
     header = file.header()
-    wrong = [IndexProblem(file.path, 0, what) for what in header.problems(file.shape)]
+    wrong = [_problem(file, 0, what) for what in header.problems(file.shape)]
     yield from wrong or () if growing else outline(file)
     if wrong:
         return
@@ -238,10 +377,10 @@ def examine(file: IndexFile, *, growing: bool = False) -> Iterator[IndexProblem]
     used = int(np.count_nonzero(heads))
     if not growing and used != header.used_slots:
         what = f"hashSlotCount is {header.used_slots}, but {used} slots have entries"
-        yield IndexProblem(file.path, _AT_USED_SLOTS, what)
+        yield _problem(file, _AT_USED_SLOTS, what)
 
 
-def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Iterator[IndexProblem]:
+def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Iterator[Problem]:
     """Yield the first error of each chunk; sets ``heads`` to the expected slots."""
     entries, last = file.entries(), header.begin_offset
     for first in range(1, header.count, _CHUNK):
@@ -264,19 +403,19 @@ def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Itera
             if broken.any():
                 number = first + int(broken.argmax())
                 at = file.shape.entry_at(number) + within
-                yield IndexProblem(file.path, at, f"entry {number} has {what}")
+                yield _problem(file, at, f"entry {number} has {what}")
         last = int(offsets[-1])
 
 
 def _slots(
     file: IndexFile, count: int, heads: NDArray[np.int32], growing: bool
-) -> Iterator[IndexProblem]:
+) -> Iterator[Problem]:
     slots = file.slots().astype(np.int32)
     if growing:
         _pass_over_new(file.entries()["previous"], slots, count)
     for slot in np.flatnonzero(slots != heads)[:1].tolist():
         what = f"slot {slot} says {slots[slot]}, but its newest entry is {heads[slot]}"
-        yield IndexProblem(file.path, file.shape.slot_at(slot), what)
+        yield _problem(file, file.shape.slot_at(slot), what)
 
 
 def _pass_over_new(previous: NDArray[Any], slots: NDArray[np.int32], count: int) -> None:

@@ -1,12 +1,15 @@
-"""Finds the keys of a run of records.
+"""Finds the keys of a run of records, and their hashes.
 
 In RocketMQ's order: UNIQ_KEY first, then the non-empty parts of KEYS, split at single spaces. Of a
 repeated property the last value counts; a property without a value is ignored. Records that roll
 back a transaction have no keys.
+
+The hash is Java's ``String.hashCode``: sum of unit * 31^(units behind it), 32 bits.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +20,6 @@ from lakelog.format.layout import ROLLBACK, TRANSACTION_MASK
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Ints, Longs
 from lakelog.lazy import np
-from lakelog_hash_index.shape import hash_key
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
 _KEYS: Final = KEYS.encode()
 _SPACE: Final = KEY_SEPARATOR.encode()
+_MASK: Final = 0xFFFFFFFF
+_SIGN: Final = 0x80000000
 
 
 @attrs.frozen(eq=False)
@@ -82,3 +86,27 @@ def _keys(properties: bytes) -> Iterator[bytes]:
     if _UNIQUE_KEY in values:
         yield values[_UNIQUE_KEY]
     yield from filter(None, values.get(_KEYS, b"").split(_SPACE))
+
+
+def hash_text(text: str) -> int:
+    """The hash of one string, as an unsigned 32-bit integer.
+
+    >>> hash_text("TagA")
+    2598919
+    """
+    units = text.encode() if text.isascii() else memoryview(_utf16(text)).cast("H")
+    value = 0
+    for unit in units:
+        value = value * 31 + unit & _MASK
+    return value
+
+
+def hash_key(topic: str, key: str) -> int:
+    """The stored hash of a key: the absolute value; 0 for -2**31, which has none."""
+    unsigned = hash_text(f"{topic}#{key}")
+    return unsigned if unsigned < _SIGN else -unsigned & _MASK & ~_SIGN
+
+
+def _utf16(text: str) -> bytes:
+    """UTF-16 in machine byte order, without a byte order mark."""
+    return text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")

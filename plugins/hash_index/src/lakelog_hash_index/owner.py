@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.files.filesystem import free_name
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
-from lakelog_hash_index.indexfile import IndexFile, index_files
-from lakelog_hash_index.progress import ProgressRecorder
-from lakelog_hash_index.shape import IndexShape
-from lakelog_hash_index.walk import KeyQuestion, newest_first
+from lakelog.lazy import cached_property
+from lakelog_hash_index.shape import PROGRESS_FILE, IndexShape
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
     from lakelog.hooks import Context, HashChains
-    from lakelog_hash_index.appending import IndexAppender
+    from lakelog_hash_index.coverage import ProgressRecorder
+    from lakelog_hash_index.filewriter import IndexAppender
+    from lakelog_hash_index.indexfile import IndexFile
 
 _log: Final = logging.getLogger(__name__)
 _ENDLESS: Final = (1 << 63) - 1
@@ -38,22 +38,24 @@ class OwnerIndex:
         self._unclean = (context.path / ABORT_FILE).exists()
         self._minimum = 0
         self._opened: IndexAppender | None = None
-        self._progress_recorder = ProgressRecorder(context)
 
     @property
     def _appender(self) -> IndexAppender:
-        """Opened on first use."""
+        """Opened on first use, so that the open of a store without messages imports less."""
         if self._opened is None:
-            self._opened = self._open(self._sound_files())
+            from lakelog_hash_index.filewriter import IndexAppender, Maker, Sealer
+
+            files = self._sound_files()
+            maker = Maker(self._context.files, self._directory, self._shape)
+            maker.clear()
+            self._opened = IndexAppender(maker, Sealer(self._context), files)
         return self._opened
 
-    def _open(self, files: Sequence[IndexFile]) -> IndexAppender:
-        from lakelog_hash_index.appending import IndexAppender
-        from lakelog_hash_index.filewriter import Maker, Sealer
+    @cached_property
+    def _progress_recorder(self) -> ProgressRecorder:
+        from lakelog_hash_index.coverage import ProgressRecorder
 
-        maker = Maker(self._context.files, self._directory, self._shape)
-        maker.clear()
-        return IndexAppender(maker, Sealer(self._context), files)
+        return ProgressRecorder(self._context)
 
     @property
     def _directory(self) -> Path:
@@ -73,8 +75,13 @@ class OwnerIndex:
         files have the same wrong length, which other settings may have caused.
         """
         self._minimum = minimum
+        if self._is_new():
+            self._context.checkpoint.lower_index(0)
+            return minimum
+        from lakelog_hash_index.coverage import valid_progress
+
         appender = self._appender
-        progress = self._progress_recorder.valid(appender.end_offset, end)
+        progress = valid_progress(self._context, appender.end_offset, end)
         if appender.end_offset >= end:
             appender.truncate(end)
         elif self._unclean and appender.end_offset > (progress.last_offset if progress else -1):
@@ -84,12 +91,17 @@ class OwnerIndex:
         if progress is not None and appender.end_offset < progress.last_offset:
             progress = None
         self._progress_recorder.begin(progress)
-        known = appender.resume_offset if progress is None else progress.end_offset
-        return min(max(appender.resume_offset, known, minimum), end)
+        known = 0 if progress is None else progress.end_offset
+        return min(max(appender.end_offset, known, minimum), end)
+
+    def _is_new(self) -> bool:
+        """Whether there is no trace of an index, not even of records without keys."""
+        files, path = self._context.files, self._context.path
+        return not files.list(self._directory) and not (path / OWN_DIR / PROGRESS_FILE).exists()
 
     def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
         """Keep entries before the first gap, as files are ordered."""
-        from lakelog_hash_index.logpeek import LogPeek, gaps, spans
+        from lakelog_hash_index.coverage import LogPeek, gaps, spans
 
         for gap in gaps(spans(appender.files), LogPeek.of(self._context), minimum)[:1]:
             _log.warning(
@@ -113,7 +125,7 @@ class OwnerIndex:
 
     def _sound_files(self) -> list[IndexFile]:
         """The files that can be kept."""
-        from lakelog_hash_index.indexfile import first_unsound, first_wrong
+        from lakelog_hash_index.indexfile import first_unsound, first_wrong, index_files
 
         seam = self._context.files
         files, wrong = index_files(seam, self._directory, self._shape)
@@ -169,7 +181,8 @@ class OwnerIndex:
         included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
         if a file is damaged.
         """
-        from lakelog_hash_index.shape import hash_key
+        from lakelog_hash_index.indexfile import KeyQuestion, newest_first
+        from lakelog_hash_index.keys import hash_key
 
         wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         files = reversed(self._appender.files)

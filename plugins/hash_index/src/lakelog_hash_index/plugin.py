@@ -1,7 +1,4 @@
-"""The plugin that offers the dispatcher ``hash-index``.
-
-Section ``[hash-index]``.
-"""
+"""The plugin that offers the dispatcher ``hash-index``, with its settings ``[hash-index]``."""
 
 from __future__ import annotations
 
@@ -16,12 +13,10 @@ from attrs import field, validators
 from lakelog.format.layout import INDEX_DIR
 from lakelog.hooks import Context, Factory, Kind
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape
+from lakelog_hash_index.shape import IndexShape, usual_shape
 
 LARGEST_FILE_BYTES: Final = (1 << 31) - 1
 """RocketMQ computes the length of an index file as a signed 32-bit integer."""
-ENTRIES_PER_SLOT: Final = 4
-"""RocketMQ's default ratio; a file's length determines the sizes only for this one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,30 +51,15 @@ def from_index(path: Path) -> Iterator[tuple[str, int, Path]]:
     except OSError:
         return
     for file in files:
-        sizes = _sizes(file)
-        if sizes is not None:
-            yield "slots", sizes[0], file
-            yield "entries", sizes[1], file
+        try:
+            status = file.lstat()  # symbolic links are not files of a store
+        except OSError:  # a running owner may delete the oldest files meanwhile
+            continue
+        shape = usual_shape(status.st_size) if S_ISREG(status.st_mode) else None
+        if shape is not None:
+            yield "slots", shape.slots, file
+            yield "entries", shape.entries, file
             return
-
-
-def _sizes(file: Path) -> tuple[int, int] | None:
-    try:
-        status = file.lstat()  # symbolic links are not files of a store
-    except OSError:  # a running owner may delete the oldest files meanwhile
-        return None
-    return index_sizes(status.st_size) if S_ISREG(status.st_mode) else None
-
-
-def index_sizes(length: int) -> tuple[int, int] | None:
-    """Slots and entries of an index file of ``length`` bytes, if their ratio is the usual one.
-
-    >>> index_sizes(8440)
-    (100, 400)
-    """
-    per_slot = SLOT.size + ENTRIES_PER_SLOT * ENTRY.size
-    slots, rest = divmod(length - HEADER.size, per_slot)
-    return (slots, ENTRIES_PER_SLOT * slots) if slots > 0 and not rest else None
 
 
 def make(settings: HashIndexSettings, context: Context) -> object:

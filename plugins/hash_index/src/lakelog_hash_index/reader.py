@@ -1,7 +1,4 @@
-"""The index of a read-only open: the existing files, and the missing keys in memory.
-
-Keys that are in no file, kept in memory by a reader, which may not change the index.
-"""
+"""The index of a read-only open: the existing files, and in memory the keys that are in no file."""
 
 from __future__ import annotations
 
@@ -14,10 +11,17 @@ import attrs
 from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog.lazy import np
-from lakelog_hash_index.indexfile import IndexFile, index_files
-from lakelog_hash_index.progress import read_progress
+from lakelog_hash_index.coverage import CoveredSpan, LogPeek, clipped, gaps, spans, valid_progress
+from lakelog_hash_index.indexfile import (
+    IndexFile,
+    KeyQuestion,
+    index_files,
+    is_broken,
+    newest_first,
+    outline,
+)
+from lakelog_hash_index.keys import count_keys, find_keys, hash_key
 from lakelog_hash_index.shape import IndexShape
-from lakelog_hash_index.walk import KeyQuestion, newest_first
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
     from lakelog.hooks import Context, HashChains
     from lakelog.hooks.dispatching import Verifier
-    from lakelog_hash_index.logpeek import CoveredSpan
 
 _log: Final = logging.getLogger(__name__)
 
@@ -58,19 +61,14 @@ class ReaderIndex:
         cover are checked as a whole, and ignored if damaged. A file that is damaged after a clean
         stop is ignored too, but each look-up reports it.
         """
-        from lakelog_hash_index.logpeek import LogPeek, clipped, gaps, spans
-
         self._minimum, self._limit, self._seen = minimum, end, 0
         self._memory = None
         sound = self._look_beside_an_owner()
         self._spans = clipped(spans(sound), end)
-        log = LogPeek.of(self._context)
-        missing = gaps(self._spans, log, minimum)
+        missing = gaps(self._spans, LogPeek.of(self._context), minimum)
         last = max((span.last for span in self._spans), default=-1)
-        progress = read_progress(self._context.files, self._context.path)
-        known = (
-            progress.end_offset if progress is not None and progress.holds(log, last, end) else last
-        )
+        progress = valid_progress(self._context, last, end)
+        known = last if progress is None else progress.end_offset
         return min([max(last, known, minimum), end, *(gap.start for gap in missing)])
 
     def _look_beside_an_owner(self) -> list[IndexFile]:
@@ -84,8 +82,6 @@ class ReaderIndex:
 
     def _look(self) -> list[IndexFile]:
         """Select the usable files, and those that cover their records completely."""
-        from lakelog_hash_index.indexfile import is_broken, outline
-
         context = self._context
         folder = context.path / INDEX_DIR
         files, self._damage = index_files(context.files, folder, self._shape)
@@ -118,8 +114,6 @@ class ReaderIndex:
 
         :meth:`resume` lets the last record with keys be dispatched again.
         """
-        from lakelog_hash_index.keys import count_keys
-
         offset = batch.base_offset + batch.head(0)[0]
         if len(batch) > 1 or not self._spans or self._spans[-1].last != offset:
             return False
@@ -131,12 +125,8 @@ class ReaderIndex:
         offsets = batch.base_offset + batch.starts
         known = int(offsets.searchsorted(self._seen))
         batch, offsets = batch[known:], offsets[known:]
-        if len(batch):
-            self._add(batch, offsets)
-
-    def _add(self, batch: RecordBatch, offsets: NDArray[np.int64]) -> None:
-        from lakelog_hash_index.keys import find_keys
-
+        if not len(batch):
+            return
         keys = find_keys(batch)
         missing = ~self._covered(offsets)[keys.records]
         records = keys.records[missing]
@@ -155,8 +145,6 @@ class ReaderIndex:
 
     def truncate(self, end_offset: int) -> None:
         """Return nothing at or behind ``end_offset`` until it is dispatched."""
-        from lakelog_hash_index.logpeek import clipped
-
         self._limit = min(self._limit, end_offset)
         self._seen = min(self._seen, end_offset)
         self._spans = clipped(self._spans, end_offset)
@@ -193,8 +181,6 @@ class ReaderIndex:
         included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
         if a file is damaged.
         """
-        from lakelog_hash_index.shape import hash_key
-
         wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         others = (
             [] if self._memory is None else self._memory.find(wanted.key_hash, begin_ms, end_ms)

@@ -7,7 +7,7 @@ parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -58,36 +58,23 @@ def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission
     :param queues: number of queues for reading and for writing
     :param permission: sum of 4 (read) and 2 (write)
     """
-    _change_topic(
-        files,
-        path,
-        topic,
-        lambda found: attrs.evolve(
+    with _changing_topics(files, path) as topics:
+        found = topics.get(topic) or TopicConfig(topic)
+        topics[topic] = attrs.evolve(
             found, read_queues=queues, write_queues=queues, permission=permission
-        ),
-    )
+        )
 
 
 def write_topic(files: FileSystem, path: Path, config: TopicConfig) -> None:
     """Add or replace a topic in ``config/topics.json``; durable on return."""
-    _change_topic(files, path, config.topic, lambda _found: config)
-
-
-def _change_topic(
-    files: FileSystem, path: Path, topic: str, change: Callable[[TopicConfig], TopicConfig]
-) -> None:
-    with _changing(files, path):
-        loaded = load_topics(files, path)
-        changed = change(loaded.value.get(topic) or TopicConfig(topic))
-        save_topics(files, path, loaded.content, {**loaded.value, topic: changed}, _now_ms())
+    with _changing_topics(files, path) as topics:
+        topics[config.topic] = config
 
 
 def remove_topic(files: FileSystem, path: Path, topic: str) -> None:
     """Remove a topic from ``config/topics.json``, if it is there."""
-    with _changing(files, path):
-        loaded = load_topics(files, path)
-        topics = {name: each for name, each in loaded.value.items() if name != topic}
-        save_topics(files, path, loaded.content, topics, _now_ms())
+    with _changing_topics(files, path) as topics:
+        topics.pop(topic, None)
 
 
 def retry_limits(files: FileSystem, path: Path) -> dict[str, int]:
@@ -97,11 +84,9 @@ def retry_limits(files: FileSystem, path: Path) -> dict[str, int]:
 
 def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int) -> None:
     """Add a group to ``config/subscriptionGroup.json``, or change its limit."""
-    with _changing(files, path):
-        loaded = load_groups(files, path)
-        found = loaded.value.get(group) or GroupConfig(group)
-        groups = {**loaded.value, group: attrs.evolve(found, max_retries=max_retries)}
-        save_groups(files, path, loaded.content, groups, _now_ms())
+    with _changing_groups(files, path) as groups:
+        found = groups.get(group) or GroupConfig(group)
+        groups[group] = attrs.evolve(found, max_retries=max_retries)
 
 
 def group_settings(files: FileSystem, path: Path, group: str) -> dict[str, Any]:
@@ -130,14 +115,33 @@ def ordered_groups(files: FileSystem, path: Path) -> set[str]:
 
 def remove_group(files: FileSystem, path: Path, group: str) -> None:
     """Remove a group from ``config/subscriptionGroup.json``, if it is there."""
+    with _changing_groups(files, path) as groups:
+        groups.pop(group, None)
+
+
+@contextmanager
+def _changing_topics(files: FileSystem, path: Path) -> Iterator[dict[str, TopicConfig]]:
+    """The topics by name; what the block changes is written after it."""
+    with _changing(files, path):
+        loaded = load_topics(files, path)
+        topics = dict(loaded.value)
+        yield topics
+        save_topics(files, path, loaded.content, topics, _now_ms())
+
+
+@contextmanager
+def _changing_groups(files: FileSystem, path: Path) -> Iterator[dict[str, GroupConfig]]:
+    """The groups by name; what the block changes is written after it."""
     with _changing(files, path):
         loaded = load_groups(files, path)
-        groups = {name: each for name, each in loaded.value.items() if name != group}
+        groups = dict(loaded.value)
+        yield groups
         save_groups(files, path, loaded.content, groups, _now_ms())
 
 
 @contextmanager
 def _changing(files: FileSystem, path: Path) -> Iterator[None]:
+    """Hold the lock of the configuration; turns ``OSError`` into ``StoreError``."""
     try:
         with config_lock(files, path):
             yield

@@ -1,13 +1,12 @@
 """The plugin that offers the dispatcher ``consume-queue`` and the store extension ``queues``.
 
-Infers settings of queues from the lengths of their files.
-
-Section ``[consume-queue]``: RocketMQ's settings of queues, under names of lakelog.
+Section ``[consume-queue]`` has RocketMQ's settings of queues, under names of lakelog. For a store
+that exists, they are inferred from the lengths of its files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -28,44 +27,6 @@ from lakelog.settings.resolver import entries, file_size, listing
 UNIT_BYTES: Final = 20
 QUEUES_ASKED: Final = 8
 """Number of queues to examine; all have one size unless some are damaged."""
-
-
-def from_queues(path: Path) -> Iterator[tuple[str, int, Path]]:
-    """Keys of ``[consume-queue]`` with their values, each with the file that determines it."""
-    for folder, key, unit_bytes in (
-        (CONSUMEQUEUE_DIR, "file_entries", UNIT_BYTES),
-        (CONSUMEQUEUE_EXT_DIR, "ext_file_size_bytes", 1),
-        (BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes", 1),
-    ):
-        sizes = (queue_size(queue, unit_bytes) for queue in _queues_in(path / folder))
-        found = most_common(sizes)
-        if found is not None:
-            yield key, *found
-
-
-def queue_size(queue: Path, unit_bytes: int) -> tuple[int, Path] | None:
-    """The size of a queue's files in units, and the file that determines it."""
-    found = file_size(listing(queue))
-    if found is None or found[0] % unit_bytes:
-        return None
-    return found[0] // unit_bytes, queue / found[1]
-
-
-def most_common(found: Iterable[tuple[int, Path] | None]) -> tuple[int, Path] | None:
-    """The number found in most files, with the first of those files."""
-    files: dict[int, list[Path]] = {}
-    for number, file in filter(None, found):
-        files.setdefault(number, []).append(file)
-    winner = max(files, key=lambda number: len(files[number]), default=None)
-    return None if winner is None else (winner, files[winner][0])
-
-
-def _queues_in(directory: Path) -> Iterator[Path]:
-    """The first few folders of queues, which are inside those of topics."""
-    every = (Path(queue) for topic in entries(directory) for queue in entries(Path(topic)))
-    return islice(every, QUEUES_ASKED)
-
-
 BATCH_UNIT_BYTES: Final = 46
 
 
@@ -127,15 +88,14 @@ def lakelog_store_extensions() -> Sequence[Factory]:
 
 
 def _extension(_: NoSettings, __: Context) -> StoreExtension:
-    from lakelog_queues.extension import QueueExtension
+    from lakelog_queues.store import QueueExtension
 
     return QueueExtension()
 
 
 def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     """Build the dispatcher; must be called before the owner writes the file ``abort``."""
-    from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-    from lakelog_queues.dispatching.log_heads import LogHeads
+    from lakelog_queues.dispatching.consumequeues import ConsumeQueues, LogHeads
     from lakelog_queues.dispatching.tombstones import read_tombstones
 
     is_clean = not (context.path / ABORT_FILE).exists()
@@ -150,3 +110,29 @@ def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
         tombstones=read_tombstones(context.files, context.path),
         log=LogHeads.of(context),
     )
+
+
+def from_queues(path: Path) -> Iterator[tuple[str, int, Path]]:
+    """Keys of ``[consume-queue]`` with their values, each with a file that determines it.
+
+    The value that most of the examined queues have counts.
+    """
+    for folder, key, unit_bytes in (
+        (CONSUMEQUEUE_DIR, "file_entries", UNIT_BYTES),
+        (CONSUMEQUEUE_EXT_DIR, "ext_file_size_bytes", 1),
+        (BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes", 1),
+    ):
+        files: dict[int, list[Path]] = {}
+        for queue in _queues_in(path / folder):
+            found = file_size(listing(queue))
+            if found is not None and not found[0] % unit_bytes:
+                files.setdefault(found[0] // unit_bytes, []).append(queue / found[1])
+        if files:
+            size = max(files, key=lambda each: len(files[each]))
+            yield key, size, files[size][0]
+
+
+def _queues_in(directory: Path) -> Iterator[Path]:
+    """The first few folders of queues, which are inside those of topics."""
+    every = (Path(queue) for topic in entries(directory) for queue in entries(Path(topic)))
+    return islice(every, QUEUES_ASKED)

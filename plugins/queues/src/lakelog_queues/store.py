@@ -1,6 +1,7 @@
 """An open store with its queues: finds messages by queue, time and key, and for consumer groups.
 
-Turns errors of the operating system into ``ReadFailed``, for asynchronous read methods.
+The store extension ``queues`` adds these methods. Each role of a store has its resources, of which
+those that most writers never use are imported and built on first use.
 """
 
 from __future__ import annotations
@@ -16,46 +17,117 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
-from difflib import get_close_matches
+from contextlib import AbstractContextManager, ExitStack, aclosing
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
-import attrs
-
 from lakelog.arguments import WrongValue
 from lakelog.errors import StoreError
+from lakelog.hooks import DispatchedLog
+from lakelog.lazy import cached_property
 from lakelog.log.log_reader import Reads, failing, iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
 from lakelog.store.log_store import LogStore
-from lakelog.store.parts import RoleParts, RoleState
-from lakelog_queues.consumers.offsettable import CurrentOffsets
-from lakelog_queues.extension import queue_parts
-from lakelog_queues.finding.results import NO_LOOKUPS, Lookups
-from lakelog_queues.groups.members import group_lock
-from lakelog_queues.readers.arrivals import CurrentArrivals
+from lakelog.store.parts import RoleParts
+from lakelog_queues.dispatching.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
+    from lakelog.dispatch import DispatchRunner
     from lakelog.format.queue_offsets import Units
-    from lakelog_queues.consumers.consumer import CommitPolicy, Consumer
-    from lakelog_queues.consumers.offsettable import Commit
-    from lakelog_queues.consumers.queueaccess import QueueAccess, StartPosition
+    from lakelog_queues.consumers.consumer import CommitPolicy, Consumer, QueueAccess, StartPosition
+    from lakelog_queues.consumers.offsettable import Commit, CurrentOffsets, OffsetTable
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
     from lakelog_queues.finding.results import (
         ColumnsResult,
         GetResult,
+        Lookups,
         PlacedResult,
         QueueInfo,
         RecordsResult,
     )
     from lakelog_queues.groups.consumer import GroupConsumer
+    from lakelog_queues.readers.arrivals import CurrentArrivals
+    from lakelog_queues.readers.catch_up import ReaderWait
+
 
 S = TypeVar("S", bound=Reads)
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class QueueExtension:
+    """Adds the queue methods of :class:`lakelog.Store` to open stores."""
+
+    @property
+    def store_class(self) -> type[Store]:
+        """The class of open stores."""
+        return Store
+
+    def extend(self, log: DispatchedLog) -> QueueParts:
+        """Build the resources for one role."""
+        return QueueParts(log)
+
+
+class QueueParts:
+    """Finds messages in one role of a store.
+
+    :ivar waits: the progress of the dispatchers, and waits for it
+    """
+
+    def __init__(self, log: DispatchedLog) -> None:
+        self.log = log
+        self.waits: DispatchRunner | ReaderWait = log.dispatching or _reader_wait(log)
+        # One process at a time writes tombstones: the one with the services.
+        self._removed = TombstoneFile(log.files, log.path, alone=log.dispatching is not None)
+
+    @cached_property
+    def offsets(self) -> OffsetTable:
+        """The committed offsets of consumer groups."""
+        from lakelog_queues.consumers.offsettable import OffsetTable
+
+        return OffsetTable(self.log.files, self.log.path, read_only=self.log.read_only)
+
+    @cached_property
+    def finder(self) -> Finder:
+        """The finder of messages."""
+        from lakelog_queues.finding.finder import Finder
+        from lakelog_queues.readers.catch_up import ReaderWait
+
+        log, waits = self.log, self.waits
+        return Finder.over(
+            log.path,
+            log.reader,
+            list(log.dispatchers.values()),
+            waits.arrivals,
+            log.settings.section("consume-queue").file_entries,
+            self._removed.end_of,
+            waits.completion.reach if isinstance(waits, ReaderWait) else None,
+        )
+
+    def close(self) -> None:
+        """Write pending commits of consumer groups; close files."""
+        with ExitStack() as closing:
+            if self.log.dispatching is None:
+                closing.callback(self.waits.close)
+            if "offsets" in self.__dict__:
+                closing.callback(self.offsets.close)
+            if "finder" in self.__dict__:
+                closing.callback(self.finder.lookups.close)
+
+
+def _reader_wait(log: DispatchedLog) -> ReaderWait:
+    from lakelog_queues.readers.catch_up import ReaderWait
+
+    return ReaderWait.of(log)
+
+
+def queue_parts(parts: RoleParts) -> QueueParts:
+    """The resources of the queue methods in one role of a store."""
+    assert isinstance(parts.extension, QueueParts)
+    return parts.extension
 
 
 def reads_async(
@@ -98,12 +170,12 @@ class Store(LogStore):
     :class:`~lakelog.errors.ReadFailed` if a file cannot be read.
     """
 
-    _lookups: Lookups = NO_LOOKUPS
+    _lookups: Lookups | None = None  # until the first call that may use compiled code
     _left_of: frozenset[str] = frozenset()  # deleted topics of which files may be left
 
     def _bind(self, parts: RoleParts) -> None:
         super()._bind(parts)
-        self._lookups = NO_LOOKUPS
+        self._lookups = None
 
     def _bind_lookups(self) -> None:
         """Bind look-ups to compiled code until the store is closed or swaps its parts.
@@ -114,7 +186,7 @@ class Store(LogStore):
         parts = current.now()
         self._lookups = queue_parts(parts).finder.lookups
         if current.closed or current.parts is not parts:
-            self._lookups = NO_LOOKUPS
+            self._lookups = None
 
     @property
     def _find(self) -> Finder:
@@ -123,6 +195,8 @@ class Store(LogStore):
     @property
     def _offsets(self) -> CurrentOffsets:
         """The committed offsets of consumers, independent of the role."""
+        from lakelog_queues.consumers.offsettable import CurrentOffsets
+
         current = self._current
         return CurrentOffsets(
             lambda: queue_parts(current.now()).offsets, lambda: queue_parts(current.last()).offsets
@@ -131,12 +205,18 @@ class Store(LogStore):
     @property
     def _following(self) -> QueueFollower:
         """A follower for waiting reads: it changes to the owner's own queues after a take-over."""
-        getter, arrivals = _CurrentGetter(self._current), self.arrivals
-        return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
+        from lakelog_queues.finding.follow import QueueFollower
+
+        def get(*arguments: Any, **named: Any) -> GetResult:
+            return queue_parts(self._current.last()).finder.getter.get(*arguments, **named)
+
+        return QueueFollower(get, self.arrivals)
 
     @property
     def arrivals(self) -> CurrentArrivals:
         """Notifies of new messages, independent of the role."""
+        from lakelog_queues.readers.arrivals import CurrentArrivals
+
         return CurrentArrivals(lambda: queue_parts(self._current.last()).waits.arrivals)
 
     # --- by queue ---
@@ -205,7 +285,7 @@ class Store(LogStore):
     ) -> ColumnsResult:
         """As :meth:`get`, as an Arrow record batch (``lakelog-queues[arrow]``).
 
-        :param columns: the columns of :mod:`lakelog_queues.arrow.schema` to build; ``None`` is all
+        :param columns: names of :data:`lakelog.arrow.COLUMNS`; ``None`` is all
         :param decompress: whether to decompress bodies that the client compressed
         :param verify: whether to compute checksums; lengths and places are always checked
         """
@@ -306,9 +386,9 @@ class Store(LogStore):
         :param topic: ``None`` is all topics
         :param since: such a table, from which to compare at first; ``None`` is the present one
         """
-        from lakelog_queues.readers.arrivals import QueueGrowth
+        from lakelog_queues.readers.arrivals import queue_growth
 
-        return QueueGrowth(self.arrivals, self.queues).watch(topic, since)
+        return queue_growth(self.arrivals, self.queues, topic, since)
 
     # --- by time ---
 
@@ -324,10 +404,9 @@ class Store(LogStore):
         ``lower`` is the first message at or after it, ``upper`` the last one at or before it.
         Raises ``ValueError`` for an unknown boundary, and for a time that is not in milliseconds.
         """
-        found = self._lookups.offset_by_time(topic, queue_id, timestamp_ms, boundary)
-        if found is not None:
-            return found
-        return self._offset_by_time(topic, queue_id, timestamp_ms, boundary)
+        asked, lookups = (topic, queue_id, timestamp_ms, boundary), self._lookups
+        found = None if lookups is None else lookups.offset_by_time(*asked)
+        return self._offset_by_time(*asked) if found is None else found
 
     @reads
     def _offset_by_time(self, *arguments: Any) -> int:
@@ -356,10 +435,9 @@ class Store(LogStore):
 
         Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError``.
         """
-        found = self._lookups.query(topic, key, since_ms, until_ms, max_messages)
-        if found is not None:
-            return found
-        return self._query(topic, key, since_ms, until_ms, max_messages)
+        asked, lookups = (topic, key, since_ms, until_ms, max_messages), self._lookups
+        found = None if lookups is None else lookups.query(*asked)
+        return self._query(*asked) if found is None else found
 
     @reads
     def _query(self, *arguments: Any) -> list[StoredMessage]:
@@ -460,7 +538,7 @@ class Store(LogStore):
         return GroupConsumer(options, access)
 
     def _queue_access(self) -> QueueAccess:
-        from lakelog_queues.consumers.queueaccess import QueueAccess
+        from lakelog_queues.consumers.consumer import QueueAccess
 
         return QueueAccess(  # each call checks whether the store is open
             self.get,
@@ -481,18 +559,24 @@ class Store(LogStore):
             :meth:`subscribe` continue at these offsets within a second
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
-        with group_lock(queue_parts(self._current.now()).log):
-            self._offsets.commit_all(commits)
+        with self._group_lock():
+            queue_parts(self._current.now()).offsets.commit_all(commits)
 
     def forget_offsets(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all; raises the same."""
-        with group_lock(queue_parts(self._current.now()).log):
-            self._offsets.forget(group, topic)
+        with self._group_lock():
+            queue_parts(self._current.now()).offsets.forget(group, topic)
+
+    def _group_lock(self) -> AbstractContextManager[None]:
+        """The lock under which committed offsets are compared and changed."""
+        from lakelog_queues.groups.members import group_lock
+
+        return group_lock(queue_parts(self._current.now()).log)
 
     @reads
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of every group, by topic and queue."""
-        return self._offsets.groups()
+        return queue_parts(self._current.now()).offsets.groups()
 
     # --- removing topics ---
 
@@ -518,6 +602,8 @@ class Store(LogStore):
         if topic not in known and self.wait_dispatched():
             known = self.topics()  # dispatches earlier puts first
         if topic not in known:
+            from difflib import get_close_matches
+
             near = ", ".join(map(repr, get_close_matches(str(topic), known)))
             raise WrongValue(
                 f"no queue of topic {topic!r} exists" + (f"; do you mean {near}?" if near else "")
@@ -537,13 +623,3 @@ class Store(LogStore):
             return self._current.now().maintenance.delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
-
-
-@attrs.frozen
-class _CurrentGetter:
-    """Reads messages of queues through the current role's parts, even of a closed store."""
-
-    _current: RoleState
-
-    def get(self, *arguments: Any, **named: Any) -> GetResult:
-        return queue_parts(self._current.last()).finder.getter.get(*arguments, **named)

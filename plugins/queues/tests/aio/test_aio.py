@@ -17,11 +17,10 @@ import lakelog
 import lakelog.aio
 from core.tests.store.support import SEGMENT, open_small
 from lakelog import Delivery, Message, PutRefused, PutResult, PutStatus
-from lakelog.aio import AsyncGroupConsumer, AsyncStore
+from lakelog.aio import AsyncGroupConsumer, AsyncStore, PutThread
 from lakelog.aio import open as open_async
-from lakelog.errors import StoreClosed
+from lakelog.errors import MissingIndex, StoreClosed
 from lakelog.format.record_batch import RecordBatch
-from lakelog_queues.aio.store import PutThread
 from plugins.queues.tests.groups.support import bodies as numbers_of
 from plugins.queues.tests.groups.support import fill, open_store
 
@@ -67,6 +66,74 @@ def bodies(messages: Any) -> list[bytes]:
 
 async def all_of(store: AsyncStore) -> list[bytes]:
     return [bytes(each.body) async for each in store.scan()]
+
+
+# --- the methods ---------------------------------------------------------------------------------
+
+
+OTHERWISE: dict[str, str] = {
+    "Store.put_async": "put",
+    "Store.put_batch_async": "put_batch",
+    "Store.get_async": "get",
+    "Store.read_async": "read",
+    "Store.watch_async": "watch",
+    "GroupConsumer.fetch": "poll, which waits only if it is told to",
+    "GroupConsumer.nap_s": "for callers that wait by themselves, as AsyncGroupConsumer does",
+    "GroupConsumer.forked": "called by Python's hook of forks",
+    "Producer.bind": "called by the store",
+}
+"""Methods that asyncio has under another name, or not at all, with the reason."""
+
+
+def public(of: type) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("of", "loop"),
+    [
+        (lakelog.Store, AsyncStore),
+        (lakelog.Consumer, lakelog.aio.AsyncConsumer),
+        (lakelog.GroupConsumer, AsyncGroupConsumer),
+        (lakelog.Producer, lakelog.aio.AsyncProducer),
+    ],
+)
+def test_a_loop_has_all_methods(of: type, loop: type) -> None:
+    assert {f"{of.__name__}.{each}" for each in public(of) - public(loop)} <= set(OTHERWISE)
+
+
+@in_a_loop
+async def test_offsets_and_what_a_store_is(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        assert (await store.min_offset(), await store.oldest_offset()) == (0, 0)
+        result = await store.put(Message("t", b"", queue_id=0))
+        assert await store.max_offset() == await store.flush() == await store.flushed_offset()
+        assert await store.is_flushed_known()
+        assert await store.wait_dispatched()
+        assert await store.dispatched_offset() == result.end_offset
+        assert (await store.dispatch_lag()).bytes == 0
+        assert len(await store.queue_units("t", 0, 0, 1)) == 1
+        with pytest.raises(MissingIndex):
+            await store.query_offsets("t", "k")
+        assert await store.earliest_time("t", 0) == result.store_timestamp_ms
+        assert (store.read_only, store.puts_wait, store.recovery is None) == (False, False, False)
+        assert store.dispatch_failure is None
+        async with small(tmp_path, mode="read") as reader:
+            assert reader.read_only
+            assert not await reader.wait_flushed(result.end_offset + 1, timeout_ms=0)
+
+
+@in_a_loop
+async def test_messages_that_are_fetched_and_taken(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        await store.put_columns("t", [b"a", b"b"], queue_ids=0)
+        await store.wait_dispatched()
+        async with await store.consumer("g", "t", start="earliest") as consumer:
+            assert consumer.take() is None
+            assert await consumer.fetch()
+            assert bodies(filter(None, (consumer.take(), consumer.take()))) == [b"a", b"b"]
+            assert consumer.position(0) == 2
+            assert not await consumer.fetch()
 
 
 # --- putting -----------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from core.tests.format.handmade import record, run
 from core.tests.format.support import log_of
+from lakelog.arrow import COLUMNS, empty, schema, to_arrow
 from lakelog.errors import CorruptRecord
 from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.message import Message, StoredMessage
-from lakelog_queues.arrow import COLUMNS, empty, schema, to_arrow
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PROPERTIES = st.one_of(

@@ -14,8 +14,7 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, RECORD_MIN_BYTES, segment_name
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import QueueReader
-from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-from lakelog_queues.dispatching.log_heads import LogHeads
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues, LogHeads
 from lakelog_queues.plugin import ConsumeQueueSettings
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)

@@ -13,7 +13,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import MAGIC_V2
 from lakelog.format.record_batch import RecordBatch
 from lakelog_queues.dispatching.grouping import names_folder
-from lakelog_queues.units.topicconfig import batch_topics
+from lakelog_queues.dispatching.making import batch_topics
 from plugins.queues.tests.consumequeue.support import contents, keep_log, queues
 
 NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]

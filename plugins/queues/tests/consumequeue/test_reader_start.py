@@ -212,7 +212,7 @@ def test_readers_are_right_at_any_moment_while_an_owner_puts(
                 )
                 starts.append(completion._begin().offset)
                 for _ in range(2):
-                    completion.refresh(now=True)
+                    completion.reach(now=True)
                     wrong += missing(reader, made, completion.offset)
                 made.close()
         finally:

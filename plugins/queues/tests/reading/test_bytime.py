@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, read_small
 from lakelog_queues.finding.bytime import TimeSearch
+from lakelog_queues.finding.records import PlacedRecords
 from plugins.queues.tests.reading.support import QueuesInMemory, put_numbered, times_of
 
 pytestmark = pytest.mark.both_ways
@@ -18,14 +19,15 @@ pytestmark = pytest.mark.both_ways
 QUEUE = ("t", 0)
 
 
-class Times:
+class Times(PlacedRecords):
     """Store times by physical offset; ``None`` for a record that cannot be read."""
 
     def __init__(self, times: list[int | None]) -> None:
-        self._times = times
+        object.__setattr__(self, "_times", times)
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
-        return self._times[offset]
+        times: list[int | None] = self._times  # type: ignore[attr-defined]  # set without attrs
+        return times[offset]
 
 
 def search_of(times: list[int | None], first: int = 0) -> TimeSearch:

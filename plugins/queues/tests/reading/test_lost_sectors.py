@@ -9,7 +9,7 @@ from core.tests.format.support import record_of
 from lakelog import Message
 from lakelog.format.record import SECTOR_BYTES
 from lakelog.format.record_batch import RecordBatch
-from lakelog_queues.finding.gather import sound_records
+from lakelog_queues.finding.records import sound_records
 
 pytestmark = pytest.mark.both_ways
 

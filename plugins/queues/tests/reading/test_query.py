@@ -45,7 +45,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def query_of(store: Store, *, broken: bool = False, more: Sequence[int] = ()) -> KeyQuery:
     places = [each.physical_offset for each in store.scan()][::-1]
-    return KeyQuery(Index([*more, *places, *places], broken=broken), log_of_store(store))
+    return KeyQuery(
+        Index([*more, *places, *places], broken=broken), log_of_store(store), lambda _: 0
+    )
 
 
 def test_topic_and_key_are_checked_and_nothing_comes_twice(store: Store) -> None:
@@ -84,7 +86,7 @@ def test_what_retention_has_deleted_is_no_damage(
 ) -> None:
     with open_small(tmp_path / "s") as store, caplog.at_level(logging.WARNING, "lakelog"):
         places = [store.put(Message("t", bytes(9000), keys="a")).physical_offset for _ in range(6)]
-        query = KeyQuery(Index(places[::-1]), log_of_store(store))
+        query = KeyQuery(Index(places[::-1]), log_of_store(store), lambda _: 0)
         assert len(query.query("t", "a")) == 6
         store.flush()
         assert store.wait_dispatched()  # as retention does
@@ -95,7 +97,7 @@ def test_what_retention_has_deleted_is_no_damage(
 
 
 def test_without_an_index(store: Store) -> None:
-    query = KeyQuery(None, log_of_store(store))
+    query = KeyQuery(None, log_of_store(store), lambda _: 0)
     for call in (query.query, query.offsets):
         with pytest.raises(MissingIndex, match="install lakelog-hash-index"):
             call("t", "a")

@@ -115,7 +115,7 @@ def test_no_offset_and_no_message_id_leads_to_them(store: Store, stale: Stale) -
 
 def test_no_key_leads_to_them(store: Store, stale: Stale) -> None:
     every = offsets_of(sorted((*stale.found, *stale.hidden), key=lambda each: each.queue_offset))
-    found = KeyQuery(_Index(every), store).query("t", "k")
+    found = KeyQuery(_Index(every), store._reader, lambda _: 0).query("t", "k")
     assert [each.physical_offset for each in found] == offsets_of(stale.found)
 
 

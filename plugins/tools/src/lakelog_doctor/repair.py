@@ -259,9 +259,7 @@ class _Repair:
         return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
 
     def _led(self) -> tuple[Queue, ...]:
-        from lakelog_queues.check.replacement_queues import (
-            queues_with_replacements,  # imports NumPy
-        )
+        from lakelog_queues.check.checkqueues import queues_with_replacements
 
         return queues_with_replacements(self.directory.files, self.directory.path)
 

@@ -62,7 +62,7 @@ def unpacked(
     batch: RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
     """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
-    from lakelog_queues.arrow import to_arrow
+    from lakelog.arrow import to_arrow
 
     try:
         return to_arrow(batch, columns=names, decompress=True), {}
@@ -92,7 +92,7 @@ def _partly_unpacked(
     """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
     import pyarrow as pa
 
-    from lakelog_queues.arrow import to_arrow
+    from lakelog.arrow import to_arrow
 
     rows = np.arange(len(batch))
     bad = np.isin(rows, packed)

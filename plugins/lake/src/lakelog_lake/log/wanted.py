@@ -164,7 +164,7 @@ class RecordCondition:
     def _by_topic(self, batch: RecordBatch) -> Flags:
         import numpy as np
 
-        from lakelog_queues.arrow import to_arrow
+        from lakelog.arrow import to_arrow
 
         coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
         topics: list[str] = coded.dictionary.to_pylist()
@@ -190,7 +190,7 @@ class RecordCondition:
     def _by_text(self, batch: RecordBatch) -> Flags:
         import numpy as np
 
-        from lakelog_queues.arrow import to_arrow
+        from lakelog.arrow import to_arrow
 
         table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
         tags, unique, keys = (column.to_pylist() for column in table.columns)
@@ -263,7 +263,7 @@ EVERYTHING: Final = Chosen()
 
 def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct topics of ``batch``, and the index of each record's topic among them."""
-    from lakelog_queues.arrow import to_arrow
+    from lakelog.arrow import to_arrow
 
     column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
     codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)

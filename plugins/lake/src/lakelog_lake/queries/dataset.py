@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyarrow import dataset
 
 import lakelog
+from lakelog.arrow import schema as message_schema
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import OtherStore
 from lakelog_lake.log.columns import store_name
@@ -42,7 +43,6 @@ from lakelog_lake.reading.options import (
 )
 from lakelog_lake.reading.plan import plan
 from lakelog_lake.reading.rows import rows_in
-from lakelog_queues.arrow import schema as message_schema
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

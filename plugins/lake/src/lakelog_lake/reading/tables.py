@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pyarrow as pa
 
+from lakelog.arrow import schema, to_arrow
 from lakelog.errors import CorruptRecord
 from lakelog_lake.log.columns import ERROR, unpacked
-from lakelog_queues.arrow import schema, to_arrow
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import Damage, RecordBatch

@@ -32,7 +32,7 @@ def message_columns() -> pa.Schema:
     """The columns of a message with its raw body."""
     import pyarrow as pa
 
-    from lakelog_queues.arrow import schema
+    from lakelog.arrow import schema
 
     return pa.schema([pa.field("store", pa.string()), *schema()])
 

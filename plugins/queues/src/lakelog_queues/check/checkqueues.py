@@ -7,8 +7,6 @@ each queue, and one run of records.
 
 Not checked are units of records before the first byte of the log, and in ``consumequeue_ext`` the
 store times, bitmaps, and units to which no queue points.
-
-Looks up tags codes in ``consumequeue_ext``, for the check of queues.
 """
 
 from __future__ import annotations
@@ -21,7 +19,8 @@ from typing import Final
 import attrs
 
 from lakelog.errors import CorruptQueue
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Longs, Queue, Units
@@ -30,12 +29,15 @@ from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
 from lakelog_queues.check.checkunits import CheckedFiles, RawUnits, Resolve, UnitCheck, as_they_are
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
+from lakelog_queues.dispatching.making import queues_in
 from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
+from lakelog_queues.files.simplequeue import first_behind
 from lakelog_queues.plugin import ConsumeQueueSettings
 from lakelog_queues.units import batchunits
-from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, pack
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, columns, pack, unpack
+from lakelog_queues.units.tags import is_address
 
 BROKEN: Final = "the files of tags codes do not fit together"
 
@@ -56,7 +58,7 @@ def ext_resolver(
 
     def resolve(units: RawUnits) -> RawUnits:
         codes = units["tags_code"].astype(np.int64)
-        at = np.flatnonzero(ext.is_address(codes))
+        at = np.flatnonzero(is_address(codes))
         if not len(at):
             return units
         codes[at] = _codes(ext, codes[at])
@@ -138,7 +140,7 @@ class QueuesVerifier:
         yield from self._look()
         for group in self._grouping.units(batch):
             if group.queue[0] == REPAIRED_TOPIC:
-                self._replacing.append(group.units)
+                self._replacing.append(group.columns[0])
                 self._replacements = Replacements.of(self._replacing)
             found = self._queues.get(group.queue)
             if found is None:
@@ -220,7 +222,7 @@ class QueuesVerifier:
         return found
 
     def _compare(self, found: UnitCheck, group: QueueUnits) -> Iterator[Problem]:
-        units, times = group.units, group.store_times_ms
+        units, times = group.columns
         if self._checked.living:
             due = units.offsets + units.sizes <= self._reach
             units, times = units[due], times[due]
@@ -252,15 +254,58 @@ class QueuesVerifier:
 def _present(checked: Checked) -> Iterator[Queue]:
     """The queues that have a folder."""
     for name, batches in ((CONSUMEQUEUE_DIR, False), (BATCHCONSUMEQUEUE_DIR, True)):
-        for topic in _folders(checked.path / name):
-            if (topic.name in checked.batch_topics) == batches:
-                for queue in _folders(topic):
-                    if queue.name.isdecimal() and queue.name.isascii():
-                        yield topic.name, int(queue.name)
+        for queue in queues_in(checked.path / name):
+            if (queue[0] in checked.batch_topics) == batches:
+                yield queue
 
 
-def _folders(path: Path) -> list[Path]:
+def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]:
+    """The queues with units that lead to a repair's records, sorted; changes nothing.
+
+    See :mod:`lakelog_queues.files.replaced`.
+
+    :param path: the store directory
+    """
+    root = path / CONSUMEQUEUE_DIR
     try:
-        return sorted(each for each in path.iterdir() if each.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        queues = sorted(queues_in(root))
+    except OSError as error:
+        raise unreadable(root, error) from error
+    opened = OpenFiles(files, write=False, most=_MOST_OPEN)
+    try:
+        own = [_units(files, opened, root, each) for each in queues if each[0] == REPAIRED_TOPIC]
+        whole = [each.read(each.first, each.end) for each in own if each is not None]
+        replacements = Replacements.of(unpack(units, 0) for units in whole)
+        return tuple(
+            queue
+            for queue in queues
+            if replacements
+            and queue[0] != REPAIRED_TOPIC
+            and _points_to(_units(files, opened, root, queue), replacements)
+        )
+    finally:
+        opened.close()
+
+
+def _points_to(units: CheckedFiles | None, replacements: Replacements) -> bool:
+    """Whether any unit leads to a replacement."""
+    if units is None:
+        return False
+
+    def read(first: int, count: int) -> bytes:
+        return units.read(first, first + count).tobytes()
+
+    places = (
+        first_behind(read, units.first, units.end, each) for each in replacements.offsets.tolist()
+    )
+    found = (read(at, 1) for at in places if at < units.end)
+    return any(bool(np.any(replacements.are_pointed_to(columns(each)))) for each in found)
+
+
+def _units(files: FileSystem, opened: OpenFiles, root: Path, queue: Queue) -> CheckedFiles | None:
+    """The units of a simple queue; ``None`` if its files have different or impossible lengths."""
+    folder = root / queue[0] / str(queue[1])
+    sizes = {each.length for each in segment_files(folder, files.list(folder)) if each.length}
+    if len(sizes) != 1 or min(sizes) % UNIT_BYTES:
+        return None
+    return CheckedFiles(files, opened, folder, np.dtype(UNIT), sizes.pop())

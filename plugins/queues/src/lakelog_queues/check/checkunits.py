@@ -1,10 +1,8 @@
 """Compares the units of one queue with the expected units of its records, run by run.
 
-Units are in the order of the log. A correct run costs one read and one comparison. After a
-difference, units and records are aligned again by the physical offsets of the records. Only a few
-numbers are kept between runs.
-
-Reads the files of one queue for a check, which continues past any damage in them.
+The files of a queue are read past any damage in them. Units are in the order of the log. A correct
+run costs one read and one comparison. After a difference, units and records are aligned again by
+the physical offsets of the records. Only a few numbers are kept between runs.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 RawUnits: TypeAlias = "NDArray[Any]"
 _READ_BYTES: Final = 1 << 20
-
 WRONG_LENGTH: Final = "the file has a wrong length"
 WRONG_NAME: Final = "no file can start there, and its queue is not compared"
 GAP: Final = "files are missing before this one"
@@ -143,7 +140,6 @@ MISPLACED: Final = "the record has another queue offset than its unit"
 UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
 _LOOKED_THROUGH: Final = 4096
 _CHUNK: Final = 256
-
 Resolve: TypeAlias = Callable[[RawUnits], RawUnits]
 """Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 

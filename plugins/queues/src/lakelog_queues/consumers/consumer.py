@@ -4,10 +4,8 @@ Delivery is at least once: messages delivered but not committed before a crash a
 Members of a group must read different queues; lakelog does not assign them. One thread uses a
 consumer at a time, except that :meth:`Consumer.close` is thread-safe.
 
-Fetches from several queues in turn, and tracks the position in each.
-
-Every queue gets its share of a fetch, and each fetch starts with another queue. So a busy queue
-cannot starve the others.
+A consumer fetches from its queues in turn. Every queue gets its share of a fetch, and each fetch
+starts with another queue. So a busy queue cannot starve the others.
 """
 
 from __future__ import annotations
@@ -16,134 +14,27 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.message import StoredMessage
-from lakelog_queues.consumers.offsettable import Offsets, offsets_name
-from lakelog_queues.consumers.queueaccess import (
-    EARLIEST,
-    LATEST,
-    QueueAccess,
-    StartPosition,
-    check_start_position,
-    find,
-    within,
-)
+from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.units.tags import tag_filter
 
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+StartPosition: TypeAlias = str | datetime
+"""``earliest``, ``latest``, or a store time with its time zone."""
 _log = logging.getLogger("lakelog")
 _CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
-
-
-@attrs.define
-class Fetched:
-    """A message, its queue, and the next offset to read there.
-
-    The queue cannot be derived from the message: a light queue holds records of other topics.
-    """
-
-    message: StoredMessage
-    queue_id: int
-    next_offset: int
-
-
-class Fetching:
-    """The read positions in the queues of a topic.
-
-    :ivar positions: next queue offset to fetch, by queue id
-    """
-
-    def __init__(self, access: QueueAccess, topic: str, tags: str | None) -> None:
-        self.positions: dict[int, int] = {}
-        self._access = access
-        self._topic = topic
-        self._tags = tags
-        self._first = 0
-
-    def fetch(self, max_messages: int) -> list[Fetched]:
-        """Fetch available messages; empty only if every queue is at its end."""
-        while True:
-            before = dict(self.positions)
-            found = self._rounds(max_messages)
-            if found or self.positions == before:
-                return found
-
-    def _rounds(self, max_messages: int) -> list[Fetched]:
-        """Give each queue its share, then distribute the remainder to queues with more messages."""
-        found: list[Fetched] = []
-        queues = self._in_turn()
-        while queues and len(found) < max_messages:
-            more = []
-            for place, queue_id in enumerate(queues):
-                share = _share(max_messages - len(found), len(queues) - place)
-                if share:
-                    got = self._fetch(queue_id, share)
-                    found += got
-                    more += [queue_id] if len(got) >= share else []
-            queues = more
-        return found
-
-    def _in_turn(self) -> list[int]:
-        """The queues, starting with another one each time."""
-        queues = sorted(self.positions)
-        if not queues:
-            return []
-        first = self._first % len(queues)
-        self._first = first + 1
-        return queues[first:] + queues[:first]
-
-    def _fetch(self, queue_id: int, count: int) -> list[Fetched]:
-        """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
-        offset = self.positions[queue_id]
-        result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
-        if result.status in _CORRECTED:
-            _log.warning(
-                "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
-                queue_id,
-                self._topic,
-                result.min_offset,
-                result.max_offset,
-                offset,
-                result.next_offset,
-            )
-        self.positions[queue_id] = result.next_offset
-        return self._placed(result, queue_id, offset)
-
-    def _placed(self, result: GetResult, queue_id: int, offset: int) -> list[Fetched]:
-        """Add to each message the queue offset after it.
-
-        A message of a light queue has the queue offset of its own queue, so the offset after it is
-        not known. Such messages keep the start of the fetch; only the last one advances.
-        """
-        if not result.messages:
-            return []
-        *others, last = result.messages
-        found = [
-            Fetched(each, queue_id, each.queue_offset + 1 if each.topic == self._topic else offset)
-            for each in others
-        ]
-        return [*found, Fetched(last, queue_id, result.next_offset)]
-
-    def add(self, queue_ids: Sequence[int], place_of: Callable[[int], int]) -> None:
-        """Add new queues, at the positions returned by ``place_of``."""
-        for queue_id in queue_ids:
-            if queue_id not in self.positions:
-                self.positions[queue_id] = place_of(queue_id)
-
-
-def _share(left: int, queues: int) -> int:
-    """The share of the next of ``queues`` queues; at least 1 while anything is left."""
-    return -(-left // queues)
-
-
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
-
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
 """Longest interval between two listings of queues, for a consumer of all queues."""
@@ -164,7 +55,7 @@ class Consumer:
         topic: str,
         queue_ids: Sequence[int] | None,
         access: QueueAccess,
-        offsets: Offsets,
+        offsets: CurrentOffsets,
         *,
         start: StartPosition = LATEST,
         commit: CommitPolicy = "explicit",
@@ -229,26 +120,21 @@ class Consumer:
         :param follow: wait for more at the end, until the consumer or its store is closed
         """
         while not self._closed:
-            if not self._waiting:
-                self._begin()
-                self._fill(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0)
-            if not self._waiting:
-                self._settle()
-                if not follow or self._is_over():
-                    return
-                continue
-            next_one = self._waiting.popleft()
-            self._deliver(next_one)
-            self._settle()
-            yield next_one.message
+            if self._fetch(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0):
+                if (message := self.take()) is not None:
+                    yield message
+            elif not follow or self._is_over():
+                return
 
     def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
         """Fetch messages for :meth:`take`; returns whether there are any."""
+        return self._fetch(max_messages, 0)
+
+    def _fetch(self, max_messages: int, wait_ms: float) -> bool:
         if not self._waiting:
             self._begin()
-            self._fill(max_messages, 0)
-        if not self._waiting:
-            self._settle()
+            self._fill(max_messages, wait_ms)
+        self._settle()
         return bool(self._waiting)
 
     def take(self) -> StoredMessage | None:
@@ -415,7 +301,7 @@ class Consumer:
         self._end(commit=self._by_batch and kind is None)
 
 
-def _check(commit: str, queue_ids: Sequence[int] | None, offsets: Offsets) -> None:
+def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets) -> None:
     if commit not in ("explicit", "batch"):
         raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None:
@@ -435,3 +321,156 @@ def _check_queues(queue_ids: Sequence[int]) -> None:
         raise SettingsError(
             f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
         )
+
+
+class Fetching:
+    """The read positions in the queues of a topic.
+
+    :ivar positions: next queue offset to fetch, by queue id
+    """
+
+    def __init__(self, access: QueueAccess, topic: str, tags: str | None) -> None:
+        self.positions: dict[int, int] = {}
+        self._access = access
+        self._topic = topic
+        self._tags = tags
+        self._first = 0
+
+    def fetch(self, max_messages: int) -> list[Fetched]:
+        """Fetch available messages; empty only if every queue is at its end."""
+        while True:
+            before = dict(self.positions)
+            found = self._rounds(max_messages)
+            if found or self.positions == before:
+                return found
+
+    def _rounds(self, max_messages: int) -> list[Fetched]:
+        """Give each queue its share, then distribute the remainder to queues with more messages."""
+        found: list[Fetched] = []
+        queues = self._in_turn()
+        while queues and len(found) < max_messages:
+            more = []
+            for place, queue_id in enumerate(queues):
+                share = _share(max_messages - len(found), len(queues) - place)
+                if share:
+                    got = self._fetch(queue_id, share)
+                    found += got
+                    more += [queue_id] if len(got) >= share else []
+            queues = more
+        return found
+
+    def _in_turn(self) -> list[int]:
+        """The queues, starting with another one each time."""
+        queues = sorted(self.positions)
+        if not queues:
+            return []
+        first = self._first % len(queues)
+        self._first = first + 1
+        return queues[first:] + queues[:first]
+
+    def _fetch(self, queue_id: int, count: int) -> list[Fetched]:
+        """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
+        offset = self.positions[queue_id]
+        result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
+        if result.status in _CORRECTED:
+            _log.warning(
+                "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
+                queue_id,
+                self._topic,
+                result.min_offset,
+                result.max_offset,
+                offset,
+                result.next_offset,
+            )
+        self.positions[queue_id] = result.next_offset
+        return self._placed(result, queue_id, offset)
+
+    def _placed(self, result: GetResult, queue_id: int, offset: int) -> list[Fetched]:
+        """Add to each message the queue offset after it.
+
+        A message of a light queue has the queue offset of its own queue, so the offset after it is
+        not known. Such messages keep the start of the fetch; only the last one advances.
+        """
+        if not result.messages:
+            return []
+        *others, last = result.messages
+        found = [
+            Fetched(each, queue_id, each.queue_offset + 1 if each.topic == self._topic else offset)
+            for each in others
+        ]
+        return [*found, Fetched(last, queue_id, result.next_offset)]
+
+    def add(self, queue_ids: Sequence[int], place_of: Callable[[int], int]) -> None:
+        """Add new queues, at the positions returned by ``place_of``."""
+        for queue_id in queue_ids:
+            if queue_id not in self.positions:
+                self.positions[queue_id] = place_of(queue_id)
+
+
+def _share(left: int, queues: int) -> int:
+    """The share of the next of ``queues`` queues; at least 1 while anything is left."""
+    return -(-left // queues)
+
+
+class Fetched(NamedTuple):
+    """A message, its queue, and the next offset to read there.
+
+    The queue cannot be derived from the message: a light queue holds records of other topics.
+    """
+
+    message: StoredMessage
+    queue_id: int
+    next_offset: int
+
+
+@attrs.frozen
+class QueueAccess:
+    """The queues of one store.
+
+    :ivar get: reads one queue, as ``Store.get``
+    :ivar queues: returns the queue ids of a topic
+    :ivar bounds: returns first and next queue offset of a topic and queue id; ``None`` if missing
+    :ivar offset_by_time: returns, for a topic, a queue id and a time in ms, the first queue offset
+        whose message was stored then or later
+    :ivar arrivals: lets a reader wait for new messages
+    """
+
+    get: Callable[..., GetResult]
+    queues: Callable[[str], Sequence[int]]
+    bounds: Callable[[str, int], tuple[int, int] | None]
+    offset_by_time: Callable[[str, int, int], int]
+    arrivals: ArrivalSignal
+
+
+def check_start_position(position: StartPosition, argument: str = "start") -> StartPosition:
+    """The position, if it is valid; raises ``SettingsError``."""
+    if isinstance(position, datetime):
+        if position.tzinfo is None:
+            raise SettingsError(
+                f"the time {position} has no time zone; add one, such as tzinfo=UTC", key=argument
+            )
+    elif position not in (EARLIEST, LATEST):
+        raise SettingsError(
+            f"{position!r} is not a place in a queue; give 'earliest', 'latest' or a datetime",
+            key=argument,
+        )
+    return position
+
+
+def find(access: QueueAccess, topic: str, queue_id: int, position: StartPosition) -> int:
+    """The queue offset of a start position; 0 if the queue does not exist yet.
+
+    For a time it is that of the first message stored then or later, or else the end of the queue.
+    """
+    bounds = access.bounds(topic, queue_id)
+    if bounds is None:
+        return 0
+    if isinstance(position, datetime):
+        time_ms = int(position.timestamp() * 1000)
+        return within(access.offset_by_time(topic, queue_id, time_ms), bounds)
+    return bounds[0] if position == EARLIEST else bounds[1]
+
+
+def within(offset: int, bounds: tuple[int, int] | None) -> int:
+    """``offset``, limited to the bounds of its queue."""
+    return max(offset, 0) if bounds is None else max(bounds[0], min(offset, bounds[1]))

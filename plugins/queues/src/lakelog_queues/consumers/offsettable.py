@@ -2,15 +2,11 @@
 
 Each write first reads the file again if another process has replaced it, and changes only offsets
 committed here since the last write. So no process overwrites another's offsets. A lock on a byte of
-``lock`` is held meanwhile.
+``lock`` is held meanwhile. A commit returns when its offsets are durable. Commits during a write
+share the next one.
 
-A commit returns when its offsets are durable. Commits during a write share the next one.
-
-The committed offsets of consumer groups, independent of the store's role.
-
-Validates names of consumer groups and topics, as RocketMQ does.
-
-Source: RocketMQ 5.3.3, ``Validators`` and ``TopicValidator``.
+Names of groups and topics are those that RocketMQ accepts; source: RocketMQ 5.3.3, ``Validators``
+and ``TopicValidator``.
 """
 
 from __future__ import annotations
@@ -20,9 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Protocol, TypeAlias
-
-import attrs
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from lakelog.arguments import wrong_type
 from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreError, StoreReadOnly
@@ -34,140 +28,29 @@ from lakelog_queues.configs import config_lock
 from lakelog_rocketmq.config import (
     CONSUMER_OFFSETS_FILE,
     SEPARATOR,
+    Offsets,
     load_offsets,
     save_offsets,
     split_name,
 )
-from lakelog_rocketmq.config import Offsets as StoredOffsets
 
 Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 """Group, topic, and the next offset of some queues."""
-
-
-class Offsets(Protocol):
-    """The committed offsets; thread-safe."""
-
-    @property
-    def read_only(self) -> bool:
-        """Whether commits are refused."""
-
-    def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The committed next offset of each queue for ``group``."""
-
-    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
-        """By group, topic and queue id: the next offset to read."""
-
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commit the next offsets of some queues; durable on return."""
-
-    def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Make several commits in one write."""
-
-    def forget(self, group: str, topic: str | None = None) -> None:
-        """Remove the offsets of a group, for one topic or for all."""
-
-    def close(self) -> None:
-        """Write pending changes; no commit is possible afterwards."""
-
-
-class CurrentOffsets:
-    """The offsets of a store whose role may change under its consumers.
-
-    :param now: returns the current role's offsets; raises if the store is closed
-    :param last: the same, without raising
-    """
-
-    def __init__(self, now: Callable[[], Offsets], last: Callable[[], Offsets]) -> None:
-        self._now = now
-        self._last = last
-
-    @property
-    def read_only(self) -> bool:
-        """Whether commits are refused."""
-        return self._last().read_only
-
-    def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The committed next offset of each queue for ``group``."""
-        return self._now().committed(group, topic)
-
-    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
-        """By group, topic and queue id: the next offset to read."""
-        return self._now().groups()
-
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commit the next offsets of some queues."""
-        self._now().commit(group, topic, offsets)
-
-    def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Make several commits in one write."""
-        self._now().commit_all(commits)
-
-    def forget(self, group: str, topic: str | None = None) -> None:
-        """Remove the offsets of a group, for one topic or for all."""
-        self._now().forget(group, topic)
-
-    def close(self) -> None:
-        """Do nothing: each role closes its own offsets."""
-
-
 MAX_GROUP_CHARACTERS: Final = 255
 MAX_TOPIC_CHARACTERS: Final = 127
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-
-
-def check_group(group: str) -> str:
-    """The name of a group, if RocketMQ accepts it; raises ``SettingsError``."""
-    if not isinstance(group, str):
-        raise wrong_type("group", group, "a str such as 'billing'")
-    if not _NAME.fullmatch(group):
-        raise SettingsError(
-            f"a consumer group's name may contain a-z A-Z 0-9 _ - | % only, but is {group!r}",
-            key="group",
-        )
-    if len(group) > MAX_GROUP_CHARACTERS:
-        raise SettingsError(
-            f"a consumer group's name has at most {MAX_GROUP_CHARACTERS} characters, "
-            f"not {len(group)}",
-            key="group",
-        )
-    return group
-
-
-def check_topic(topic: str) -> str:
-    """The name of a topic, if RocketMQ's clients accept it; raises ``SettingsError``."""
-    if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_CHARACTERS:
-        raise SettingsError(
-            f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters of a-z A-Z 0-9 _ - | %, "
-            f"but is {topic!r}",
-            key="topic",
-        )
-    return topic
-
-
-def offsets_name(topic: str, group: str) -> str:
-    """The key of a topic and group in RocketMQ's table; raises ``SettingsError``."""
-    if not topic or SEPARATOR in text("topic", topic, "orders"):
-        raise SettingsError(
-            f"offsets cannot be kept for topic {topic!r}: RocketMQ joins topic and group by "
-            f"{SEPARATOR!r}",
-            key="topic",
-        )
-    return f"{topic}{SEPARATOR}{check_group(group)}"
-
-
 _REMOVED: Final = -1
 _MOST_QUEUE: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
 
 
-@attrs.define
-class _State:
+class _State(NamedTuple):
     """The content of the file.
 
     :ivar identity: identifies this version of the file
     """
 
-    offsets: StoredOffsets
+    offsets: Offsets
     content: Mapping[str, Any]
     identity: object
 
@@ -278,7 +161,7 @@ class OffsetTable:
     def _identity(self) -> object:
         return identity_at(self._path / CONFIG_DIR / CONSUMER_OFFSETS_FILE)
 
-    def _merged(self) -> StoredOffsets:
+    def _merged(self) -> Offsets:
         """The file's content with the pending commits applied."""
         found = {name: dict(table) for name, table in self._state().offsets.items()}
         for name, changes in (*self._being_written.items(), *self._pending.items()):
@@ -344,3 +227,76 @@ def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
         if not (0 <= queue <= _MOST_QUEUE and 0 <= offset <= _MOST_OFFSET):
             raise StoreError(f"queue {queue} cannot have offset {offset}; it is out of range")
     return name
+
+
+class CurrentOffsets:
+    """The offsets of a store whose role may change under its consumers.
+
+    :param now: returns the current role's offsets; raises if the store is closed
+    :param last: the same, without raising
+    """
+
+    def __init__(self, now: Callable[[], OffsetTable], last: Callable[[], OffsetTable]) -> None:
+        self._now = now
+        self._last = last
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._last().read_only
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed next offset of each queue for ``group``."""
+        return self._now().committed(group, topic)
+
+    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """By group, topic and queue id: the next offset to read."""
+        return self._now().groups()
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit the next offsets of some queues."""
+        self._now().commit(group, topic, offsets)
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Make several commits in one write."""
+        self._now().commit_all(commits)
+
+
+def check_group(group: str) -> str:
+    """The name of a group, if RocketMQ accepts it; raises ``SettingsError``."""
+    if not isinstance(group, str):
+        raise wrong_type("group", group, "a str such as 'billing'")
+    if not _NAME.fullmatch(group):
+        raise SettingsError(
+            f"a consumer group's name may contain a-z A-Z 0-9 _ - | % only, but is {group!r}",
+            key="group",
+        )
+    if len(group) > MAX_GROUP_CHARACTERS:
+        raise SettingsError(
+            f"a consumer group's name has at most {MAX_GROUP_CHARACTERS} characters, "
+            f"not {len(group)}",
+            key="group",
+        )
+    return group
+
+
+def check_topic(topic: str) -> str:
+    """The name of a topic, if RocketMQ's clients accept it; raises ``SettingsError``."""
+    if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_CHARACTERS:
+        raise SettingsError(
+            f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters of a-z A-Z 0-9 _ - | %, "
+            f"but is {topic!r}",
+            key="topic",
+        )
+    return topic
+
+
+def offsets_name(topic: str, group: str) -> str:
+    """The key of a topic and group in RocketMQ's table; raises ``SettingsError``."""
+    if not topic or SEPARATOR in text("topic", topic, "orders"):
+        raise SettingsError(
+            f"offsets cannot be kept for topic {topic!r}: RocketMQ joins topic and group by "
+            f"{SEPARATOR!r}",
+            key="topic",
+        )
+    return f"{topic}{SEPARATOR}{check_group(group)}"

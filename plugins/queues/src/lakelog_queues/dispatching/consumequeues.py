@@ -2,11 +2,11 @@
 
 One thread dispatches; any thread reads. A unit is visible once it is written.
 
-Finds the offset from which a reader builds units in memory while an owner writes the files.
-
-The queues of an owner were complete once. Since then it has dispatched in the order of the log, one
-batch to all queues before the next. A batch spans at most ``BATCH_BYTES``, unless it is one larger
-record. Let D be the end of the last batch that is in all queues.
+A reader builds units in memory while an owner writes the files. It starts at an offset before which
+no unit can be missing. The queues of the owner were complete once. Since then it has dispatched in
+the order of the log, one batch to all queues before the next. A batch spans at most
+``BATCH_BYTES``, unless it is one larger record. Let D be the end of the last batch that is in all
+queues.
 
 1. The batch of any unit in a file begins at or before D. Let the unit's record start at ``o``. If
    the record is a batch of its own, then ``D >= o``. Otherwise the batch contains the record, spans
@@ -19,10 +19,6 @@ record. Let D be the end of the last batch that is in all queues.
 Therefore a dispatch from a record at or before ``o - BATCH_BYTES`` adds all missing units; existing
 ones are not added again. All this also holds if the owner has died, or if other owners followed:
 their writes are in the page cache, complete up to the last batch.
-
-Remaining files of removed queues, which a crash or an error left behind.
-
-They are not read any more. They are removed before a queue with the same name is created.
 """
 
 from __future__ import annotations
@@ -30,124 +26,49 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lakelog.errors import CorruptQueue
 from lakelog.files.checkpoint import CheckpointKeeper
-from lakelog.files.filesystem import FileSystem
-from lakelog.files.queue_ends import DurableQueueEnds, RecordFingerprint, read_kept, write_kept
-from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.files.filesystem import FileSystem, read_range
+from lakelog.files.queue_ends import (
+    HEAD_BYTES,
+    PLACE,
+    DurableQueueEnds,
+    RecordFingerprint,
+    read_kept,
+    write_kept,
+)
+from lakelog.format.layout import ABORT_FILE, OWN_DIR, segment_name
 from lakelog.format.queue_offsets import Queue, Units
-from lakelog.format.record_batch import RecordBatch
-from lakelog.hooks.dispatching import Verifier
+from lakelog.lazy import cached_property
 from lakelog_queues.dispatching.flushing import Flushing
-from lakelog_queues.dispatching.grouping import Grouping
-from lakelog_queues.dispatching.log_heads import LogHeads
-from lakelog_queues.dispatching.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
+from lakelog_queues.dispatching.making import (
+    DIRECTORIES,
+    QueueMaker,
+    batch_topics,
+    topics_with_batches,
+)
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
-from lakelog_queues.files.batchqueue import no_units
-from lakelog_queues.files.openfiles import PlainUnits
 from lakelog_queues.plugin import ConsumeQueueSettings
-from lakelog_queues.units.topicconfig import batch_topics
+
+if TYPE_CHECKING:
+    from lakelog.format.record_batch import RecordBatch
+    from lakelog.hooks import Context
+    from lakelog.hooks.dispatching import Verifier
+    from lakelog_queues.dispatching.grouping import Grouping
+    from lakelog_queues.dispatching.making import AnyQueue
+    from lakelog_queues.files.openfiles import PlainUnits
 
 BATCH_BYTES: Final = 4 << 20
 """Length of a batch that an owner dispatches (``lakelog.log.scan.WINDOW_BYTES``)."""
-
 _SLACK_BYTES: Final = 3 * BATCH_BYTES
 """One batch is enough; the others allow for owners with another version of lakelog."""
-
-
-def complete_to(queues: Collection[AnyQueue]) -> int:
-    """The physical offset up to which every queue that is loaded from now on has its units."""
-    last = max(queues, key=lambda queue: queue.reached, default=None)
-    return 0 if last is None else max(0, last.before(last.reached) - _SLACK_BYTES)
-
-
-def start_before(queues: Collection[AnyQueue], limit: int) -> int:
-    """The start or end of a record at or shortly before ``limit``; 0 if none is known."""
-    found = max((queue.reached for queue in queues if queue.reached <= limit), default=0)
-    for queue in queues:
-        if found >= limit - BATCH_BYTES:
-            break
-        if queue.reached > limit:
-            found = max(found, queue.before(limit + 1))
-    return found
-
-
-_LOG: Final = logging.getLogger("lakelog")
-_NOWHERE: Final = 1 << 63
-
-
-class RemovedQueues:
-    """The removed queues with remaining files.
-
-    :ivar again: physical offset from which records for such queues must be dispatched again
-    """
-
-    def __init__(
-        self,
-        files: FileSystem,
-        path: Path,
-        maker: QueueMaker,
-        tombstones: Mapping[str, int],
-        *,
-        read_only: bool,
-    ) -> None:
-        self.again = _NOWHERE
-        self._files = files
-        self._path = path
-        self._maker = maker
-        self._tombstones = tombstones
-        self._read_only = read_only
-        self._left: set[Queue] = set()
-
-    def owns(self, queue: AnyQueue) -> bool:
-        """Whether the files of a queue that was just loaded belong to a removed topic."""
-        end = self._tombstones.get(queue.queue[0], 0)
-        if not end:
-            return False
-        oldest = queue.oldest()
-        return oldest < end if oldest is not None else queue.is_empty()
-
-    def take(self, queue: AnyQueue) -> None:
-        """Hide a queue; :meth:`remove` removes its files."""
-        queue.close()
-        self.again = min(self.again, self._tombstones[queue.queue[0]])
-        if self._read_only:
-            self._maker.leave_out(queue.queue)  # its owner removes the files
-        else:
-            self._left.add(queue.queue)
-
-    def remove(self, only: Queue | None = None) -> None:
-        """Remove the files; after an ``OSError`` the next call continues.
-
-        :param only: a queue, which need not have remaining files; ``None`` is all
-        """
-        for name in sorted(self._left if only is None else self._left & {only}):
-            self._maker.remove_folders(name)
-            self._left.discard(name)
-
-    def finish(self) -> None:
-        """Remove the files that an earlier process left; after an error they stay hidden."""
-        if self._read_only or not self._tombstones:
-            return
-        try:
-            if self._left:
-                self._files.sync_dir(self._path / OWN_DIR)  # tombstones first, then removals
-                self.remove()
-            for topic in self._tombstones:
-                self._maker.remove_topic(topic)
-        except OSError as error:
-            _LOG.warning(
-                "%s: files of removed topics could not be removed; they are not read, and the next "
-                "open tries again: %s",
-                *(self._path, error),
-            )
-
-
 _KEPT_MARKS: Final = 2
 """Two, because a power cut may remove the record of the latest mark from the log."""
-_NOTHING_LACKS: Final = 1 << 63
+_NOWHERE: Final = 1 << 63
+"""Behind every offset of a log."""
+_LOG: Final = logging.getLogger("lakelog")
 
 
 class ConsumeQueues:
@@ -185,9 +106,9 @@ class ConsumeQueues:
         self._read_only = read_only
         self._settings = settings
         self._tombstones = dict(tombstones or {})
-        batches = batch_topics(files, path) | topics_with_batches(path)
-        self._grouping = Grouping(batches, light_queues, self._tombstones)
-        self._maker = QueueMaker(files, path, settings, batches, read_only=read_only)
+        self._light_queues = light_queues
+        self._batch_topics = batch_topics(files, path) | topics_with_batches(path)
+        self._maker = QueueMaker(files, path, settings, self._batch_topics, read_only=read_only)
         self._queues: dict[Queue, AnyQueue] = {}
         self._removed = RemovedQueues(
             files, path, self._maker, self._tombstones, read_only=read_only
@@ -198,7 +119,14 @@ class ConsumeQueues:
         self._marks: tuple[RecordFingerprint, ...] = ()
         self._kept: DurableQueueEnds | None = None
         self._dispatched: RecordFingerprint | None = None
-        self._flushing = Flushing(settings, checkpoint, self._sync, note=self._note)
+        self._flushing = Flushing(settings, checkpoint, self._sync, self._note)
+
+    @cached_property
+    def _grouping(self) -> Grouping:
+        """Builds units from records; imported for the first ones."""
+        from lakelog_queues.dispatching.grouping import Grouping
+
+        return Grouping(self._batch_topics, self._light_queues, self._tombstones)
 
     # --- dispatching ---
 
@@ -209,7 +137,7 @@ class ConsumeQueues:
         were synced (see :mod:`lakelog.files.queue_ends`). It starts earlier if a
         queue lacks units that it had then, and at ``minimum`` if no mark is proved, as in a store
         that RocketMQ wrote last. A reader starts a few batches before the end of the queues while
-        an owner writes them (see :mod:`.reader_start`), and after a clean stop after the last
+        an owner writes them (see the module), and after a clean stop after the last
         record that has a unit. Records that are dispatched again change nothing if their units are
         right.
 
@@ -219,7 +147,7 @@ class ConsumeQueues:
         :param minimum: physical offset of the first byte of the log
         :param end: physical offset of its end
         """
-        self._maker.replaced.minimum = minimum
+        self._maker.minimum = minimum
         start = self._resume_reading(end) if self._read_only else self._resume_owning(minimum, end)
         self._removed.finish()
         self.truncate(end)
@@ -271,7 +199,7 @@ class ConsumeQueues:
 
     def _lacking(self, kept: DurableQueueEnds) -> int:
         """The physical offset from which a queue lacks units that it had at the last sync."""
-        found = _NOTHING_LACKS
+        found = _NOWHERE
         for queue in self._short(kept):
             there = self._queues.get(queue)
             reached = 0 if there is None or self._starts_late(there, kept) else there.reached
@@ -347,8 +275,10 @@ class ConsumeQueues:
         self._ensure_loaded()
         if not len(batch):
             return
-        for group in self._grouping.packed(batch):
-            self._maker.append(self._opened(group.queue), group)
+        for group in self._grouping.units(batch):
+            queue = self._opened(group.queue)
+            if group.raw is None or not queue.follow(group.raw, group.first):
+                queue.append(*group.columns)
         self._dispatched = RecordFingerprint.of(batch)
         (first, _, _), (last, size, last_ms) = batch.head(0), batch.head(-1)
         self._flushing.dispatched(last_ms, last + size - first)
@@ -478,7 +408,11 @@ class ConsumeQueues:
         """At most ``count`` units from queue offset ``first`` on; empty without such a queue."""
         self._ensure_loaded()
         found = self._queues.get(queue)
-        return no_units() if found is None else found.read(first, count)
+        if found is None:
+            from lakelog_queues.units.simpleunits import no_units
+
+            return no_units()
+        return found.read(first, count)
 
     def plain(self, queue: Queue, minimum: int, offset: int | None) -> PlainUnits | None:
         """The place of a unit for compiled code; see :meth:`.SimpleQueue.plain`."""
@@ -498,10 +432,9 @@ class ConsumeQueues:
         """
         from lakelog_queues.check.checkqueues import Checked, QueuesVerifier  # for operators only
 
-        grouping = self._grouping
-        topics, lights = grouping.batch_topics, grouping.light_queues
         where = self._files, self._path, self._settings
-        return QueuesVerifier(Checked(*where, topics, lights, self._tombstones, minimum, living))
+        grouped = self._batch_topics, self._light_queues, self._tombstones
+        return QueuesVerifier(Checked(*where, *grouped, minimum, living))
 
     # --- the parts ---
 
@@ -544,3 +477,120 @@ class ConsumeQueues:
         for queue in list(self._queues.values()):
             queue.flush(least_pages)  # first the extension files, to which units point
         self._maker.dirty.sync(least_pages)
+
+
+class RemovedQueues:
+    """The removed queues of which a crash or an error left files.
+
+    They are not read any more. They are removed before a queue with the same name is created.
+
+    :ivar again: physical offset from which records for such queues must be dispatched again
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        maker: QueueMaker,
+        tombstones: Mapping[str, int],
+        *,
+        read_only: bool,
+    ) -> None:
+        self.again = _NOWHERE
+        self._files = files
+        self._path = path
+        self._maker = maker
+        self._tombstones = tombstones
+        self._read_only = read_only
+        self._left: set[Queue] = set()
+
+    def owns(self, queue: AnyQueue) -> bool:
+        """Whether the files of a queue that was just loaded belong to a removed topic."""
+        end = self._tombstones.get(queue.queue[0], 0)
+        if not end:
+            return False
+        oldest = queue.oldest()
+        return oldest < end if oldest is not None else queue.is_empty()
+
+    def take(self, queue: AnyQueue) -> None:
+        """Hide a queue; :meth:`remove` removes its files."""
+        queue.close()
+        self.again = min(self.again, self._tombstones[queue.queue[0]])
+        if self._read_only:
+            self._maker.leave_out(queue.queue)  # its owner removes the files
+        else:
+            self._left.add(queue.queue)
+
+    def remove(self, only: Queue | None = None) -> None:
+        """Remove the files; after an ``OSError`` the next call continues.
+
+        :param only: a queue, which need not have remaining files; ``None`` is all
+        """
+        for name in sorted(self._left if only is None else self._left & {only}):
+            self._maker.remove_folders(name)
+            self._left.discard(name)
+
+    def finish(self) -> None:
+        """Remove the files that an earlier process left; after an error they stay hidden."""
+        if self._read_only or not self._tombstones:
+            return
+        try:
+            if self._left:
+                self._files.sync_dir(self._path / OWN_DIR)  # tombstones first, then removals
+                self.remove()
+            for topic in self._tombstones:
+                self._maker.remove_topic(topic)
+        except OSError as error:
+            _LOG.warning(
+                "%s: files of removed topics could not be removed; they are not read, and the next "
+                "open tries again: %s",
+                *(self._path, error),
+            )
+
+
+def complete_to(queues: Collection[AnyQueue]) -> int:
+    """The physical offset up to which every queue that is loaded from now on has its units."""
+    last = max(queues, key=lambda queue: queue.reached, default=None)
+    return 0 if last is None else max(0, last.before(last.reached) - _SLACK_BYTES)
+
+
+def start_before(queues: Collection[AnyQueue], limit: int) -> int:
+    """The start or end of a record at or shortly before ``limit``; 0 if none is known."""
+    found = max((queue.reached for queue in queues if queue.reached <= limit), default=0)
+    for queue in queues:
+        if found >= limit - BATCH_BYTES:
+            break
+        if queue.reached > limit:
+            found = max(found, queue.before(limit + 1))
+    return found
+
+
+class LogHeads(NamedTuple):
+    """Proves marks and units of queues by the heads of records in the log; changes nothing."""
+
+    files: FileSystem
+    directory: Path
+    segment_bytes: int
+
+    @classmethod
+    def of(cls, context: Context) -> LogHeads:
+        """The log of a store."""
+        directory = context.core.commitlog(context.path)
+        return cls(context.files, directory, context.core.segment_size_bytes)
+
+    def holds(self, mark: RecordFingerprint) -> bool:
+        """Whether the log has this record at this place."""
+        return self._read(mark.offset) == mark.head
+
+    def lacks_record(self, offset: int, size: int) -> bool:
+        """Whether the segment exists, but has no record of this size at ``offset``."""
+        head = self._read(offset)
+        if head is None:
+            return False
+        return len(head) < HEAD_BYTES or PLACE.unpack_from(head) != (size, offset)
+
+    def _read(self, offset: int) -> bytes | None:
+        """The head at ``offset``; ``None`` if there is no segment."""
+        within = offset % self.segment_bytes
+        path = self.directory / segment_name(offset - within)
+        return read_range(self.files, path, within, HEAD_BYTES)

@@ -38,9 +38,8 @@ class Flushing:
         settings: ConsumeQueueSettings,
         checkpoint: CheckpointKeeper,
         sync: Callable[[int], None],
+        note: Callable[[], Callable[[], None]],
         clock: Callable[[], float] = time.monotonic,
-        *,
-        note: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
         """Create it; :meth:`start` starts the thread.
 
@@ -54,7 +53,7 @@ class Flushing:
         self._checkpoint = checkpoint
         self._sync = sync
         self._clock = clock
-        self._note = note or _nothing
+        self._note = note
         self._thorough_at = clock() * 1000 + settings.flush_thorough_interval_ms
         self._thorough_bytes = 0
         self._one_at_a_time = threading.Lock()
@@ -157,7 +156,3 @@ class Flushing:
             self._checkpoint.freeze()
             _LOG.exception("a sync of a queue failed; close and reopen the store to dispatch again")
             self.check()
-
-
-def _nothing() -> Callable[[], None]:
-    return lambda: None

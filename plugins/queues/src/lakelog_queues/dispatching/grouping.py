@@ -1,50 +1,36 @@
 """Builds the units of each queue from a batch of records; the result depends on nothing else.
 
-Prepared and rolled back messages belong to no queue. Records whose topic cannot name a folder get
-no unit. Source: RocketMQ's ``CommitLog`` and
+Prepared and rolled back messages belong to no queue. Source: RocketMQ's ``CommitLog`` and
 ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
 
-Checks whether a topic can be the name of a folder; records of any other topic get no unit.
+Records whose topic cannot be the name of a folder get no unit. ``put`` refuses such topics, yet a
+log may hold them: RocketMQ's store accepts any topic, and only its broker refuses
+(``TopicValidator``). RocketMQ creates a queue for such a topic in a nested folder (``a/b``) or
+outside the queues (``..``), and does not find it after a restart.
 
-``put`` refuses such topics, yet a log may hold them: RocketMQ's store accepts any topic, and only
-its broker refuses (``TopicValidator``). RocketMQ creates a queue for such a topic in a nested
-folder (``a/b``) or outside the queues (``..``), and does not find it after a restart.
-
-Light queues: one record has units in several queues.
-
-``INNER_MULTI_DISPATCH`` lists queues, and ``INNER_MULTI_QUEUE_OFFSET`` the queue offset in each. If
-the lists differ in length, as with a name that is no light queue's, the record gets no unit in any
-of them. Source: RocketMQ's ``ConsumeQueue.multiDispatchLmqQueue`` and ``MultiDispatchUtils``.
+A record has units in several light queues. ``INNER_MULTI_DISPATCH`` lists them, and
+``INNER_MULTI_QUEUE_OFFSET`` the queue offset in each. If the lists differ in length, as with a name
+that is no light queue's, the record gets no unit in any of them. Source: RocketMQ's
+``ConsumeQueue.multiDispatchLmqQueue`` and ``MultiDispatchUtils``.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lakelog.accelerate import current
+from lakelog.format import properties as names
 from lakelog.format.layout import PREPARED
-from lakelog.format.properties import (
-    DELAY,
-    INNER_MULTI_DISPATCH,
-    INNER_MULTI_QUEUE_OFFSET,
-    LIGHT_QUEUE_PREFIX,
-    MULTI_DISPATCH_SEPARATOR,
-    REPAIRED_TOPIC,
-    SCHEDULE_TOPIC,
-    decode_properties,
-    feeds_light_queues,
-)
+from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
-from lakelog.lazy import np
+from lakelog.lazy import cached_property, np
 from lakelog_queues.units.simpleunits import UNIT_BYTES, columns
-from lakelog_queues.units.tags import delivery_time_ms
+from lakelog_queues.units.tags import delivery_time_ms, tags_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,25 +38,105 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_BYTES: Final = 255
 """``NAME_MAX`` of Linux's file systems."""
+_OFFSETS: Final = names.INNER_MULTI_QUEUE_OFFSET.encode()
+_SEPARATOR: Final = names.MULTI_DISPATCH_SEPARATOR
+_SEARCH: Final = re.compile(re.escape(_OFFSETS))
 
 
-def names_folder(topic: str) -> bool:
-    """Whether ``topic`` is a valid name of one folder, without a path."""
-    if topic in ("", ".", "..") or "/" in topic or "\x00" in topic:
-        return False
-    return len(topic.encode(errors="surrogateescape")) <= _LONGEST_BYTES
+class Grouping(NamedTuple):
+    """Builds units from records.
+
+    :ivar batch_topics: topics with batch queues
+    :ivar light_queues: whether records feed light queues
+    :ivar tombstones: by topic, the physical offset below which its records have no units
+    """
+
+    batch_topics: Collection[str]
+    light_queues: bool
+    tombstones: Mapping[str, int]
+
+    def units(self, batch: RecordBatch) -> Iterator[QueueUnits]:
+        """The units of each queue; first those of a repair's records, to which others may lead."""
+        if not len(batch):
+            return
+        groups = sorted(queue_groups(batch), key=lambda each: each.queue[0] != REPAIRED_TOPIC)
+        bad = {group.queue[0] for group in groups if not names_folder(group.queue[0])}
+        for topic in sorted(bad):
+            _LOG.warning("topic %r cannot name a folder; its messages are in the log only", topic)
+        lights = self._lights(batch) if self.light_queues else []
+        for group in groups:
+            topic = group.queue[0]
+            alive = self._alive(batch, group)
+            if topic in bad or not len(alive.records):
+                continue
+            if topic in self.batch_topics:
+                yield from _inner_batches(batch, group.queue, alive.records)
+                continue
+            units = QueueUnits(group.queue, partial(_units, batch, alive))
+            if alive.first is not None and topic != SCHEDULE_TOPIC:
+                units.raw, units.first = alive.raw, alive.first
+            yield units
+        yield from lights
+
+    def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
+        """The group without records below the topic's tombstone."""
+        tombstone = self.tombstones.get(group.queue[0], 0)
+        if not tombstone:
+            return group
+        records = np.asarray(group.records)
+        alive = batch.physical_offsets[records] >= tombstone
+        return group if alive.all() else QueueGroup(group.queue, records[alive])
+
+    def _lights(self, batch: RecordBatch) -> list[QueueUnits]:
+        """The units of light queues."""
+        found: dict[Queue, list[tuple[int, int]]] = {}
+        for queue, queue_offset, record in light_units(batch, (batch.sys_flags & PREPARED) == 0):
+            if int(batch.physical_offsets[record]) >= self.tombstones.get(queue[0], 0):
+                found.setdefault(queue, []).append((queue_offset, record))
+        return [
+            QueueUnits(queue, partial(_light, batch, queue, pairs))
+            for queue, pairs in found.items()
+        ]
 
 
-def without_folders(topics: Iterable[str]) -> set[str]:
-    """The topics that cannot have queues; logs a warning for each."""
-    bad = {topic for topic in topics if not names_folder(topic)}
-    for topic in sorted(bad):
-        _LOG.warning("topic %r cannot name a folder; its messages are in the log only", topic)
-    return bad
+def _light(batch: RecordBatch, queue: Queue, pairs: list[tuple[int, int]]) -> tuple[Units, Longs]:
+    """The units for pairs of queue offset and record."""
+    stated, records = np.array(pairs, np.int64).T
+    units, times_ms = _units(batch, QueueGroup(queue, records))
+    units.queue_offsets[:] = stated
+    return units, times_ms
 
 
-@attrs.frozen(eq=False)
-class QueueGroup:
+class QueueUnits:
+    """The units of one queue from a batch, in the order of the log.
+
+    :ivar raw: the units in file format, 20 bytes each, if their queue offsets are consecutive from
+        ``first``; they can be written at once if the queue ends there
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        build: Callable[[], tuple[Units, Longs]],
+        raw: memoryview | None = None,
+        first: int = 0,
+    ) -> None:
+        """Take the units in file format, if the grouping has produced them already.
+
+        :param build: returns the units, and the store times in ms since 1970
+        """
+        self.queue = queue
+        self.raw = raw
+        self.first = first
+        self._build = build
+
+    @cached_property
+    def columns(self) -> tuple[Units, Longs]:
+        """The units, and the store times of their records in ms since 1970."""
+        return self._build()
+
+
+class QueueGroup(NamedTuple):
     """The records of one queue, in log order.
 
     :ivar records: ``int64``, their indices in the batch; a view if the accelerator found them
@@ -83,6 +149,13 @@ class QueueGroup:
     records: Longs | memoryview
     raw: memoryview | None = None
     first: int | None = None
+
+
+def names_folder(topic: str) -> bool:
+    """Whether ``topic`` is a valid name of one folder, without a path."""
+    if topic in ("", ".", "..") or "/" in topic or "\x00" in topic:
+        return False
+    return len(topic.encode(errors="surrogateescape")) <= _LONGEST_BYTES
 
 
 def queue_groups(batch: RecordBatch) -> list[QueueGroup]:
@@ -112,98 +185,8 @@ def _groups(
     return groups
 
 
-@attrs.frozen(eq=False)
-class QueueUnits:
-    """The units of one queue from a batch, in the order of the log; times in ms since 1970."""
-
-    queue: Queue
-    units: Units
-    store_times_ms: Longs
-
-
-@attrs.frozen(eq=False)
-class PackedUnits:
-    """The units of one queue from a batch in file format, if their queue offsets are consecutive.
-
-    They can be written at once if the queue ends at ``first``.
-
-    :ivar first: queue offset of the first unit
-    :ivar raw: the units, 20 bytes each
-    :ivar unpacked: returns the units as :class:`QueueUnits`
-    """
-
-    queue: Queue
-    first: int
-    raw: memoryview
-    unpacked: Callable[[], QueueUnits]
-
-
-@attrs.frozen
-class Grouping:
-    """Builds units from records.
-
-    :ivar batch_topics: topics with batch queues
-    :ivar light_queues: whether records feed light queues
-    :ivar tombstones: by topic, the physical offset below which its records have no units
-    """
-
-    batch_topics: Collection[str]
-    light_queues: bool
-    tombstones: Mapping[str, int]
-
-    def units(self, batch: RecordBatch) -> Iterator[QueueUnits]:
-        """The units of each queue; first those of a repair's records, to which others may lead."""
-        for each in self.packed(batch):
-            yield each.unpacked() if isinstance(each, PackedUnits) else each
-
-    def packed(self, batch: RecordBatch) -> Iterator[QueueUnits | PackedUnits]:
-        """As :meth:`units`; in file format if the grouping has produced it already."""
-        if not len(batch):
-            return
-        groups = queue_groups(batch)
-        bad = without_folders({group.queue[0] for group in groups})
-        lights = self._lights(batch) if self.light_queues else []
-        groups.sort(key=lambda group: group.queue[0] != REPAIRED_TOPIC)
-        for group in groups:
-            topic = group.queue[0]
-            alive = self._alive(batch, group)
-            if topic in bad or not len(alive.records):
-                continue
-            if topic in self.batch_topics:
-                yield from _inner_batches(batch, group.queue, alive.records)
-            elif alive.raw is None or alive.first is None or topic == SCHEDULE_TOPIC:
-                yield _units(batch, alive)
-            else:
-                unpacked = partial(_units, batch, alive)
-                yield PackedUnits(group.queue, alive.first, alive.raw, unpacked)
-        yield from lights
-
-    def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
-        """The group without records below the topic's tombstone."""
-        tombstone = self.tombstones.get(group.queue[0], 0)
-        if not tombstone:
-            return group
-        records = np.asarray(group.records)
-        alive = batch.physical_offsets[records] >= tombstone
-        return group if alive.all() else QueueGroup(group.queue, records[alive])
-
-    def _lights(self, batch: RecordBatch) -> list[QueueUnits]:
-
-        found: dict[Queue, list[tuple[int, int]]] = {}
-        for queue, queue_offset, record in light_units(batch, (batch.sys_flags & PREPARED) == 0):
-            if int(batch.physical_offsets[record]) >= self.tombstones.get(queue[0], 0):
-                found.setdefault(queue, []).append((queue_offset, record))
-        made = []
-        for queue, pairs in found.items():
-            stated, records = np.array(pairs, np.int64).T
-            each = _units(batch, QueueGroup(queue, records))
-            made.append(attrs.evolve(each, units=attrs.evolve(each.units, queue_offsets=stated)))
-        return made
-
-
-def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
-    from lakelog_queues.units.tags import tags_codes
-
+def _units(batch: RecordBatch, group: QueueGroup) -> tuple[Units, Longs]:
+    """The units of a simple queue, and the store times of their records."""
     records = np.asarray(group.records)
     times_ms = batch.store_timestamps_ms[records]
     if group.raw is not None:
@@ -211,7 +194,7 @@ def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
     else:
         codes = tags_codes(batch.take(records))
     if group.queue[0] == SCHEDULE_TOPIC:
-        levels = [each.get(DELAY) for each in batch.take(records).properties]
+        levels = [each.get(names.DELAY) for each in batch.take(records).properties]
         for at, level in enumerate(levels):
             due_ms = delivery_time_ms(level, int(times_ms[at]))
             codes[at] = codes[at] if due_ms is None else due_ms
@@ -222,7 +205,7 @@ def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
         codes,
         np.ones(len(records), np.int32),
     )
-    return QueueUnits(group.queue, units, times_ms)
+    return units, times_ms
 
 
 def _inner_batches(
@@ -241,11 +224,7 @@ def _inner_batches(
             len(records) - len(units),
         )
     if len(units):
-        yield QueueUnits(queue, units, times)
-
-
-_NAMED: Final = INNER_MULTI_QUEUE_OFFSET.encode()
-_SEARCH: Final = re.compile(re.escape(_NAMED))
+        yield QueueUnits(queue, lambda: (units, times))
 
 
 def light_units(batch: RecordBatch, queued: NDArray[np.bool_]) -> Iterator[tuple[Queue, int, int]]:
@@ -258,33 +237,33 @@ def light_units(batch: RecordBatch, queued: NDArray[np.bool_]) -> Iterator[tuple
     for record in np.flatnonzero(queued).tolist():
         start = int(batch.property_positions[record])
         raw = bytes(batch.buffer[start : start + int(batch.property_lengths[record])])
-        if _NAMED in raw:
-            yield from _units_of(batch, record, decode_properties(raw))
+        if _OFFSETS in raw:
+            yield from _units_of(batch, record, names.decode_properties(raw))
 
 
 def _units_of(
     batch: RecordBatch, record: int, properties: dict[str, str]
 ) -> Iterator[tuple[Queue, int, int]]:
     topic = batch[record : record + 1].topics[0]
-    names = _split(properties.get(INNER_MULTI_DISPATCH, ""))
-    offsets = _split(properties.get(INNER_MULTI_QUEUE_OFFSET, ""))
-    if not (feeds_light_queues(topic) and names and offsets):
+    queues = _split(properties.get(names.INNER_MULTI_DISPATCH, ""))
+    offsets = _split(properties.get(names.INNER_MULTI_QUEUE_OFFSET, ""))
+    if not (names.feeds_light_queues(topic) and queues and offsets):
         return
-    if len(names) != len(offsets) or not all(text.isdecimal() for text in offsets):
+    if len(queues) != len(offsets) or not all(text.isdecimal() for text in offsets):
         _LOG.warning(
             "the record at %d of topic %s gets no light units: it lists %d queues and %d offsets",
             int(batch.physical_offsets[record]),
             topic,
-            len(names),
+            len(queues),
             len(offsets),
         )
         return
-    for name, offset in zip(names, offsets, strict=True):
+    for name, offset in zip(queues, offsets, strict=True):
         if names_folder(name):
-            light = name.startswith(LIGHT_QUEUE_PREFIX)
+            light = name.startswith(names.LIGHT_QUEUE_PREFIX)
             yield (name, 0 if light else int(batch.queue_ids[record])), int(offset), record
 
 
 def _split(text: str) -> list[str]:
     """The elements of a list, without trailing empty ones, like Java's ``String.split``."""
-    return text.rstrip(MULTI_DISPATCH_SEPARATOR).split(MULTI_DISPATCH_SEPARATOR) if text else []
+    return text.rstrip(_SEPARATOR).split(_SEPARATOR) if text else []

@@ -1,30 +1,38 @@
-"""Creates the queue objects of a store directory, each of its kind and with its files."""
+"""Creates the queue objects of a store directory, each of its kind and with its files.
+
+Modules of queues are imported for the first queue, so that the open of a new store imports less.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterator
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, folders_in
-from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
-from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog.format.queue_offsets import Queue
-from lakelog_queues.dispatching.grouping import PackedUnits, QueueUnits
-from lakelog_queues.files.batchqueue import BatchQueue
-from lakelog_queues.files.invalid_files import (
-    QueueFolderKind,
-    quarantine_invalid,
-    queues_with_invalid,
+from lakelog.format.layout import (
+    BATCHCONSUMEQUEUE_DIR,
+    CONFIG_DIR,
+    CONSUMEQUEUE_DIR,
+    CONSUMEQUEUE_EXT_DIR,
 )
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.lazy import cached_property
 from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
-from lakelog_queues.files.replaced import RepairReplacements
-from lakelog_queues.files.simplequeue import SimpleQueue
-from lakelog_queues.files.unitfiles import UnitFiles
-from lakelog_queues.plugin import BATCH_UNIT_BYTES, ConsumeQueueSettings
-from lakelog_queues.units.simpleunits import UNIT_BYTES
+from lakelog_queues.plugin import BATCH_UNIT_BYTES, UNIT_BYTES, ConsumeQueueSettings
+
+if TYPE_CHECKING:
+    from lakelog.format.queue_offsets import Queue
+    from lakelog_queues.files.batchqueue import BatchQueue
+    from lakelog_queues.files.invalid_files import QueueFolderKind
+    from lakelog_queues.files.replaced import RepairReplacements
+    from lakelog_queues.files.simplequeue import SimpleQueue
+
+    AnyQueue: TypeAlias = SimpleQueue | BatchQueue
 
 DIRECTORIES: Final = (CONSUMEQUEUE_EXT_DIR, CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
 """Ordered as ``Dispatcher.directories``: units refer to extension files, and a topic with a folder
@@ -35,8 +43,8 @@ _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
 _NOWHERE: Final = "left-out"
 """The name of a folder that never exists."""
-
-AnyQueue: TypeAlias = SimpleQueue | BatchQueue
+_TOPICS_FILE: Final = "topics.json"
+_LOG: Final = logging.getLogger(__name__)
 
 
 class QueueMaker:
@@ -44,7 +52,7 @@ class QueueMaker:
 
     :ivar opened: the open files of all queues
     :ivar dirty: the writes to them that are not durable yet
-    :ivar replaced: the records of a repair, to which units of queues may lead
+    :ivar minimum: physical offset of the first byte of the log; -1 while unknown
     """
 
     def __init__(
@@ -58,13 +66,20 @@ class QueueMaker:
     ) -> None:
         self.opened = OpenFiles(files, write=not read_only)
         self.dirty = DirtyFiles(files, self.opened)
-        self.replaced = RepairReplacements()
+        self.minimum = -1
         self._files = files
         self._path = path
         self._settings = settings
         self._batch_topics = batch_topics
         self._read_only = read_only
         self._left_out: frozenset[Queue] = frozenset()
+
+    @cached_property
+    def _replaced(self) -> RepairReplacements:
+        """The records of a repair, to which units of queues may lead."""
+        from lakelog_queues.files.replaced import RepairReplacements
+
+        return RepairReplacements(lambda: self.minimum)
 
     def quarantine_invalid(self, kept_entries: int) -> bool:
         """Move files with an impossible length or name to the quarantine.
@@ -75,10 +90,14 @@ class QueueMaker:
 
         Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
         """
+        from lakelog_queues.files.invalid_files import quarantine_invalid
+
         return bool(quarantine_invalid(self._files, self._path, self._kinds(kept_entries)))
 
     def exclude_invalid(self, kept_entries: int) -> bool:
         """The same for readers, which ignore all files of such queues from now on."""
+        from lakelog_queues.files.invalid_files import queues_with_invalid
+
         odd = queues_with_invalid(self._files, self._path, self._kinds(kept_entries))
         self._left_out |= odd
         return bool(odd)
@@ -87,19 +106,12 @@ class QueueMaker:
         """A queue of the right kind, not loaded yet."""
         return self._batch(queue) if queue[0] in self._batch_topics else self._simple(queue)
 
-    def append(self, queue: AnyQueue, group: QueueUnits | PackedUnits) -> None:
-        """Append the units of a batch to a queue; raises ``OSError``."""
-        if isinstance(group, QueueUnits):
-            queue.append(group.units, group.store_times_ms)
-        elif not (isinstance(queue, SimpleQueue) and queue.follow(group.raw, group.first)):
-            self.append(queue, group.unpacked())
-
     def present(self) -> Iterator[AnyQueue]:
         """The queues that have a folder, not loaded yet."""
-        for queue in _queues(self._path / CONSUMEQUEUE_DIR):
+        for queue in queues_in(self._path / CONSUMEQUEUE_DIR):
             if queue[0] not in self._batch_topics:
                 yield self._simple(queue)
-        for queue in _queues(self._path / BATCHCONSUMEQUEUE_DIR):
+        for queue in queues_in(self._path / BATCHCONSUMEQUEUE_DIR):
             if queue[0] in self._batch_topics:
                 yield self._batch(queue)
 
@@ -151,23 +163,15 @@ class QueueMaker:
 
     def _kinds(self, kept_entries: int) -> tuple[QueueFolderKind, ...]:
         """The kinds of queue folders, with the lengths of their files."""
-        settings = self._settings
-        proved = kept_entries == settings.file_entries
-        size, batch_size = settings.file_entries * UNIT_BYTES, settings.batch_file_size_bytes
-        ext_size = settings.ext_file_size_bytes
+        from lakelog_queues.files.invalid_files import QueueFolderKind as Kind
+
+        sizes, batch, ext = self._settings, BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+        size, proved = sizes.file_entries * UNIT_BYTES, kept_entries == sizes.file_entries
+        batch_size, ext_size = sizes.batch_file_size_bytes, sizes.ext_file_size_bytes
         return (
-            QueueFolderKind(
-                CONSUMEQUEUE_DIR, size, UNIT_BYTES, "consume-queue.file_entries", proved
-            ),
-            QueueFolderKind(
-                *(CONSUMEQUEUE_EXT_DIR, ext_size, 1, "consume-queue.ext_file_size_bytes"),
-                gapless=True,
-            ),
-            QueueFolderKind(
-                BATCHCONSUMEQUEUE_DIR,
-                *(batch_size, BATCH_UNIT_BYTES, "consume-queue.batch_file_size_bytes"),
-                gapless=True,
-            ),
+            Kind(CONSUMEQUEUE_DIR, size, UNIT_BYTES, "file_entries", proved=proved),
+            Kind(ext, ext_size, 1, "ext_file_size_bytes", gapless=True),
+            Kind(batch, batch_size, BATCH_UNIT_BYTES, "batch_file_size_bytes", gapless=True),
         )
 
     def _places(self, queue: Queue) -> list[Path]:
@@ -176,6 +180,9 @@ class QueueMaker:
         return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
 
     def _simple(self, queue: Queue) -> SimpleQueue:
+        from lakelog_queues.files.simplequeue import SimpleQueue
+        from lakelog_queues.files.unitfiles import UnitFiles
+
         ext_folder, folder, _ = self._places(queue)
         unit_files = UnitFiles(
             self._files, self.opened, self.dirty, folder, self._settings.file_entries
@@ -184,13 +191,8 @@ class QueueMaker:
         if self._settings.ext_enabled or ext_folder.is_dir():
             from lakelog_queues.files.ext import ExtFiles  # most stores never need it
 
-            ext = ExtFiles(
-                self._files,
-                ext_folder,
-                self._settings.ext_file_size_bytes,
-                self._read_only,
-                self.opened,
-            )
+            size = self._settings.ext_file_size_bytes
+            ext = ExtFiles(self._files, ext_folder, size, self._read_only, self.opened)
         replaces = queue[0] == REPAIRED_TOPIC
         made = SimpleQueue(
             queue,
@@ -198,22 +200,17 @@ class QueueMaker:
             ext,
             ext_writes=self._settings.ext_enabled,
             read_only=self._read_only,
-            replaced=None if replaces else self.replaced,
+            replaced=None if replaces else self._replaced,
         )
         if replaces:
-            self.replaced.watch(queue, made)
+            self._replaced.watch(queue, made)
         return made
 
     def _batch(self, queue: Queue) -> BatchQueue:
-        from lakelog_queues.files.batchfiles import BatchQueueFiles  # most stores never need it
+        from lakelog_queues.files.batchqueue import BatchQueue, BatchQueueFiles
 
-        batch_files = BatchQueueFiles(
-            self._files,
-            self._places(queue)[2],
-            self._settings.batch_file_size_bytes,
-            self._read_only,
-            self.opened,
-        )
+        folder, size = self._places(queue)[2], self._settings.batch_file_size_bytes
+        batch_files = BatchQueueFiles(self._files, folder, size, self._read_only, self.opened)
         return BatchQueue(queue, batch_files, read_only=self._read_only)
 
 
@@ -223,8 +220,32 @@ def topics_with_batches(path: Path) -> frozenset[str]:
     return frozenset(each.name for each in batch) - {each.name for each in simple}
 
 
-def _queues(root: Path) -> Iterator[Queue]:
+def queues_in(root: Path) -> Iterator[Queue]:
+    """The queues that have a folder in ``root``."""
     for topic in folders_in(root):
         for queue in folders_in(topic):
             if queue.name.isdecimal() and queue.name.isascii():
                 yield topic.name, int(queue.name)
+
+
+def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
+    """The topics of the store directory ``path`` whose ``queue.type`` is ``BatchCQ``."""
+    topics = path / CONFIG_DIR / _TOPICS_FILE
+    if not topics.parent.is_dir():
+        return frozenset()
+    from lakelog_rocketmq.config import load_config  # most stores have no topics to read
+
+    try:
+        return load_config(files, topics, _batch_topics).value
+    except CorruptConfig as error:
+        _LOG.warning("it is ignored: %s", error)
+        return frozenset()
+
+
+def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
+    table = document.get("topicConfigTable") or {}
+    return frozenset(
+        topic
+        for topic, config in table.items()
+        if (config.get("attributes") or {}).get("queue.type") == "BatchCQ"
+    )

@@ -1,12 +1,14 @@
 """Files of equal size in a folder, addressed as one sequence of bytes.
 
-Batch queues and ``consumequeue_ext`` use it. A file is named by the offset of its first byte in 20
-digits. It is sparse, and has its full length from the start. Only ``pwrite`` writes to it, so that
-a full disk is an error, and not a signal as with a memory map. One thread writes; any thread reads.
+All kinds of queues and ``consumequeue_ext`` use it. A file is named by the offset of its first byte
+in 20 digits. It is sparse, and has its full length from the start. Only ``pwrite`` writes to it, so
+that a full disk is an error, and not a signal as with a memory map. One thread writes; any thread
+reads.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -25,8 +27,11 @@ class SizedFiles:
     """Files of ``size_bytes`` in one directory; offsets count from the first file ever made.
 
     :param opened: open files shared by several folders; without it, two of its own stay open
+    :param dirty: writes of several folders that are synced together; without it, its own
     :ivar bases: offset of the first byte of each file, in order; only the writing thread uses it
     """
+
+    __slots__ = ("_dirty", "_files", "_opened", "_paths", "bases", "directory", "size_bytes")
 
     def __init__(
         self,
@@ -36,6 +41,7 @@ class SizedFiles:
         *,
         read_only: bool,
         opened: OpenFiles | None = None,
+        dirty: DirtyFiles | None = None,
     ) -> None:
         self.directory = directory
         self.size_bytes = size_bytes
@@ -45,7 +51,7 @@ class SizedFiles:
         if opened is None:
             opened = OpenFiles(files, write=not read_only, most=_MOST_OPEN)
         self._opened = opened
-        self._dirty = DirtyFiles(files, self._opened)
+        self._dirty = dirty or DirtyFiles(files, opened)
 
     def load(self) -> None:
         """List the files.
@@ -77,13 +83,13 @@ class SizedFiles:
         length = min(length, self.left(offset))
         return self._opened.read(self.path(offset), offset % self.size_bytes, length)
 
-    def write(self, offset: int, data: bytes) -> None:
+    def write(self, offset: int, data: bytes | memoryview) -> None:
         """Write into one file, and create it if it is after the last one; raises ``OSError``."""
         path, position = self.path(offset), offset % self.size_bytes
         if not self.bases or offset - position > self.bases[-1]:
             self._make(offset - position)
         with self._opened.use(path) as file:
-            if file.size() < self.size_bytes:  # a crash between creating it and setting its length
+            if not position and file.size() < self.size_bytes:  # a crash after it was created
                 file.truncate(self.size_bytes)
             file.write_at(position, data)
         self._dirty.wrote(path, position, position + len(data))
@@ -99,22 +105,26 @@ class SizedFiles:
             self._wipe(end)
 
     def remove_front(self, end: int) -> int:
-        """Remove files that end before ``end``, oldest first; returns their number.
+        """Remove files that end at or before ``end``, oldest first; returns their number.
 
         The last file is kept. Each removal is durable before the next, so no crash leaves a gap.
         """
         removed = 0
-        while len(self.bases) > 1 and self.bases[0] + self.size_bytes < end:
+        while len(self.bases) > 1 and self.bases[0] + self.size_bytes <= end:
             self._remove(0)
             self._files.sync_dir(self.directory)
             removed += 1
         return removed
 
-    def mark_unsynced(self) -> None:
-        """Sync all files at the next flush: the process that wrote them may have died before it."""
-        if self.bases:
+    def mark_unsynced(self, durable_end: int = 0) -> None:
+        """Sync the files with bytes from ``durable_end`` on at the next flush.
+
+        The process that wrote them may have died before it.
+        """
+        due = [base for base in self.bases if base + self.size_bytes > durable_end]
+        if due:
             self._dirty.named_above(self.directory)
-        for base in self.bases:
+        for base in due:
             self._dirty.wrote(self.path(base), 0, self.size_bytes)
 
     def flush(self, least_pages: int) -> None:
@@ -145,7 +155,8 @@ class SizedFiles:
             )
 
     def _make(self, base: int) -> None:
-        self._dirty.make_dir(self.directory)
+        if not self.bases:
+            self._dirty.make_dir(self.directory)
         with self._opened.use(self.path(base), create=True) as file:
             file.truncate(self.size_bytes)
         self._dirty.named(self.directory)
@@ -155,11 +166,13 @@ class SizedFiles:
         path = self.path(self.bases[at])
         self._opened.drop(path)
         self._dirty.forget(path)
-        self._files.unlink(path)
+        with suppress(FileNotFoundError):
+            self._files.unlink(path)
         self._dirty.named(self.directory)
         del self.bases[at]
 
     def _wipe(self, end: int) -> None:
+        """Zero the bytes of the last file from ``end`` on, and sync it."""
         with self._opened.use(self.path(end)) as file:
             position, size, wiped = end % self.size_bytes, file.size(), False
             while (found := file.next_data(position)) is not None and found < size:

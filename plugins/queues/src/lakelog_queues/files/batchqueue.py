@@ -1,30 +1,46 @@
-"""One batch queue: units in files, and for a reader also units in memory after those.
+"""One batch queue: units of 46 bytes, each for a record of several messages.
 
-As in RocketMQ's ``BatchConsumeQueue``, a record that does not follow the last one in the log gets
-no unit; any other does, whatever queue offset it has.
+The queue offset therefore does not give the position of a unit; a binary search finds it. Units are
+in files, and for a reader also in memory after those. As in RocketMQ's ``BatchConsumeQueue``, a
+record that does not follow the last one in the log gets no unit; any other does, whatever queue
+offset it has. Source: ``BatchConsumeQueue``; core/docs/reference/format/batchconsumequeue.md.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import np
+from lakelog_queues.files.batchfolder import SizedFiles
+from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.units.batchunits import (
+    NONE,
+    UNIT,
+    UNIT_BYTES,
+    Longs,
+    RawUnits,
+    pack,
+    readable,
+    unpack,
+    valid_length,
+)
+from lakelog_queues.units.simpleunits import no_units
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from lakelog_queues.files.batchfiles import BatchQueueFiles
-
 _ALL: Final = (1 << 63) - 1
-
-
-def no_units() -> Units:
-    """Columns without an element."""
-    longs, ints = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return Units(longs, longs, ints, longs, ints)
+_SCANNED_AT_ONCE: Final = 1 << 14
+_FIRST_LOOK: Final = 64
+_CHECKED_FILES: Final = 3
+"""Number of files at the end that are checked at open, as in RocketMQ's recovery."""
 
 
 class BatchQueue:
@@ -81,6 +97,10 @@ class BatchQueue:
 
     def plain(self, _minimum: int, _offset: int | None) -> None:
         """Always ``None``, as a record holds several messages; see :meth:`.SimpleQueue.plain`."""
+
+    def follow(self, _units: memoryview, _first: int) -> bool:
+        """Always ``False``: units of simple queues do not fit; see :meth:`.SimpleQueue.follow`."""
+        return False
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds queue offset ``first`` on."""
@@ -159,3 +179,226 @@ def _joined(one: Units, other: Units) -> Units:
         attrs.astuple(one, recurse=False), attrs.astuple(other, recurse=False), strict=True
     )
     return Units(*(np.concatenate(pair) for pair in columns))
+
+
+class BatchQueueFiles:
+    """The files in one directory; one thread appends, any thread reads.
+
+    :param file_size_bytes: length of every file, a multiple of 46
+    :param read_only: change and create no file; another process may append meanwhile
+    :param opened: open files shared by several queues; without it, two files of its own stay open
+
+    Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: Path,
+        file_size_bytes: int,
+        read_only: bool = False,
+        opened: OpenFiles | None = None,
+    ) -> None:
+        self._folder = SizedFiles(
+            files, directory, file_size_bytes, read_only=read_only, opened=opened
+        )
+        self._in_file = file_size_bytes // UNIT_BYTES
+        self._read_only = read_only
+        self._there = (0, 0)  # numbers of the first unit and of the next one, replaced as a pair
+        self._load()
+
+    @property
+    def end_physical(self) -> int:
+        """Physical end offset of the last unit's record; 0 if there is no unit."""
+        last = self._last()
+        return int(last["offset"][0]) + int(last["size"][0]) if len(last) else 0
+
+    @property
+    def last_physical(self) -> int:
+        """Physical offset of the last unit's record; -1 if there is no unit.
+
+        RocketMQ uses this value as the maximum physical offset of a batch queue.
+        """
+        last = self._last()
+        return int(last["offset"][0]) if len(last) else -1
+
+    def before(self, offset: int) -> int:
+        """Physical offset of the last unit's record before ``offset``; 0 if there is none."""
+        first, end = self._now()
+        at = self._search("offset", offset, first, end)
+        found = self._raw(at - 1, at) if at > first else NONE
+        return int(found["offset"][0]) if len(found) else 0
+
+    def append(self, units: Units, store_times_ms: Longs) -> None:
+        """Write units in the order of the log; one write for each file.
+
+        Skipped are units of records that do not follow the record of the last unit, and units at
+        which a reader would stop (no message, or more than 32,767; size 0; offsets below 0).
+
+        :param store_times_ms: ``int64``, of the same length
+        """
+        # Each unit is compared with the highest offset before it, in the files or in `units`.
+        before = np.concatenate([[self.last_physical], units.offsets[:-1]]).astype(np.int64)
+        new = readable(units) & (units.offsets > np.maximum.accumulate(before))
+        raw = pack(units[new], store_times_ms[new])
+        while len(raw):
+            first, end = self._there
+            count = self._in_file - end % self._in_file
+            self._folder.write(end * UNIT_BYTES, raw[:count].tobytes())
+            self._there = (first, end + len(raw[:count]))
+            raw = raw[count:]
+
+    def read(self, first_queue_offset: int, count: int) -> Units:
+        """At most ``count`` units, from the one that holds ``first_queue_offset`` on.
+
+        Empty if it is out of bounds. From a queue offset in a gap, the next unit is the first.
+        """
+        first, end = self._now()
+        at = self._number_of(first_queue_offset, first, end)
+        return unpack(self._raw(at, min(end, at + max(0, count)) if at >= first else at))
+
+    def bounds(self, minimum: int) -> tuple[int, int]:
+        """The first existing queue offset and the next one to be written; 0 and 0 without units.
+
+        :param minimum: physical offset of the first byte in the log; units of earlier records do
+            not count
+        """
+        first, end = self._now()
+        last = self._raw(end - 1, end) if end > first else NONE
+        if not len(last):
+            return 0, 0
+        maximum = int(last["base_offset"][0]) + int(last["batch_size"][0])
+        at = self._search("offset", minimum, first, end)
+        found = self._raw(at, at + 1) if at < end else NONE
+        return (int(found["base_offset"][0]) if len(found) else maximum), maximum
+
+    def truncate(self, end_offset: int) -> None:
+        """Durably remove the units of records at or after the physical offset ``end_offset``."""
+        first, end = self._there
+        kept = self._search("offset", end_offset, first, end)
+        if kept < end:
+            self._there = (first, kept) if kept > first else (0, 0)
+            self._folder.cut(kept * UNIT_BYTES)
+
+    def exclude_before(self, minimum: int) -> bool:
+        """Stop reading files whose records are all before physical offset ``minimum``.
+
+        :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
+        """
+        first, end = self._there
+        for base in self._folder.bases[:-1]:
+            behind = base // UNIT_BYTES + self._in_file
+            if self._field("offset")(behind - 1) >= minimum:
+                break
+            first = max(first, behind)
+        self._there = (first, end)
+        return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
+
+    def remove_front(self) -> int:
+        """Remove the files that :meth:`exclude_before` chose; returns their number."""
+        return self._folder.remove_front(self._there[0] * UNIT_BYTES)
+
+    def cut_at_invalid(self) -> None:
+        """Remove all units from the first invalid one on; checks every unit.
+
+        Physical offsets must ascend.
+        """
+        first, end = self._there
+        at, reached = first, -1
+        while at < end:
+            raw = self._raw(at, min(end, at + _SCANNED_AT_ONCE))
+            whole = raw[: valid_length(raw)]
+            offsets = whole["offset"].astype(np.int64)
+            strange = np.diff(offsets, prepend=reached) <= 0
+            if strange.any() or len(whole) < min(end - at, _SCANNED_AT_ONCE):
+                at += max(0, int(strange.argmax()) - 1) if strange.any() else len(whole)
+                self._there = (first, at) if at > first else (0, 0)
+                self._folder.cut(at * UNIT_BYTES)
+                return
+            at, reached = at + len(whole), int(offsets[-1])
+
+    def mark_unsynced(self) -> None:
+        """Sync all files at the next flush."""
+        self._folder.mark_unsynced()
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
+        self._folder.flush(least_pages)
+
+    def close(self) -> None:
+        """Close the files, without a sync."""
+        self._folder.close()
+
+    def _load(self) -> None:
+        self._folder.load()
+        bases = self._folder.bases
+        if not bases:
+            self._there = (0, 0)
+            return
+        start = bases[-_CHECKED_FILES:][0] // UNIT_BYTES
+        self._there = (bases[0] // UNIT_BYTES, self._scan(start, _SCANNED_AT_ONCE))
+        if not self._read_only:
+            self._folder.cut(self._there[1] * UNIT_BYTES)
+            self._there = self._there if self._folder.bases else (0, 0)
+
+    def _scan(self, at: int, look: int) -> int:
+        """Number of the first unit at or after ``at`` that is not valid."""
+        while True:
+            end = min(at + look, at + self._in_file - at % self._in_file)
+            found = valid_length(self._raw(at, end))
+            at += found
+            if not found or at < end:
+                return at
+            look = _SCANNED_AT_ONCE
+
+    def _now(self) -> tuple[int, int]:
+        """Numbers of the first unit and of the next one; a reader updates them from the files."""
+        if self._read_only:
+            first, end = self._there
+            if end > first and not len(self._raw(first, first + 1)):
+                self._load()  # the owner deleted files at the front
+            elif end > first:
+                self._there = (first, self._scan(end, _FIRST_LOOK))
+            else:
+                self._load()
+        return self._there
+
+    def _last(self) -> RawUnits:
+        first, end = self._now()
+        return self._raw(end - 1, end) if end > first else NONE
+
+    def _raw(self, begin: int, end: int) -> RawUnits:
+        """Units ``begin`` to ``end`` by their numbers; fewer if the files end before."""
+        parts = []
+        while begin < end:
+            count = min(end - begin, self._in_file - begin % self._in_file)
+            data = self._folder.read(begin * UNIT_BYTES, count * UNIT_BYTES)
+            parts.append(np.frombuffer(data, UNIT, len(data) // UNIT_BYTES))
+            if len(parts[-1]) < count:
+                break
+            begin += count
+        return parts[0] if len(parts) == 1 else np.concatenate([NONE, *parts])
+
+    def _search(self, field: str, value: int, first: int, end: int) -> int:
+        """Number of the first unit whose ``field`` is ``value`` or more; the field must ascend."""
+        return bisect_left(range(end), value, first, end, key=self._field(field))
+
+    def _field(self, field: str) -> Callable[[int], int]:
+        def of(number: int) -> int:
+            raw = self._raw(number, number + 1)
+            return int(raw[field][0]) if len(raw) else -1  # deleted from the front meanwhile
+
+        return of
+
+    def _number_of(self, queue_offset: int, first: int, end: int) -> int:
+        """Number of the unit that holds a queue offset, or else of the next one.
+
+        ``end`` if there is neither, or if the queue offset is before the first unit.
+        """
+        at = self._search("base_offset", queue_offset, first, end)
+        before = self._raw(at - 1, at) if at > first else NONE
+        if not len(before):
+            exact = at < end and self._field("base_offset")(at) == queue_offset
+            return at if exact else end
+        behind = int(before["base_offset"][0]) + int(before["batch_size"][0])
+        return at - 1 if queue_offset < behind else at

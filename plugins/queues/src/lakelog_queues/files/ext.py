@@ -1,38 +1,43 @@
 """The extension files of one queue, in ``consumequeue_ext``: tags codes and store times.
 
-A unit of such a consume queue holds an address in these files in place of its tags code. Source:
-RocketMQ's ``ConsumeQueueExt``; core/docs/reference/format/consumequeue_ext.md.
+A unit of such a consume queue holds an address in these files in place of its tags code. A unit
+here is ``size i16 | tagsCode i64 | msgStoreTime i64 | bitMapSize i16 | bitmap``, big-endian;
+``size`` counts the whole unit. Source: RocketMQ's ``ConsumeQueueExt``;
+core/docs/reference/format/consumequeue_ext.md.
 """
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lakelog.errors import CorruptQueue, StoreReadOnly
+from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.record_batch import gather
 from lakelog.lazy import np
 from lakelog_queues.files.batchfolder import SizedFiles
 from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_queues.units import extunits
-from lakelog_queues.units.extunits import (
-    BLANK_BYTES,
-    END_MARKER,
-    LOWEST,
-    MAX_OFFSET,
-    UNIT,
-    UNIT_BYTES,
-    Longs,
-    RawUnits,
-)
+from lakelog_queues.units.tags import MAX_ADDRESS, is_address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
+Longs: TypeAlias = "NDArray[np.int64]"
+RawUnits: TypeAlias = "NDArray[Any]"
+UNIT: Final = np.dtype(
+    [("size", ">i2"), ("tags_code", ">i8"), ("store_time", ">i8"), ("bitmap_size", ">i2")]
+)
+UNIT_BYTES: Final = UNIT.itemsize
+"""Length of a unit without a bitmap."""
+BLANK_BYTES: Final = 4
+"""Least number of bytes that stay free at the end of every file."""
+END_MARKER: Final = b"\xff\xff"
+"""Ends a file: -1 in place of the next unit's size."""
+LOWEST: Final = -(1 << 63)
+MAX_OFFSET: Final = MAX_ADDRESS - LOWEST
+"""The largest end offset of a unit."""
 _LOG: Final = logging.getLogger(__name__)
 _SCANNED_AT_ONCE: Final = 1 << 20
 _WIDEST_GAP: Final = 1 << 16
@@ -49,8 +54,6 @@ class ExtFiles:
     Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
     """
 
-    is_address = staticmethod(extunits.is_address)
-
     def __init__(
         self,
         files: FileSystem,
@@ -59,8 +62,6 @@ class ExtFiles:
         read_only: bool = False,
         opened: OpenFiles | None = None,
     ) -> None:
-        if file_size_bytes < UNIT_BYTES + BLANK_BYTES:
-            raise ValueError(f"file_size_bytes is {file_size_bytes}; no unit fits below 24")
         self._folder = SizedFiles(
             files, directory, file_size_bytes, read_only=read_only, opened=opened
         )
@@ -84,14 +85,13 @@ class ExtFiles:
         :returns: ``int64``, the address of each unit; the tags code itself if no address is left
             (after 8 EiB), as in RocketMQ
         """
-        self._check_writable()
         addresses = np.array(tags_codes, np.int64)
         done = 0
         while done < len(addresses) and self._end + UNIT_BYTES <= MAX_OFFSET:
             count = min(self._room(), len(addresses) - done)
             part = slice(done, done + count)
             full = done + count < len(addresses)
-            data = extunits.pack(tags_codes[part], store_times_ms[part])
+            data = pack(tags_codes[part], store_times_ms[part])
             self._folder.write(self._end, data + END_MARKER if full else data)
             addresses[part] = self._end + LOWEST + np.arange(count, dtype=np.int64) * UNIT_BYTES
             self._end += self._folder.left(self._end) if full else len(data)
@@ -114,7 +114,7 @@ class ExtFiles:
         :param codes: ``int64``, the tags codes of consecutive units
         :param queue: for the log message
         """
-        places = np.flatnonzero(self.is_address(codes))
+        places = np.flatnonzero(is_address(codes))
         try:
             self.resolve(codes[places])
         except CorruptQueue as error:
@@ -134,7 +134,6 @@ class ExtFiles:
 
         Raises :class:`~lakelog.errors.CorruptQueue` if there is no unit; then nothing is removed.
         """
-        self._check_writable()
         self._end = 0 if address is None else self._end_of(address)
         self._folder.cut(self._end)
 
@@ -143,8 +142,7 @@ class ExtFiles:
 
         The last file is kept.
         """
-        self._check_writable()
-        return self._folder.remove_front(address - LOWEST)
+        return self._folder.remove_front(address - LOWEST - 1)
 
     def mark_unsynced(self) -> None:
         """Sync all files at the next flush."""
@@ -158,21 +156,17 @@ class ExtFiles:
         """Close the files, without a sync."""
         self._folder.close()
 
-    def _check_writable(self) -> None:
-        if self._read_only:
-            raise StoreReadOnly("the store is open for reading only", path=self._folder.directory)
-
     def _room(self) -> int:
         """The number of units that still fit into the file; 0 if a new file must follow."""
         fit = (self._folder.left(self._end) - BLANK_BYTES) // UNIT_BYTES
         return max(0, min(fit, (MAX_OFFSET - self._end) // UNIT_BYTES))
 
     def _check_addresses(self, addresses: Longs) -> None:
-        bad = ~extunits.is_address(addresses)
+        bad = ~is_address(addresses)
         if bad.any():
             raise CorruptQueue(
                 f"{int(addresses[bad][0])} is not the address of a unit, which is at most "
-                f"{extunits.MAX_ADDRESS}; rebuild the queues",
+                f"{MAX_ADDRESS}; rebuild the queues",
                 path=self._folder.directory,
             )
 
@@ -193,7 +187,7 @@ class ExtFiles:
         raw: NDArray[np.void] = np.zeros(len(offsets), UNIT)
         raw[there] = gather(data, UNIT, offsets[there] - first)
         inside = offsets % self._folder.size_bytes + raw["size"] <= self._folder.size_bytes
-        good = extunits.is_whole(raw) & inside
+        good = is_whole(raw) & inside
         if not good.all():
             at = int(good.argmin())
             self._refuse(int(offsets[at]), int(raw["size"][at]))
@@ -222,10 +216,31 @@ class ExtFiles:
     def _step(self, at: int) -> int:
         """The length of the next units: several without a bitmap, or one with; 0 at the end."""
         data = self._folder.read(at, min(_SCANNED_AT_ONCE, self._folder.left(at) - BLANK_BYTES))
-        plain = extunits.plain_run(data) * UNIT_BYTES
+        plain = plain_run(data) * UNIT_BYTES
         if plain or len(data) < UNIT_BYTES:
             return plain
         head = np.frombuffer(data, UNIT, 1)
         size = int(head["size"][0])
-        whole = bool(extunits.is_whole(head)[0]) and size <= self._folder.left(at) - BLANK_BYTES
+        whole = bool(is_whole(head)[0]) and size <= self._folder.left(at) - BLANK_BYTES
         return size if whole else 0
+
+
+def pack(tags_codes: Longs, store_times_ms: Longs) -> bytes:
+    """Units without bitmaps, in file format."""
+    raw = np.zeros(len(tags_codes), UNIT)
+    raw["size"], raw["tags_code"], raw["store_time"] = UNIT_BYTES, tags_codes, store_times_ms
+    return raw.tobytes()
+
+
+def is_whole(raw: RawUnits) -> NDArray[np.bool_]:
+    """For each head, whether its sizes are those of a unit; a negative bitmap size counts as 0."""
+    bitmaps = np.maximum(raw["bitmap_size"].astype(np.int32), 0)
+    whole: NDArray[np.bool_] = np.equal(raw["size"], bitmaps + UNIT_BYTES)
+    return whole
+
+
+def plain_run(data: bytes | memoryview) -> int:
+    """The number of units without a bitmap at the start of ``data``."""
+    raw = np.frombuffer(data, UNIT, len(data) // UNIT_BYTES)
+    other = (raw["size"] != UNIT_BYTES) | (raw["bitmap_size"] > 0)
+    return int(other.argmax()) if other.any() else len(raw)

@@ -29,7 +29,7 @@ class QueueFolderKind:
     :ivar folder: its name in the store directory
     :ivar size_bytes: the required length of each file
     :ivar unit_bytes: every valid value of ``setting`` gives a multiple of this length
-    :ivar setting: the setting that determines the length
+    :ivar setting: the setting of ``[consume-queue]`` that determines the length
     :ivar proved: whether the present value of the setting is known to be right
     :ivar gapless: whether files after a missing one cannot be used
     """
@@ -91,7 +91,7 @@ def _invalid_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[Se
         (length,) = lengths
         if not length % kind.unit_bytes:
             raise CorruptQueue(
-                f"all queue files have {length} bytes, but {kind.setting} requires "
+                f"all queue files have {length} bytes, but consume-queue.{kind.setting} requires "
                 f"{kind.size_bytes}; restore the value they were made with, or rebuild the queues",
                 path=odd[0].path,
             )

@@ -1,8 +1,7 @@
-"""A cache of open files, which closes the least recently used: a store may have 20,000 queues.
+"""Open files of queues, and their writes that are not durable yet.
 
-A file is never closed while a thread reads or writes it.
-
-Tracks writes that are not durable yet: ranges of files, and folders with changed names.
+The cache closes the least recently used file: a store may have 20,000 queues. A file is never
+closed while a thread reads or writes it.
 """
 
 from __future__ import annotations
@@ -14,14 +13,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, TypeAlias
 
-import attrs
-
 from lakelog.files.filesystem import File, FileSystem, RealFile, unreadable
 
 MOST_OPEN: Final = 512
 
 
-@attrs.define(eq=False)
 class CachedFile:
     """An open file.
 
@@ -33,15 +29,14 @@ class CachedFile:
         of the operating system
     """
 
-    file: File
-    own_map: object
-    users: int = 0
-    dropped: bool = False
-    descriptor: int = attrs.field(init=False)
+    __slots__ = ("descriptor", "dropped", "file", "own_map", "users")
 
-    @descriptor.default
-    def _find_descriptor(self) -> int:
-        return self.file.fileno() if type(self.file) is RealFile else -1
+    def __init__(self, file: File, own_map: object) -> None:
+        self.file = file
+        self.own_map = own_map
+        self.users = 0
+        self.dropped = False
+        self.descriptor = file.fileno() if type(file) is RealFile else -1
 
 
 UnitLocation: TypeAlias = tuple[object, int, int]
@@ -136,8 +131,8 @@ class OpenFiles:
     def _shrink(self) -> None:
         surplus = len(self._opened) - self._most
         if surplus > 0:
-            idle = (path for path, each in self._opened.items() if not each.users)
-            for path in [found for found, _ in zip(idle, range(surplus), strict=False)]:
+            idle = [path for path, each in self._opened.items() if not each.users]
+            for path in idle[:surplus]:
                 self._close(self._opened.pop(path))
 
     @staticmethod

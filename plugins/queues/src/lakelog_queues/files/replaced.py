@@ -1,15 +1,4 @@
-"""Units of lost records, which lead to the record that a repair put in place of the damage.
-
-The units of damaged records become fillers, as RocketMQ fills the front of a queue (see
-:mod:`lakelog_queues.units.simpleunits`). A filler has physical offset 0. RocketMQ's store finds no
-record there, and then skips all other units that lead into the first segment (5.3.3,
-``DefaultMessageStore.getMessage``, where ``nextPhyFileStartOffset`` is the second segment).
-
-Therefore, once a repair has put a whole record in place of the damage, the fillers lead to it. Then
-physical offsets ascend along the queue, and RocketMQ finds that record and continues with the next
-unit. lakelog skips such units like fillers.
-
-Determines the place of each unit in its queue.
+"""The place of each unit in its queue; units of lost records, which lead to a repair's record.
 
 The place of a unit is the queue offset in its record. If it is higher than the end of the queue,
 fillers take the places of the records that the log has lost. Two kinds of records cannot have their
@@ -21,13 +10,21 @@ place; their units are appended to the queue, so that every record in the log ca
   ``ConsumeQueue.putMessagePositionInfo``).
 - The queue offset is so high that more records would be missing than fit into the log in between.
   A wrong number must not cause gigabytes of fillers. RocketMQ appends every higher queue offset.
+
+The units of damaged records become fillers, as RocketMQ fills the front of a queue (see
+:mod:`lakelog_queues.units.simpleunits`). A filler has physical offset 0. RocketMQ's store finds no
+record there, and then skips all other units that lead into the first segment (5.3.3,
+``DefaultMessageStore.getMessage``, where ``nextPhyFileStartOffset`` is the second segment).
+Therefore, once a repair has put a whole record in place of the damage, the fillers lead to it. Then
+physical offsets ascend along the queue, and RocketMQ finds that record and continues with the next
+unit. lakelog skips such units like fillers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -38,6 +35,7 @@ from lakelog.lazy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from lakelog_queues.files.simplequeue import SimpleQueue
     from lakelog_queues.units.simpleunits import Flags, RawUnits
 
 _LOG: Final = logging.getLogger(__name__)
@@ -160,36 +158,25 @@ class Replacements:
             fillers["offset"], fillers["size"] = found
 
 
-class ReplacementQueue(Protocol):
-    """The part of a queue that is needed here."""
-
-    first: int
-    end: int
-    reached: int
-
-    def read(self, first: int, count: int) -> Units:
-        """At most ``count`` units from queue offset ``first`` on."""
-
-
 class RepairReplacements:
     """The records of repairs, read from the queues of their topic and kept until those change.
 
-    :ivar minimum: physical offset of the first byte of the log; -1 while unknown
+    :param minimum: returns the physical offset of the first byte of the log; -1 while unknown
     :ivar queues: the queues of that topic
     """
 
-    def __init__(self) -> None:
-        self.minimum = -1
-        self.queues: Mapping[Queue, ReplacementQueue] = {}
+    def __init__(self, minimum: Callable[[], int]) -> None:
+        self._minimum = minimum
+        self.queues: Mapping[Queue, SimpleQueue] = {}
         self._found: tuple[object, Replacements | None] = ((), None)
 
-    def watch(self, name: Queue, queue: ReplacementQueue) -> None:
+    def watch(self, name: Queue, queue: SimpleQueue) -> None:
         """Read from this queue, and no longer from an earlier one with the same name."""
         self.queues = {**self.queues, name: queue}
 
     def point_front(self, raw: RawUnits, first_offset: int) -> None:
         """See :meth:`Replacements.point_front`; does nothing unless the log starts at 0."""
-        if self.minimum == 0 and (replacements := self.now()):
+        if self._minimum() == 0 and (replacements := self.now()):
             replacements.point_front(raw, first_offset)
 
     def now(self) -> Replacements | None:

@@ -1,10 +1,8 @@
 """One simple queue: units in files, and for a reader also units in memory after those.
 
-One thread changes it, any thread reads. A unit is visible once it is written.
-
-Units that a reader keeps in memory until the owner has written them to files.
-
-Binary search in a queue by physical offset.
+One thread changes it, any thread reads. A unit is visible once it is written. A reader keeps units
+in memory until the owner has written them to files. Units of records are found by their physical
+offset with a binary search.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from lakelog_queues.units.simpleunits import (
     unit_at,
     unpack,
 )
+from lakelog_queues.units.tags import is_address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,67 +39,6 @@ if TYPE_CHECKING:
     from lakelog_queues.units.simpleunits import Flags
 
 Held: TypeAlias = tuple[int, memoryview]
-
-
-class Overlay:
-    """The last units of a queue, in file format; one thread changes them, any thread reads."""
-
-    __slots__ = ("_held", "_room")
-
-    def __init__(self, start: int) -> None:
-        self._room = bytearray()
-        self._held: Held = (start, memoryview(self._room))
-
-    def held(self) -> Held:
-        """Queue offset of the first unit in memory, and the units; a consistent pair."""
-        return self._held
-
-    def append(self, units: bytes | memoryview) -> None:
-        """Add units."""
-        start, before = self._held
-        length = len(before) + len(units)
-        if length > len(self._room):
-            room = bytearray(max(length, 2 * len(self._room)))
-            room[: len(before)] = before
-            self._room = room
-        self._room[len(before) : length] = units
-        self._held = (start, memoryview(self._room)[:length])
-
-    def cut(self, end: int) -> None:
-        """Remove units from queue offset ``end`` on; if ``end`` is lower, it becomes the start."""
-        start, units = self._held
-        self._hold(min(start, end), units[: max(0, end - start) * UNIT_BYTES])
-
-    def drop_written(self, files: UnitFiles) -> None:
-        """Remove the leading units that the owner has written to files meanwhile."""
-        start, held = self._held
-        written = files.read(start, len(held) // UNIT_BYTES)
-        count = _count_alike(written, held[: len(written)])
-        if count:
-            self._hold(start + count, held[count * UNIT_BYTES :])
-
-    def place(self, offset: int, files: UnitFiles) -> UnitLocation:
-        """The place of the unit of a queue offset, in memory or in the files."""
-        start, held = self._held
-        if offset >= start:
-            end = start + len(held) // UNIT_BYTES
-            return held[(offset - start) * UNIT_BYTES :], 0, end - offset
-        source, position, room = files.held(offset)
-        return source, position, min(room, start - offset)
-
-    def _hold(self, start: int, units: bytes | memoryview) -> None:
-        self._room = bytearray(units)
-        self._held = (start, memoryview(self._room))
-
-
-def _count_alike(written: bytes, held: memoryview) -> int:
-    """The number of leading units that refer to the same records; their tags codes may differ."""
-    if written == held:
-        return len(written) // UNIT_BYTES
-    same = alike(columns(written), columns(held))
-    return len(same) if same.all() else int(same.argmin())
-
-
 Read: TypeAlias = Callable[[int, int], bytes]
 """Returns units in file format, by the number of the first one and their count."""
 Fills: TypeAlias = "Callable[[bytes], Flags | None]"
@@ -108,63 +46,6 @@ Fills: TypeAlias = "Callable[[bytes], Flags | None]"
 _FEW: Final = 32
 """Largest number of units that are read and compared at once, instead of a further bisection."""
 _MANY: Final = 4096
-
-
-def first_behind(read: Read, low: int, high: int, offset: int) -> int:
-    """The number of the first unit of a record at or after physical ``offset``, or ``high``.
-
-    :param low: first unit of the range; physical offsets must ascend in it, except for fillers
-    :param high: end of the range
-    """
-    while high - low > _FEW:
-        middle = (low + high) // 2
-        last = last_real(read, low, middle + 1)
-        if last is None or unit_at(read(last, 1), 0).offset < offset:
-            low = middle + 1
-        else:
-            high = last
-    data = read(low, high - low)
-    units, real = each_unit(data), _real(data, fillers)
-    return next((low + at for at in real if units[at].offset >= offset), high)
-
-
-def last_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
-    """The number of the last unit from ``low`` to ``high`` that is no filler, or ``None``."""
-    look = 1
-    while high > low:
-        start = max(low, high - look)
-        real = _real(read(start, high - start), fills)
-        if real:
-            return start + real[-1]
-        high, look = start, _MANY
-    return None
-
-
-def first_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
-    """The number of the first unit from ``low`` to ``high`` that is no filler, or ``None``."""
-    while low < high:
-        data = read(low, min(_MANY, high - low))
-        real = _real(data, fills)
-        if real:
-            return low + real[0]
-        if not data:
-            return None
-        low += len(data) // UNIT_BYTES
-    return None
-
-
-def _real(data: bytes, fills: Fills) -> Sequence[int]:
-    """The indices of the units that are no fillers."""
-    filled = fills(data)
-    return range(len(data) // UNIT_BYTES) if filled is None else np.flatnonzero(~filled).tolist()
-
-
-def end_of_last(read: Read, low: int, high: int, fills: Fills = fillers) -> int:
-    """Physical end offset of the record of the last unit that is no filler; 0 without one."""
-    last = last_real(read, low, high, fills)
-    return 0 if last is None else unit_at(read(last, 1), 0).end
-
-
 _LOG: Final = logging.getLogger(__name__)
 _LOOKED_UP_AT_ONCE: Final = 4096
 
@@ -300,7 +181,7 @@ class SimpleQueue:
             units = units[np.flatnonzero(~fills)] if not fills.all() else self._behind(first, count)
         if self._ext is None or not len(units):
             return units
-        kept = self._ext.is_address(units.tags_codes)
+        kept = is_address(units.tags_codes)
         if kept.any():
             units.tags_codes[kept] = self._ext.resolve(units.tags_codes[kept])[0]
         return units
@@ -499,7 +380,7 @@ class SimpleQueue:
         if self._ext is None or not removed:
             return removed
         codes = self._codes(self.first, _LOOKED_UP_AT_ONCE)
-        kept = codes[self._ext.is_address(codes)]
+        kept = codes[is_address(codes)]
         return removed + (self._ext.truncate_before(int(kept.min())) if len(kept) else 0)
 
     def truncate(self, end_offset: int) -> None:
@@ -534,7 +415,7 @@ class SimpleQueue:
 
     def _cut_ext(self, ext: ExtFiles) -> None:
         last = self._codes(self.end - 1, 1)
-        if not len(last) or ext.is_address(last).all():
+        if not len(last) or is_address(last).all():
             ext.truncate_after(int(last[0]) if len(last) else None)
 
     def _set_reached(self) -> None:
@@ -563,3 +444,117 @@ class SimpleQueue:
         self._files.close()
         if self._ext is not None:
             self._ext.close()
+
+
+class Overlay:
+    """The last units of a queue, in file format; one thread changes them, any thread reads."""
+
+    __slots__ = ("_held", "_room")
+
+    def __init__(self, start: int) -> None:
+        self._room = bytearray()
+        self._held: Held = (start, memoryview(self._room))
+
+    def held(self) -> Held:
+        """Queue offset of the first unit in memory, and the units; a consistent pair."""
+        return self._held
+
+    def append(self, units: bytes | memoryview) -> None:
+        """Add units."""
+        start, before = self._held
+        length = len(before) + len(units)
+        if length > len(self._room):
+            room = bytearray(max(length, 2 * len(self._room)))
+            room[: len(before)] = before
+            self._room = room
+        self._room[len(before) : length] = units
+        self._held = (start, memoryview(self._room)[:length])
+
+    def cut(self, end: int) -> None:
+        """Remove units from queue offset ``end`` on; if ``end`` is lower, it becomes the start."""
+        start, units = self._held
+        self._hold(min(start, end), units[: max(0, end - start) * UNIT_BYTES])
+
+    def drop_written(self, files: UnitFiles) -> None:
+        """Remove the leading units that the owner has written to files meanwhile."""
+        start, held = self._held
+        written = files.read(start, len(held) // UNIT_BYTES)
+        count = _count_alike(written, held[: len(written)])
+        if count:
+            self._hold(start + count, held[count * UNIT_BYTES :])
+
+    def place(self, offset: int, files: UnitFiles) -> UnitLocation:
+        """The place of the unit of a queue offset, in memory or in the files."""
+        start, held = self._held
+        if offset >= start:
+            end = start + len(held) // UNIT_BYTES
+            return held[(offset - start) * UNIT_BYTES :], 0, end - offset
+        source, position, room = files.held(offset)
+        return source, position, min(room, start - offset)
+
+    def _hold(self, start: int, units: bytes | memoryview) -> None:
+        self._room = bytearray(units)
+        self._held = (start, memoryview(self._room))
+
+
+def _count_alike(written: bytes, held: memoryview) -> int:
+    """The number of leading units that refer to the same records; their tags codes may differ."""
+    if written == held:
+        return len(written) // UNIT_BYTES
+    same = alike(columns(written), columns(held))
+    return len(same) if same.all() else int(same.argmin())
+
+
+def first_behind(read: Read, low: int, high: int, offset: int) -> int:
+    """The number of the first unit of a record at or after physical ``offset``, or ``high``.
+
+    :param low: first unit of the range; physical offsets must ascend in it, except for fillers
+    :param high: end of the range
+    """
+    while high - low > _FEW:
+        middle = (low + high) // 2
+        last = last_real(read, low, middle + 1)
+        if last is None or unit_at(read(last, 1), 0).offset < offset:
+            low = middle + 1
+        else:
+            high = last
+    data = read(low, high - low)
+    units, real = each_unit(data), _real(data, fillers)
+    return next((low + at for at in real if units[at].offset >= offset), high)
+
+
+def last_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
+    """The number of the last unit from ``low`` to ``high`` that is no filler, or ``None``."""
+    look = 1
+    while high > low:
+        start = max(low, high - look)
+        real = _real(read(start, high - start), fills)
+        if real:
+            return start + real[-1]
+        high, look = start, _MANY
+    return None
+
+
+def first_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
+    """The number of the first unit from ``low`` to ``high`` that is no filler, or ``None``."""
+    while low < high:
+        data = read(low, min(_MANY, high - low))
+        real = _real(data, fills)
+        if real:
+            return low + real[0]
+        if not data:
+            return None
+        low += len(data) // UNIT_BYTES
+    return None
+
+
+def _real(data: bytes, fills: Fills) -> Sequence[int]:
+    """The indices of the units that are no fillers."""
+    filled = fills(data)
+    return range(len(data) // UNIT_BYTES) if filled is None else np.flatnonzero(~filled).tolist()
+
+
+def end_of_last(read: Read, low: int, high: int, fills: Fills = fillers) -> int:
+    """Physical end offset of the record of the last unit that is no filler; 0 without one."""
+    last = last_real(read, low, high, fills)
+    return 0 if last is None else unit_at(read(last, 1), 0).end

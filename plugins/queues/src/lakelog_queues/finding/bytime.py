@@ -2,17 +2,14 @@
 
 Source: RocketMQ 5.3.3, ``ConsumeQueue.getOffsetInQueueByTime`` and ``BoundaryType``. The search
 assumes that store times ascend with the queue offset. If the clock was set back, several offsets
-may fit, and the search returns one of them.
-
-Reads store times along one queue, from the heads of records only.
-
-Units are read one at a time, and all at once when a search has narrowed to a short range.
+may fit, and the search returns one of them. Units are read one at a time, and all at once when a
+search has narrowed to a short range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -20,19 +17,11 @@ from lakelog.arguments import WrongValue
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.hooks import QueueReader
 from lakelog_queues.arguments import queue_name, time_ms
+from lakelog_queues.finding.records import PlacedRecords
 
 _AT_ONCE: Final = 4096
 """Number of units (80 KiB) whose reading takes no longer than a few reads of one unit."""
-
-
-class HeadLog(Protocol):
-    """The part of :class:`~lakelog_queues.finding.records.PlacedRecords` that is needed here."""
-
-    def store_time_ms(self, offset: int, size: int) -> int | None:
-        """The store time in ms of the record with this place and size; ``None`` if there is none.
-
-        :param offset: physical offset
-        """
+Boundary: TypeAlias = Literal["lower", "upper"]
 
 
 class TimedRecord(NamedTuple):
@@ -51,7 +40,7 @@ class TimedRecord(NamedTuple):
 class Heads:
     """Reads store times of one queue; made for each search."""
 
-    def __init__(self, queues: QueueReader, log: HeadLog, queue: Queue) -> None:
+    def __init__(self, queues: QueueReader, log: PlacedRecords, queue: Queue) -> None:
         self._queues = queues
         self._log = log
         self._queue = queue
@@ -88,9 +77,6 @@ class Heads:
         return self._queues.units(self._queue, start, 1), 0
 
 
-Boundary: TypeAlias = Literal["lower", "upper"]
-
-
 @attrs.frozen
 class TimeSearch:
     """Finds queue offsets by time.
@@ -99,7 +85,7 @@ class TimeSearch:
     """
 
     queues: QueueReader
-    log: HeadLog
+    log: PlacedRecords
     minimum: Callable[[], int]
 
     def offset_by_time(

@@ -1,13 +1,10 @@
-"""Builds the objects that find messages in one store.
+"""Builds the objects that find messages in one store; lists topics and queues.
 
-Passes simple lookups to compiled code, which reads units or the key index, and then messages.
-
-The result is the same as that of the other modules of :mod:`lakelog_queues.finding`. These handle
-the calls that compiled code declines: calls to batch queues, to queues with extension files or with
+Compiled code does simple look-ups: it reads units or the key index, and then messages. The result
+is the same as that of the other modules of :mod:`lakelog_queues.finding`. These handle the calls
+that compiled code declines: calls to batch queues, to queues with extension files or with
 replacement units from a repair, calls that span two unit files, and calls that meet damage, a body
 decoder or an archive.
-
-Lists topics and queues, with the bounds of each queue.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TypeAlias
 
 import attrs
 
@@ -37,16 +34,6 @@ from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
 from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
 from lakelog_queues.readers.arrivals import ArrivalSignal
-
-
-@runtime_checkable
-class PlainQueues(Protocol):
-    """Queues whose unit files compiled code may read directly."""
-
-    def plain(
-        self, queue: Queue, minimum: int, offset: int | None
-    ) -> tuple[int, int, Any, int, int] | None:
-        """The place of the unit of queue offset ``offset``; see ``SimpleQueue.plain``."""
 
 
 @attrs.frozen
@@ -103,7 +90,8 @@ class LookupParts:
     """The parts of a store that compiled code needs to look messages up.
 
     :ivar log: gives access to the bytes of the log
-    :ivar plain: see :class:`PlainQueues`; ``None`` if the queues cannot be read directly
+    :ivar plain: returns the place of a unit, see ``SimpleQueue.plain``; ``None`` if the queues
+        cannot be read directly
     :ivar hash_files: see :class:`~lakelog.hooks.HashFiles`; ``None`` without such an index
     :ivar buried: returns the physical offset below which records of a topic do not count, because
         the topic was removed
@@ -121,7 +109,7 @@ class LookupParts:
     plain: Callable[[Queue, int, int | None], object] | None
     hash_files: Callable[[], HashChains | None] | None
     buried: Callable[[str], int]
-    refresh: Callable[[], None] | None = None
+    refresh: Callable[[], object] | None = None
     layout: ModuleType = sharedpage
     most_messages: int = MOST_MESSAGES
     most_bytes: int = MOST_BYTES
@@ -136,7 +124,7 @@ def lookups(
     index: object,
     log: LogReader,
     tombstone_of: Callable[[str], int],
-    refresh: Callable[[], None] | None,
+    refresh: Callable[[], object] | None,
 ) -> Lookups:
     """The lookups of this process's accelerator, or ones that always fall back to Python."""
     accelerator, read_log = current(), readable(log)
@@ -144,7 +132,7 @@ def lookups(
         return NO_LOOKUPS
     parts = LookupParts(
         log=read_log,
-        plain=queues.plain if isinstance(queues, PlainQueues) else None,
+        plain=getattr(queues, "plain", None),
         hash_files=index.hash_files if isinstance(index, HashFiles) else None,
         buried=tombstone_of,
         refresh=refresh,
@@ -157,20 +145,13 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-@runtime_checkable
-class ReachingQueues(Protocol):
-    """Queues with the end of their last record."""
-
-    def reached(self, queue: Queue) -> int:
-        """Physical end offset of the last record that has a unit; 0 without one."""
-
-
 @attrs.frozen
 class QueueList:
     """Lists queues.
 
     :ivar minimum: returns the physical offset of the first byte still in the log
-    :ivar reached: see :class:`ReachingQueues`; ``None`` if the last unit must be read
+    :ivar reached: returns the physical end offset of the last record with a unit, or 0; ``None`` if
+        the last unit must be read
     """
 
     queues: QueueReader
@@ -219,9 +200,6 @@ class QueueList:
         return int(units.offsets[-1]) + int(units.sizes[-1]) if len(units) else 0
 
 
-Kind = TypeVar("Kind")
-
-
 @attrs.frozen
 class Finder:
     """The objects that find messages.
@@ -252,7 +230,7 @@ class Finder:
         arrivals: ArrivalSignal,
         units_per_file: int,
         tombstone_of: Callable[[str], int],
-        refresh: Callable[[], None] | None = None,
+        refresh: Callable[[], object] | None = None,
     ) -> Finder:
         """Build all of them for one store.
 
@@ -264,15 +242,19 @@ class Finder:
 
         Raises :class:`~lakelog.errors.StoreError` if no dispatcher keeps queues.
         """
-        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # for isinstance only
+        queues: QueueReader | None = next(
+            (each for each in dispatchers if isinstance(each, QueueReader)), None
+        )
         if queues is None:
             raise StoreError(
                 "the store keeps no queues; add 'consume-queue' to the setting 'dispatchers'",
                 path=path,
             )
-        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # for isinstance only
+        index: KeyIndex | _FreshIndex | None = next(
+            (each for each in dispatchers if isinstance(each, KeyIndex)), None
+        )
         compiled = lookups(queues, index, reader, tombstone_of, refresh)
-        reached = queues.reached if isinstance(queues, ReachingQueues) else None
+        reached = getattr(queues, "reached", None)
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)
@@ -283,7 +265,7 @@ class Finder:
         getter = QueueGetter(queues, reader, minimum, units_per_file, compiled)
         return cls(
             getter,
-            QueueFollower(getter, arrivals),
+            QueueFollower(getter.get, arrivals),
             QueueList(queues, minimum, reached),
             TimeSearch(queues, PlacedRecords(reader), minimum),
             KeyQuery(index, reader, tombstone_of),
@@ -292,17 +274,12 @@ class Finder:
         )
 
 
-def first_of(dispatchers: Sequence[Dispatcher], kind: type[Kind]) -> Kind | None:
-    """The first dispatcher that implements the Protocol ``kind``; ``None`` if there is none."""
-    return next((each for each in dispatchers if isinstance(each, kind)), None)
-
-
 @attrs.frozen
 class _Fresh:
     """Queues that are brought up to date before each request for their list or bounds."""
 
     reader: QueueReader
-    refresh: Callable[[], None]
+    refresh: Callable[[], object]
 
     def queues(self) -> Sequence[Queue]:
         self.refresh()
@@ -324,7 +301,7 @@ class _FreshIndex:
     """A key index that is brought up to date before each lookup."""
 
     index: KeyIndex
-    refresh: Callable[[], None]
+    refresh: Callable[[], object]
 
     def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         self.refresh()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -27,24 +27,7 @@ _WORTH_WAITING: Final = _AT_THE_END - {GetStatus.OFFSET_OVERFLOW_BADLY}
 _LONG_S: Final = 3600.0
 
 
-class Getter(Protocol):
-    """The part of :class:`~lakelog_queues.finding.get.QueueGetter` that is needed here."""
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_messages: int = ...,
-        *,
-        max_bytes: int | None = None,
-        tags: str | None = None,
-    ) -> GetResult:
-        """Messages of a queue from queue offset ``offset`` on."""
-
-
-@attrs.frozen
-class GetRequest:
+class GetRequest(NamedTuple):
     """The arguments of one read; the getter validates them."""
 
     topic: str
@@ -59,11 +42,11 @@ class GetRequest:
 class QueueFollower:
     """Reads queues and waits for new messages.
 
-    :ivar getter: reads without waiting
+    :ivar read_now: reads without waiting, as ``QueueGetter.get``
     :ivar arrivals: signals new messages, and the close of the store
     """
 
-    getter: Getter
+    read_now: Callable[..., GetResult]
     arrivals: ArrivalSignal
 
     def get(self, request: GetRequest, wait_ms: int = 0) -> GetResult:
@@ -164,14 +147,8 @@ class QueueFollower:
         return seen, self._get(request)
 
     def _get(self, request: GetRequest) -> GetResult:
-        return self.getter.get(
-            request.topic,
-            request.queue_id,
-            request.offset,
-            request.max_messages,
-            max_bytes=request.max_bytes,
-            tags=request.tags,
-        )
+        *queue, max_bytes, tags = request
+        return self.read_now(*queue, max_bytes=max_bytes, tags=tags)
 
 
 def _first(start: int | None) -> int:
@@ -187,4 +164,4 @@ def _onward(request: GetRequest, result: GetResult) -> GetRequest:
     if result.status in _AT_THE_END:
         return request
     # After OFFSET_FOUND_NULL, next_offset is the start of the next file, perhaps past the end.
-    return attrs.evolve(request, offset=min(result.next_offset, result.max_offset))
+    return request._replace(offset=min(result.next_offset, result.max_offset))

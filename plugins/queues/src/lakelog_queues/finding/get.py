@@ -1,9 +1,7 @@
-"""Gets messages of one queue from a queue offset on, as objects or as Arrow columns.
+"""Gets messages of one queue from a queue offset on, as objects, as bytes or as Arrow columns.
 
-A fast path for the common call: all messages exist, are whole and stand close together.
-
-For any other call, such as one that meets a damaged record or the end of a file, it returns
-``None``. Then :mod:`~lakelog_queues.finding.selection` determines the result and its status.
+The common call is tried in compiled code, and then in a fast path here. For any other,
+:mod:`~lakelog_queues.finding.selection` determines the result and its status.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import QueueReader
 from lakelog.lazy import np
 from lakelog.log.log_reader import LogReader
-from lakelog.message import StoredMessage
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import (
     NO_LOOKUPS,
@@ -30,7 +27,7 @@ from lakelog_queues.finding.results import (
     RecordsResult,
 )
 from lakelog_queues.finding.selection import UNITS_PER_FILE, GetSelection, Selector, wanted
-from lakelog_queues.finding.tagfilter import code_filter, tag_filter
+from lakelog_queues.units.tags import code_filter, tag_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,43 +35,7 @@ if TYPE_CHECKING:
 
 MOST_MESSAGES: Final = 4096
 """Largest number of messages whose units are read at once."""
-
-
-@attrs.frozen
-class FewMessagesGetter:
-    """Gets messages through the fast path.
-
-    :ivar minimum: returns the physical offset of the first byte still in the log
-    """
-
-    queues: QueueReader
-    log: PlacedRecords
-    minimum: Callable[[], int]
-
-    def get(self, want: GetSelection) -> GetResult | None:
-        """The result of ``want``; ``None`` if the fast path does not apply."""
-        if want.tags is not None or want.max_messages > MOST_MESSAGES:
-            return None
-        bounds = self.queues.bounds(want.queue, self.minimum())
-        if bounds is None or not bounds[0] <= want.offset < bounds[1]:
-            return None
-        messages = self._messages(want, min(want.max_messages, bounds[1] - want.offset))
-        if messages is None:
-            return None
-        return GetResult(GetStatus.FOUND, messages, want.offset + len(messages), *bounds)
-
-    def _messages(self, want: GetSelection, count: int) -> list[StoredMessage] | None:
-        units = self.queues.units(want.queue, want.offset, count)
-        if len(units) != count or int(units.queue_offsets[-1]) != want.offset + count - 1:
-            return None
-        # for a few numbers, lists are faster than arrays
-        is_too_much = sum(units.sizes.tolist()) > want.max_bytes
-        if is_too_much or units.counts.tolist().count(1) != count:
-            return None
-        return self.log.few(units.offsets, units.sizes, verify=want.verify)
-
-
-DEFAULT_MESSAGES = 32
+DEFAULT_MESSAGES: Final = 32
 
 
 class QueueGetter:
@@ -96,9 +57,10 @@ class QueueGetter:
         :param lookups: the compiled form, tried first by :meth:`get` without ``max_bytes`` and by
             :meth:`get_records`
         """
-        records = PlacedRecords(log)
-        self._selector = Selector(queues, records, minimum, units_per_file)
-        self._short_way = FewMessagesGetter(queues, records, minimum)
+        self._queues = queues
+        self._log = PlacedRecords(log)
+        self._minimum = minimum
+        self._selector = Selector(queues, self._log, minimum, units_per_file)
         self._lookups = lookups
 
     def get(
@@ -131,12 +93,34 @@ class QueueGetter:
             if plain is not None:
                 return plain
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, wanted_tags)
-        short = self._short_way.get(want)
-        if short is not None:
-            return short
+        if (few := self._few(want)) is not None:
+            return few
         found = self._selector.select(want, _by_message)
         read = [message for each in found.batches for message in each.decoded]
         return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
+
+    def _few(self, want: GetSelection) -> GetResult | None:
+        """The result of the common call: all messages exist, are whole and stand close together.
+
+        ``None`` for any other call, such as one that meets a damaged record or the end of a file.
+        """
+        if want.tags is not None or want.max_messages > MOST_MESSAGES:
+            return None
+        bounds, first = self._queues.bounds(want.queue, self._minimum()), want.offset
+        if bounds is None or not bounds[0] <= first < bounds[1]:
+            return None
+        count = min(want.max_messages, bounds[1] - first)
+        units = self._queues.units(want.queue, first, count)
+        if len(units) != count or int(units.queue_offsets[-1]) != first + count - 1:
+            return None
+        # for a few numbers, lists are faster than arrays
+        is_too_much = sum(units.sizes.tolist()) > want.max_bytes
+        if is_too_much or units.counts.tolist().count(1) != count:
+            return None
+        messages = self._log.few(units.offsets, units.sizes, verify=want.verify)
+        if messages is None:
+            return None
+        return GetResult(GetStatus.FOUND, messages, first + count, *bounds)
 
     def get_placed(
         self,
@@ -221,7 +205,7 @@ class QueueGetter:
 
         Raises ``ImportError`` without pyarrow, and the errors of :meth:`get` and ``to_arrow``.
         """
-        from lakelog_queues.arrow import schema
+        from lakelog.arrow import schema
 
         names = schema(columns).names
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
@@ -249,7 +233,7 @@ def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from lakelog_queues.arrow import to_arrow
+    from lakelog.arrow import to_arrow
 
     found = to_arrow(batch, ["tags"])["tags"]
     good: NDArray[np.bool_] = pc.is_in(found, pa.array(sorted(tags))).to_numpy(zero_copy_only=False)
@@ -259,7 +243,7 @@ def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
 def _joined(batches: list[RecordBatch], names: list[str], decompress: bool) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from lakelog_queues.arrow import empty, to_arrow
+    from lakelog.arrow import empty, to_arrow
 
     made = [to_arrow(each, names, decompress) for each in batches]
     if len(made) == 1:

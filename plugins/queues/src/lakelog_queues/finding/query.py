@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -16,27 +16,12 @@ from lakelog.arguments import WrongValue, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.hooks import KeyIndex
+from lakelog.log.log_reader import LogReader
 from lakelog.message import StoredMessage
 from lakelog_queues.arguments import FOREVER_MS, text, time_ms, topic_name
 
 DEFAULT_MESSAGES: Final = 64
 _log = logging.getLogger("lakelog")
-
-
-def _nowhere(_topic: str) -> int:
-    """No topic was removed."""
-    return 0
-
-
-class MessageLog(Protocol):
-    """The part of :class:`~lakelog.log.log_reader.LogReader` that is needed here."""
-
-    @property
-    def oldest_offset(self) -> int:
-        """The physical offset of the oldest readable record."""
-
-    def look_up(self, where: int | str) -> StoredMessage:
-        """The message at a physical offset, or with an offset message id."""
 
 
 @attrs.frozen
@@ -49,8 +34,8 @@ class KeyQuery:
     """
 
     index: KeyIndex | None
-    log: MessageLog
-    tombstone_of: Callable[[str], int] = _nowhere
+    log: LogReader
+    tombstone_of: Callable[[str], int]
 
     def query(
         self,
@@ -117,13 +102,9 @@ class KeyQuery:
                 "messages cannot be found by key without an index; install lakelog-hash-index, "
                 "and add 'hash-index' to the setting 'dispatchers'"
             )
-        return self._from(self.index, topic, key, begin_ms, end_ms)
-
-    @staticmethod
-    def _from(index: KeyIndex, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         seen: set[int] = set()
         try:
-            for offset in index.offsets(topic, key, begin_ms, end_ms):
+            for offset in self.index.offsets(topic, key, begin_ms, end_ms):
                 if offset not in seen:
                     seen.add(offset)
                     yield offset

@@ -1,9 +1,18 @@
-"""Reads records of the log at the places that queues name."""
+"""Reads records of the log at the places that queues name.
+
+Many records are read at once; those that are missing or broken are reported. In the owner's mapped
+segments, the records of one segment form one batch over one view. Other files are read: records
+with less than 64 KiB between them in one read, all of a call into one buffer. A
+:class:`RecordBatch` made here has ``starts`` anywhere in its buffer, so its ``base_offset`` and
+``end_offset`` have no meaning.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -20,14 +29,26 @@ from lakelog.format.layout import (
 )
 from lakelog.format.message_id import host_bytes
 from lakelog.format.queue_offsets import Flags, Ints, Longs
-from lakelog.format.record import decode
+from lakelog.format.record import checked_frame, decode
+from lakelog.format.record_batch import Decoder, RecordBatch
 from lakelog.lazy import np
 from lakelog.log.log_reader import LogReader
 from lakelog.log.segments import deleted
-from lakelog.log.sources import Extent, ViewExtent
+from lakelog.log.sources import Extent, Source, ViewExtent
 from lakelog.message import StoredMessage
-from lakelog_queues.finding.gather import GAP_BYTES, GONE, WHOLE, Gathered, gather
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WHOLE: Final = 0
+"""State: the record was read."""
+GONE: Final = 1
+"""State: the log no longer holds that offset."""
+BROKEN: Final = 2
+"""State: no whole record of that size is there, or the log ends before it."""
+_GAP_BYTES: Final = 64 << 10
+_LONGEST_RUN_BYTES: Final = 8 << 20
+"""The longest single read, except for a longer record."""
 _LONG: Final = Struct(">q")
 _HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
 """Bytes up to the end of the store time if both hosts are IPv6."""
@@ -44,16 +65,25 @@ class PlacedRecords:
     ) -> Gathered:
         """Read whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
 
-        Never raises for a record: ``Gathered`` has the state of each.
+        Never raises for a record: ``Gathered`` has the state of each. Records in known damage are
+        not served.
+
+        :param pack_bodies: see :func:`sound_records`
         """
-        log = self.log
-        return gather(
-            *(log.source, log.bounds.minimum(), log.bounds.end(), offsets, sizes),
-            verify=verify,
-            pack_bodies=pack_bodies and log.decoder is None,
-            in_damage=self._in_damage(offsets, verify),
-            decoder=log.decoder,
-        )
+        log, minimum, end = self.log, self.log.bounds.minimum(), self.log.bounds.end()
+        states = np.full(len(offsets), BROKEN, np.int8)
+        states[offsets < minimum] = GONE
+        states[offsets < 0] = BROKEN
+        good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
+        good &= ~self._in_damage(offsets, verify)
+        if end is not None:
+            good &= offsets <= end - sizes.astype(np.int64)
+        rows = np.flatnonzero(good)
+        order = rows[np.argsort(offsets[rows], kind="stable")]
+        parts = _Parts(offsets, sizes, states, log.decoder)
+        for piece in parts.by_segment(log.source, order):
+            piece.check(parts, verify, pack_bodies and log.decoder is None)
+        return Gathered(parts.batches, parts.rows, states)
 
     def one(self, offset: int, size: int) -> bytes:
         """The bytes of the record at ``offset``; raises ``OffsetOutOfRange`` or ``CorruptRecord``.
@@ -116,7 +146,7 @@ def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
     """The bytes of one segment from ``first`` to ``last``, if short enough for one read."""
     if extent is None or not extent.start <= first < last <= extent.end:
         return None
-    if last - first > GAP_BYTES and not isinstance(extent, ViewExtent):
+    if last - first > _GAP_BYTES and not isinstance(extent, ViewExtent):
         return None
     try:
         view = extent.read(first, last - first)
@@ -164,3 +194,188 @@ def _head_store_time(head: memoryview, offset: int, size: int) -> int | None:
         return None
     at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
     return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None
+
+
+@attrs.frozen(eq=False)
+class Gathered:
+    """The result.
+
+    :ivar batches: the whole records; each batch in the order of ``rows``
+    :ivar rows: for each batch, the indexes of its records in the requested offsets
+    :ivar states: ``int8`` for each offset: ``WHOLE``, ``GONE`` or ``BROKEN``
+    """
+
+    batches: list[RecordBatch]
+    rows: list[Longs]
+    states: NDArray[np.int8]
+
+
+@attrs.define(eq=False)
+class _Piece:
+    """Records in one buffer.
+
+    :ivar starts: where each record starts in ``buffer``; -1 if it is incomplete
+    """
+
+    buffer: memoryview
+    base_offset: int
+    starts: Longs
+    rows: Longs
+
+    def check(self, parts: _Parts, verify: bool, pack_bodies: bool) -> None:
+        """Split whole records from broken ones."""
+        there = self.starts >= 0
+        rows, starts = self.rows[there], self.starts[there]
+        if not len(rows):
+            return
+        batch = RecordBatch(self.buffer, self.base_offset, starts, parts.decoder)
+        offsets, sizes = parts.offsets[rows], parts.sizes[rows]
+        good, batch = sound_records(batch, offsets, sizes, verify=verify, pack_bodies=pack_bodies)
+        rows = rows[good]
+        parts.states[rows] = WHOLE
+        if len(rows):
+            parts.add(batch, rows)
+
+
+class _Parts:
+    """The state of one call of :func:`gather`."""
+
+    def __init__(
+        self, offsets: Longs, sizes: Ints, states: NDArray[np.int8], decoder: Decoder | None
+    ) -> None:
+        self.decoder = decoder
+        self.offsets = offsets
+        self.sizes = sizes
+        self.states = states
+        self.batches: list[RecordBatch] = []
+        self.rows: list[Longs] = []
+
+    def add(self, batch: RecordBatch, rows: Longs) -> None:
+        """Add a batch, with its records in the requested order."""
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows)
+            batch, rows = batch.take(order), rows[order]
+        self.batches.append(batch)
+        self.rows.append(rows)
+
+    def by_segment(self, source: Source, order: Longs) -> Iterator[_Piece]:
+        """Yield the bytes of the records, segment by segment; ``order`` sorts rows by offset."""
+        read = _Read()
+        while len(order):
+            first = int(self.offsets[order[0]])
+            extents = source.extents(first)  # keep it: its file is open as long as it lives
+            extent = next(extents, None)
+            if extent is None:
+                break
+            if extent.start > first:  # deleted meanwhile
+                skipped = int(np.searchsorted(self.offsets[order], extent.start))
+                self.states[order[:skipped]] = GONE
+                order = order[skipped:]
+                continue
+            rows, order = self._inside(extent, order)
+            if not len(rows):
+                continue
+            if isinstance(extent, ViewExtent):
+                yield from self._viewed(extent, rows)
+            else:
+                read.add(extent, self.offsets[rows], self.sizes[rows], rows)
+            del extents
+        if read.rows:
+            yield read.piece()
+
+    def _inside(self, extent: Extent, order: Longs) -> tuple[Longs, Longs]:
+        """Split the rows: records that lie wholly in ``extent``, and those behind it."""
+        count = int(np.searchsorted(self.offsets[order], extent.end))
+        count = count or 1  # a truncated segment: this record is in none
+        rows, rest = order[:count], order[count:]
+        whole = self.offsets[rows] + self.sizes[rows] <= extent.end
+        return rows[whole], rest
+
+    def _viewed(self, extent: Extent, rows: Longs) -> Iterator[_Piece]:
+        first = int(self.offsets[rows[0]])
+        end = int((self.offsets[rows] + self.sizes[rows]).max())
+        try:
+            view = extent.read(first, end - first)
+        except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
+            self.states[rows] = GONE
+            return
+        yield _Piece(view, first, self.offsets[rows] - first, rows)
+
+
+class _Read:
+    """Bytes read from files, concatenated."""
+
+    def __init__(self) -> None:
+        self.rows: list[Longs] = []
+        self._starts: list[Longs] = []
+        self._runs: list[memoryview] = []
+        self._length = 0
+
+    def add(self, extent: Extent, offsets: Longs, sizes: Ints, rows: Longs) -> None:
+        """Read the given records of one segment, in order of offset."""
+        ends = np.maximum.accumulate(offsets + sizes)
+        for begin, stop in _runs(offsets, ends):
+            first, end = int(offsets[begin]), int(ends[stop - 1])
+            data = extent.read(first, end - first)
+            starts = offsets[begin:stop] - first + self._length
+            starts[ends[begin:stop] > first + len(data)] = -1
+            self._starts.append(starts)
+            self._runs.append(data)
+            self._length += len(data)
+        self.rows.append(rows)
+
+    def piece(self) -> _Piece:
+        """All bytes in one buffer."""
+        buffer = self._runs[0] if len(self._runs) == 1 else memoryview(b"".join(self._runs))
+        return _Piece(buffer, 0, np.concatenate(self._starts), np.concatenate(self.rows))
+
+
+def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:
+    """Group the records into single reads: small distances, and limited length."""
+    far = np.flatnonzero(offsets[1:] - ends[:-1] > _GAP_BYTES) + 1
+    bounds = [0, *far.tolist(), len(offsets)]
+    for begin, stop in pairwise(bounds):
+        at = begin
+        while at < stop:
+            most = int(offsets[at]) + _LONGEST_RUN_BYTES
+            cut = max(at + 1, at + int(np.searchsorted(ends[at:stop], most, side="right")))
+            yield at, cut
+            at = cut
+
+
+def sound_records(
+    batch: RecordBatch,
+    offsets: Longs,
+    sizes: Ints,
+    *,
+    verify: bool = True,
+    pack_bodies: bool = False,
+) -> tuple[NDArray[np.bool_], RecordBatch]:
+    """A mask of the records of a batch that are whole and as expected, and the batch of these.
+
+    :param offsets: the physical offset that each record must state
+    :param sizes: the length that each record must have, at least ``RECORD_MIN_BYTES``; must lie
+        inside the buffer
+    :param pack_bodies: whether an accelerator also fills ``packed_bodies`` of the batch
+    """
+    view, starts = batch.buffer, batch.starts
+    accelerator = current()
+    if accelerator is not None:
+        found = accelerator.sound_records(
+            view, starts, offsets, sizes, verify=verify, pack_bodies=pack_bodies
+        )
+        if found is not None:
+            whole, columns, bodies = found
+            some = RecordBatch.of_columns(view, batch.base_offset, columns, batch.decoder)
+            some.packed_bodies = bodies
+            return np.frombuffer(whole, np.bool_), some
+    places = zip(starts.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
+    good = np.array([_is_sound(view, *place, verify=verify) for place in places], np.bool_)
+    return good, batch.take(good)
+
+
+def _is_sound(view: memoryview, start: int, offset: int, size: int, *, verify: bool) -> bool:
+    try:
+        return checked_frame(view, start, start + size, offset, verify=verify).size == size
+    except CorruptRecord:
+        return False

@@ -1,12 +1,9 @@
-"""The results of reading a queue.
-
-Look-ups of messages by compiled code, and the object for stores without it.
-"""
+"""The results of reading a queue, and the look-ups that compiled code may do."""
 
 from __future__ import annotations
 
 from enum import Enum, unique
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     ArrowBatch: TypeAlias = pa.RecordBatch
 else:
     ArrowBatch = Any
-    from lakelog.message import StoredMessage
 
 
 @unique
@@ -119,60 +115,31 @@ class QueueInfo:
     max_physical_offset: int
 
 
-class Lookups(Protocol):
-    """Looks up messages of an open store; methods return ``None`` to fall back to Python.
+class Lookups:
+    """Looks up messages of an open store; a result of ``None`` means to do it in Python.
 
-    They may do so for any arguments. All arguments are passed by position.
+    This class always falls back. Compiled code has a class with the same methods, which may fall
+    back for any arguments. All arguments are passed by position.
     """
 
     def close(self) -> None:
         """Close the file that is kept open between calls; no other is kept from now on."""
 
-    def get(
-        self, topic: Any, queue_id: Any, offset: Any, max_messages: Any, tag_filter: Any = None
-    ) -> GetResult | None:
+    def get(self, *_arguments: Any) -> GetResult | None:
         """Like ``QueueGetter.get``, with a ``TagFilter`` or ``None``."""
 
-    def records(
-        self,
-        topic: Any,
-        queue_id: Any,
-        offset: Any,
-        max_records: Any,
-        max_bytes: int,
-        verify: bool,
-        tag_filter: Any = None,
-    ) -> tuple[list[bytes], list[int], int, int, int] | None:
-        """The fields of ``QueueGetter.get_records`` behind the status, with valid arguments."""
+    def records(self, *_arguments: Any) -> tuple[list[bytes], list[int], int, int, int] | None:
+        """The fields of ``QueueGetter.get_records`` behind the status, with valid arguments.
 
-    def query(
-        self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
-    ) -> list[StoredMessage] | None:
+        Arguments: topic, queue id, offset, number of records, number of bytes, whether to verify
+        checksums, and a ``TagFilter`` or ``None``.
+        """
+
+    def query(self, *_arguments: Any) -> list[StoredMessage] | None:
         """Like ``KeyQuery.query``."""
 
-    def offset_by_time(
-        self, topic: Any, queue_id: Any, timestamp_ms: Any, boundary: Any
-    ) -> int | None:
+    def offset_by_time(self, *_arguments: Any) -> int | None:
         """Like ``TimeSearch.offset_by_time``."""
 
 
-class NoLookups:
-    """Always falls back to Python."""
-
-    def close(self) -> None:
-        """Do nothing: no file is kept."""
-
-    def get(self, _topic: Any, _queue: Any, _offset: Any, _most: Any, _tags: Any = None) -> None:
-        """Fall back to Python."""
-
-    def records(self, *_arguments: Any) -> None:
-        """Fall back to Python."""
-
-    def query(self, _topic: Any, _key: Any, _since: Any, _until: Any, _max_messages: Any) -> None:
-        """Fall back to Python."""
-
-    def offset_by_time(self, _topic: Any, _queue_id: Any, _time: Any, _boundary: Any) -> None:
-        """Fall back to Python."""
-
-
-NO_LOOKUPS: Final = NoLookups()
+NO_LOOKUPS: Final = Lookups()

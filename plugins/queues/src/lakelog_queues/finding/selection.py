@@ -25,10 +25,9 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import QueueReader
 from lakelog.lazy import np
 from lakelog_queues.arguments import queue_name
-from lakelog_queues.finding.gather import BROKEN, WHOLE, Gathered
-from lakelog_queues.finding.records import PlacedRecords
+from lakelog_queues.finding.records import BROKEN, WHOLE, Gathered, PlacedRecords
 from lakelog_queues.finding.results import GetStatus
-from lakelog_queues.finding.tagfilter import TagFilter
+from lakelog_queues.units.tags import TagFilter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +39,6 @@ _UNIT_BYTES: Final = {"SimpleCQ": 20, "BatchCQ": 46}
 FILTERED_UNITS: Final = _FILTER_BYTES // 20
 UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
-
 TagCheck: TypeAlias = "Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]"
 """Returns for each record of a batch whether it has one of the tags."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from lakelog.format.queue_offsets import Queue
-from lakelog_queues.consumers.offsettable import Offsets
+from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.groups.members import MemberLocks
 from lakelog_queues.groups.state import GroupState
 
@@ -20,7 +20,7 @@ class GroupCommits:
 
     group: str
     state: GroupState
-    offsets: Offsets
+    offsets: CurrentOffsets
     locks: MemberLocks
 
     def read(self) -> dict[Queue, int]:

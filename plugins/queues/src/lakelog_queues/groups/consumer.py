@@ -21,8 +21,8 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import register_forked
-from lakelog_queues.consumers.offsettable import Offsets
-from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST, QueueAccess, find
+from lakelog_queues.consumers.consumer import EARLIEST, LATEST, QueueAccess, find
+from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.finding.results import GetStatus, PlacedResult
 from lakelog_queues.groups.commits import GroupCommits
 from lakelog_queues.groups.database import GroupDatabase
@@ -69,7 +69,7 @@ class GroupAccess:
     path: Path
     get: GetPlaced
     queues: QueueAccess
-    offsets: Offsets
+    offsets: CurrentOffsets
     put: Callable[[Message], object]
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 

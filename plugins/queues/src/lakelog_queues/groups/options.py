@@ -12,11 +12,11 @@ from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
+from lakelog_queues.consumers.consumer import LATEST, StartPosition, check_start_position
 from lakelog_queues.consumers.offsettable import check_group, offsets_name
-from lakelog_queues.consumers.queueaccess import LATEST, StartPosition, check_start_position
-from lakelog_queues.finding.tagfilter import tag_filter
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_queues.units.tags import tag_filter
 
 
 @attrs.frozen(kw_only=True)

@@ -1,8 +1,7 @@
-"""Notifies the waiters of a process without the services, and of a store whose role may change.
+"""Notifies waiters of new messages, in every role of a store.
 
-The signal that messages were dispatched, as waiters use it in every role of a store.
-
-Reports in an event loop which queues have new messages.
+An owner notifies them itself. A process without the services is woken by the owner, or else polls.
+A store whose role may change moves its waiters to the signal of the new role.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, Protocol
-
-import attrs
 
 from lakelog.dispatch import Arrivals, always
 from lakelog.errors import StoreClosed
@@ -101,11 +98,6 @@ def _with_signal_id(signal: ArrivalSignal, version: int) -> int:
     return id(signal) * _VERSIONS + version
 
 
-def _never() -> bool:
-    """The wait has no other condition."""
-    return False
-
-
 class PolledArrivals:
     """The signal in a process without the services: wake-ups by the owner, or else polling."""
 
@@ -144,7 +136,7 @@ class PolledArrivals:
         if self._page_waiter is not None:
             self._page_waiter.wake_all()
 
-    def wait(self, seen: int, timeout_s: float, over: Callable[[], bool] = _never) -> int:
+    def wait(self, seen: int, timeout_s: float, over: Callable[[], bool] = lambda: False) -> int:
         """Sleep until woken by the owner, with a check at least every 100 ms.
 
         Without wake-ups, check after 5 ms, and then at growing intervals.
@@ -188,7 +180,7 @@ class PolledArrivals:
         self,
         seen: int,
         is_urgent: Callable[[], bool] = always,  # noqa: ARG002  # the owner decides
-        over: Callable[[], bool] = _never,
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
         """As :meth:`wait`, in an event loop, by using its threads.
 
@@ -216,35 +208,35 @@ class PolledArrivals:
             self._waiting_count -= 1
 
 
-@attrs.frozen
-class QueueGrowth:
-    """Compares the ends of queues after each arrival.
+async def queue_growth(
+    arrivals: ArrivalSignal,
+    queues: Callable[[str | None], Sequence[QueueInfo]],
+    topic: str | None,
+    since: Mapping[Queue, int] | None,
+) -> AsyncIterator[dict[Queue, int]]:
+    """Yield the queues that have grown, each with its end, until the store is closed.
 
-    :ivar queues: lists the queues of a topic, or all
+    The ends of queues are compared after each arrival.
+
+    :param queues: lists the queues of a topic, or all
+    :param since: ends of queues to compare with at first; ``None`` is the present ones
     """
 
-    arrivals: ArrivalSignal
-    queues: Callable[[str | None], Sequence[QueueInfo]]
+    def ends() -> dict[Queue, int]:
+        return {(each.topic, each.queue_id): each.max_offset for each in queues(topic)}
 
-    async def watch(
-        self, topic: str | None, since: Mapping[Queue, int] | None
-    ) -> AsyncIterator[dict[Queue, int]]:
-        """Yield the queues that have grown, each with its end, until the store is closed."""
-        seen = self.arrivals.version
-        known = dict(await in_thread(self._ends, topic) if since is None else since)
-        while True:
-            try:
-                now = await in_thread(self._ends, topic)
-            except StoreClosed:
-                return
-            grown = {queue: end for queue, end in now.items() if end > known.get(queue, 0)}
-            known.update(now)
-            if grown:
-                yield grown
-            await self.arrivals.wait_async(seen)
-            if self.arrivals.closed:
-                return
-            seen = self.arrivals.version
-
-    def _ends(self, topic: str | None) -> dict[Queue, int]:
-        return {(each.topic, each.queue_id): each.max_offset for each in self.queues(topic)}
+    seen = arrivals.version
+    known = dict(await in_thread(ends) if since is None else since)
+    while True:
+        try:
+            now = await in_thread(ends)
+        except StoreClosed:
+            return
+        grown = {queue: end for queue, end in now.items() if end > known.get(queue, 0)}
+        known.update(now)
+        if grown:
+            yield grown
+        await arrivals.wait_async(seen)
+        if arrivals.closed:
+            return
+        seen = arrivals.version

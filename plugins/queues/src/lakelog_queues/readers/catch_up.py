@@ -72,21 +72,10 @@ class ReaderCatchUp:
         """Offset up to which the log is in queues and index."""
         return self._dispatching.offset if self._dispatching is not None else 0
 
-    def reach(self) -> int:
-        """Dispatch new records; return the offset reached.
+    def reach(self, *, now: bool = False) -> int:
+        """Dispatch the new part of the log; return the offset reached.
 
-        Raises as :meth:`refresh`.
-        """
-        self.refresh()
-        return self.offset
-
-    def reach_now(self) -> int:
-        """As :meth:`reach`, without the minimum time between two checks."""
-        self.refresh(now=True)
-        return self.offset
-
-    def refresh(self, *, now: bool = False) -> None:
-        """Dispatch the new part of the log.
+        :param now: whether to ignore the minimum time between two checks
 
         Raises :class:`~lakelog.errors.DispatchStopped`, and :class:`~lakelog.errors.StoreError`
         for files and folders that cannot be read.
@@ -101,6 +90,7 @@ class ReaderCatchUp:
                 except OSError as error:
                     raise unread(error, self._path) from error
                 self._looked = self._clock()
+        return self.offset
 
     def close(self) -> None:
         """Close the files of queues and index; a later read opens them again."""
@@ -177,8 +167,8 @@ class ReaderWait:
             untouched=partial(untouched, log.files, log.path, commitlog),
             tombstones=TombstoneFile(log.files, log.path, known=known),
         )
-        page_waiter = PageWaiter(log.files, log.path)
-        return cls(completion, PolledArrivals(completion.reach, page_waiter, completion.reach_now))
+        page_waiter, look = PageWaiter(log.files, log.path), partial(completion.reach, now=True)
+        return cls(completion, PolledArrivals(completion.reach, page_waiter, look))
 
     @property
     def offset(self) -> int:

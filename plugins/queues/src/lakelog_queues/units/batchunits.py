@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Longs: TypeAlias = "NDArray[np.int64]"
 RawUnits: TypeAlias = "NDArray[Any]"
-
 UNIT: Final = np.dtype(
     [
         ("offset", ">i8"),

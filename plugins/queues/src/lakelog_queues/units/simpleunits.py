@@ -22,7 +22,6 @@ UNIT: Final = [("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 _ONE: Final = Struct(">qiq")
 UNIT_BYTES: Final = _ONE.size
 _SIZE_AT: Final = 8
-
 FILLER_SIZE: Final = 0x7FFFFFFF
 """Size field of the filler units before the first unit of a queue that starts above 0."""
 _FILLER_SIZE: Final = FILLER_SIZE.to_bytes(4, "big")
@@ -74,6 +73,11 @@ def unpack(raw: RawUnits, first: int) -> Units:
         raw["tags_code"].astype(np.int64),
         np.ones(len(raw), np.int32),
     )
+
+
+def no_units() -> Units:
+    """Columns without an element."""
+    return unpack(columns(b""), 0)
 
 
 def filler(count: int) -> RawUnits:

@@ -23,7 +23,7 @@ from lakelog_cli.options import (
 )
 from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.schema import prints
-from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST
+from lakelog_queues.consumers.consumer import EARLIEST, LATEST
 
 _WAIT_MS: Final = 500
 _BATCH: Final = 32

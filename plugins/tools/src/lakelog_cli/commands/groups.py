@@ -24,8 +24,8 @@ from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
 from lakelog_cli.schema import prints
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
+from lakelog_queues.consumers.consumer import EARLIEST, LATEST, within
 from lakelog_queues.consumers.offsettable import check_group
-from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST, within
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """A group's next offsets, by topic and queue id."""

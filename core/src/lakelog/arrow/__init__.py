@@ -12,7 +12,6 @@ except ImportError as error:
         "columns need pyarrow, which is not installed: pip install lakelog-queues[arrow]"
     ) from error
 
-from lakelog_queues.arrow.convert import to_arrow
-from lakelog_queues.arrow.schema import COLUMNS, empty, schema
+from lakelog.arrow.convert import COLUMNS, empty, schema, to_arrow
 
 __all__ = ["COLUMNS", "empty", "schema", "to_arrow"]

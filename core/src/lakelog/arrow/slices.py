@@ -1,15 +1,18 @@
-"""Property strings as columns: tags, keys, the unique key, and the whole map.
+"""Byte strings of a buffer as Arrow arrays; property strings as columns.
 
-Detects property strings of equal layout: same length, same names at the same positions.
+Parts of a buffer are copied once, by NumPy as a table, or by Arrow's ``take``. Short parts of equal
+length become the rows of a table. Otherwise the whole buffer becomes an array that alternates parts
+and gaps; ``take`` then copies the parts. Offsets must ascend, so parts in another order are
+selected by permuted indices.
 
-Messages of one producer often have such strings. Each property is then a slice of a table.
-
-Splits many rows of bytes at a separator, vectorised.
+Messages of one producer often have property strings of one layout: equal length, and the same names
+at the same positions. Each property is then a slice of the table of these strings. Other strings
+are split at the separators of all rows at once.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -20,7 +23,88 @@ from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import KEY_SEPARATOR
 from lakelog.format.record_batch import RecordBatch, anywhere
 from lakelog.lazy import cached_property
-from lakelog_queues.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
+from lakelog.message import Body
+
+Longs = NDArray[np.int64]
+Octets = NDArray[np.uint8]
+_SHORT_BYTES: Final = 1024
+_MOST_BYTES: Final = (1 << 31) - 1
+_LARGEST_TABLE: Final = 16
+"""Largest size of a rows-by-names table, in cells per property."""
+
+
+def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
+    """``buffer[position : position + length]`` for each position, as ``binary``.
+
+    :param positions: in bytes, in any order; parts may overlap
+    :param lengths: in bytes, one per position
+    """
+    count = len(positions)
+    if not count:
+        return pa.array([], pa.binary())
+    width = int(lengths[0])
+    if 0 < width <= _SHORT_BYTES and count * width <= _MOST_BYTES and (lengths == width).all():
+        return of_one_width(table_of(buffer, positions, width))
+    order = None
+    if count > 1 and (positions[1:] < positions[:-1]).any():
+        order = np.argsort(positions, kind="stable")
+        positions, lengths = positions[order], lengths[order]
+    base = int(positions[0])
+    ends = positions + lengths
+    if int(ends.max()) - base > _MOST_BYTES or (positions[1:] < ends[:-1]).any():
+        return _one_by_one(buffer, positions, ends, order)
+    # Offsets are start and end of each part in turn. So even elements are the parts, and odd
+    # elements are the gaps between them.
+    offsets = np.stack((positions - base, ends - base), axis=1).astype(np.int32)
+    stretch = pa.py_buffer(memoryview(buffer)[base : int(ends[-1])])
+    laid = pa.BinaryArray.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), stretch]
+    )
+    parts = 2 * np.arange(count) if order is None else 2 * np.argsort(order)
+    return laid.take(pa.array(parts))
+
+
+def table_of(buffer: Body, positions: Longs, width: int) -> Octets:
+    """The ``width`` bytes at each position, as an array of shape ``(len(positions), width)``."""
+    found = anywhere(buffer, np.dtype((np.void, width)))[positions]
+    return found.view(np.uint8).reshape(-1, width)
+
+
+def of_one_width(table: Octets) -> pa.BinaryArray:
+    """Each row of ``table``, which has shape ``(count, width)``, as a value."""
+    count, width = table.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    parts = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
+    return pa.BinaryArray.from_buffers(pa.binary(), count, parts)
+
+
+def _one_by_one(buffer: Body, positions: Longs, ends: Longs, order: Longs | None) -> Any:
+    """Copy parts that overlap, or whose distances exceed 32 bits."""
+    view = memoryview(buffer)
+    parts = [view[a:b] for a, b in zip(positions.tolist(), ends.tolist(), strict=True)]
+    made = pa.array([bytes(part) for part in parts], pa.binary())
+    return made if order is None else made.take(pa.array(np.argsort(order)))
+
+
+def as_text(array: pa.BinaryArray) -> pa.StringArray:
+    """``array`` as strings; invalid UTF-8 is replaced as by ``bytes.decode``."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [
+            None if each is None else each.decode(errors="replace") for each in array.to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+
+
+def parts_of(array: pa.BinaryArray) -> tuple[Octets, Longs]:
+    """The bytes of a whole array, and the start of each element, followed by the last end."""
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+    octets = (
+        np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    )
+    return octets, bounds
 
 
 def alike_properties(table: Octets) -> dict[bytes, slice] | None:
@@ -40,7 +124,7 @@ def alike_properties(table: Octets) -> dict[bytes, slice] | None:
     return values if bool((table[:, fixed] == first[fixed]).all()) else None
 
 
-def _parts(row: bytes) -> tuple[dict[bytes, slice], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _parts(row: bytes) -> tuple[dict[bytes, slice], NDArray[np.bool_]]:
     """The position of each name's value in a row, and a mask of the bytes that belong to names."""
     values: dict[bytes, slice] = {}
     names = np.zeros(len(row), np.bool_)
@@ -102,10 +186,6 @@ def first_mark(octets: Octets, pieces: Split, mark: int) -> Longs:
         return np.full(len(pieces), -1)
     found = marks[np.minimum(np.searchsorted(marks, pieces.starts), len(marks) - 1)]
     return np.where((found >= pieces.starts) & (found < pieces.ends), found, -1)
-
-
-_LARGEST_TABLE: Final = 16
-"""Largest size of a rows-by-names table, in cells per property."""
 
 
 class PropertyColumns:
