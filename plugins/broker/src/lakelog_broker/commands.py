@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 from threading import Event
@@ -15,8 +14,16 @@ import typer
 from lakelog.runtime.signals import soon
 from lakelog_broker.follower import SECTION, BrokerFollower
 from lakelog_cli.commands.serve import served
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import Assignments, BrokerConf, LandTable, LandTo, SettingsFile, StorePath
+from lakelog_cli.options import (
+    Assignments,
+    BrokerConf,
+    LandTable,
+    LandTo,
+    SettingsFile,
+    StorePath,
+    assignment,
+)
+from lakelog_cli.output import print_line, write_lines
 from lakelog_cli.schema import prints
 from lakelog_daemon.follower import follow
 from lakelog_daemon.logs import LogTarget, start_log, stop_log
@@ -135,11 +142,11 @@ class _Announced(BrokerFollower):
             "pid": os.getpid(),
         }
         if self.as_json:
-            typer.echo(json.dumps(shown))
+            write_lines([shown])
             return
         if endpoints:
-            typer.echo(f"gRPC: {endpoints}")
-        typer.echo(f"name server and broker: {address}")
+            print_line(f"gRPC: {endpoints}")
+        print_line(f"name server and broker: {address}")
 
 
 def _stopped_once() -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lakelog import times
 from lakelog.hooks import Factory
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog_lake.follower import LAKE
@@ -23,6 +24,7 @@ def lakelog_cli_commands(app: Any) -> None:
     from lakelog_lake.commands.lake import app as lake
     from lakelog_lake.commands.sql import sql
 
-    for command in (dispatch, export, sql):
-        app.command()(command)
+    app.command()(dispatch)
+    app.command(epilog=times.HELP)(export)
+    app.command()(sql)
     app.add_typer(lake)

@@ -1,8 +1,7 @@
-"""Reports findings of a check: some of each kind and a count of the rest, or all of it as JSON.
+"""Reports what a check or a recovery found, as text or as rows of JSON.
 
-Findings of a check that are explained by a crash: recovery repairs them without loss.
-
-The result of a recovery, as text for a terminal and as a row of JSON.
+Of a check, some findings of each kind are printed, and the rest is counted. Findings that a crash
+explains are told apart: a recovery repairs them without loss.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import typer
 
 from lakelog import Store
 from lakelog.errors import BadSegment
@@ -24,7 +22,7 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
-from lakelog_cli.output import progress, shown, write_lines
+from lakelog_cli.output import labelled, print_line, progress, write_lines
 from lakelog_cli.walk import directory_of, print_damage
 
 
@@ -42,10 +40,6 @@ class Crash:
     def explains_damage(self, damage: Damage) -> bool:
         """Whether it is the torn end of the log, which contains no acknowledged message."""
         return damage.offset >= self.end_offset and not self.missing
-
-    def explains(self, problem: Problem) -> bool:
-        """Whether queues or index only lag behind the log, or are ahead of it."""
-        return problem.recoverable
 
 
 def crash_of(store: Store) -> Crash | None:
@@ -95,7 +89,8 @@ class ProblemReporter:
     def report(self, problems: Iterable[Problem]) -> None:
         """Report problems of queues and index."""
         for problem in problems:
-            if self._crash is not None and self._crash.explains(problem):
+            # queues or index that only lag behind the log, or are ahead of it
+            if self._crash is not None and problem.recoverable:
                 self.behind += 1
                 self._add(_row("behind", problem))
                 continue
@@ -107,7 +102,7 @@ class ProblemReporter:
         """Report the number of problems that were only counted."""
         for what, count in self._found.items():
             if not self._as_json and count > MOST_SHOWN:
-                typer.echo(f"problem: {what}: {count - MOST_SHOWN} more", err=True)
+                print_line(f"problem: {what}: {count - MOST_SHOWN} more", err=True)
 
     def segment(self, problem: BadSegment) -> None:
         """Report a wrong name or length of a segment."""
@@ -125,18 +120,11 @@ class ProblemReporter:
             self.torn_bytes += damage.end_offset - damage.offset
         else:
             print_damage(damage)
-        kind = "torn" if torn else "damage"
-        place = {"offset": damage.offset, "end_offset": damage.end_offset}
-        path = str(damage.path) if damage.path is not None else None
-        self._add({"kind": kind, "path": path, **place, "what": str(damage.error)})
+        self._add({"kind": "torn" if torn else "damage", **_damage_row(damage)})
 
     def is_torn(self, damage: Damage) -> bool:
         """Whether it is the torn end of a put at the crash, not damage."""
         return self._crash is not None and self._crash.explains_damage(damage)
-
-    def line(self, row: Mapping[str, Any]) -> None:
-        """Write one line of JSON."""
-        write_lines([row])
 
     def _add(self, row: Mapping[str, Any], text: str | None = None) -> None:
         """Keep a finding, and write it; ``None`` if there is nothing to write as text."""
@@ -145,9 +133,9 @@ class ProblemReporter:
         else:
             self.not_kept += 1
         if self._as_json:
-            self.line(row)
+            write_lines([row])
         elif text is not None:
-            typer.echo(text, err=True)
+            print_line(text, err=True)
 
 
 def _row(kind: str, problem: Problem) -> dict[str, Any]:
@@ -165,24 +153,23 @@ def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Ite
     """Yield a line for each finding and each action."""
     cut, mended = ("to cut", "to mend") if dry_run else ("cut", "mended")
     stop = "a clean stop" if report.clean else "an unclean stop"
-    yield f"{shown(str(store))}: {stop}"
-    yield f"  read      from {report.start_offset}: {report.start_reason}"
-    yield f"  records   {report.records} whole ones"
-    yield f"  log       {report.minimum} to {report.end_offset}"
+    yield f"{store}: {stop}"
+    yield labelled("read", f"from {report.start_offset}: {report.start_reason}")
+    yield labelled("records", f"{report.records} whole ones")
+    yield labelled("log", f"{report.minimum} to {report.end_offset}")
     for aside in report.cut:
-        size = aside.end_offset - aside.offset
-        yield f"  {cut:<9} {size} bytes, {shown(str(aside))}"
+        yield labelled(cut, f"{aside.end_offset - aside.offset} bytes, {aside}")
     if report.cut_at is not None:
-        yield f"  {cut} at{'':<{7 - len(cut)}}{shown(str(report.cut_at))}"
+        yield labelled(f"{cut} at", str(report.cut_at))
     for damage in report.damage:
-        yield f"  damage    {damage.end_offset - damage.offset} bytes stay: {shown(str(damage))}"
+        yield labelled("damage", f"{damage.end_offset - damage.offset} bytes stay: {damage}")
     for missing in report.missing:
-        yield f"  missing   {missing.end_offset - missing.offset} bytes, {shown(str(missing))}"
+        yield labelled("missing", f"{missing.end_offset - missing.offset} bytes, {missing}")
     for words in report.mended:
-        yield f"  {mended:<9} {shown(words)}"
+        yield labelled(mended, words)
     if not dry_run:
-        yield f"  queues    and index completed from {report.dispatched_from} on"
-    yield f"  took      {report.seconds:.2f} s"
+        yield labelled("queues", f"and index completed from {report.dispatched_from} on")
+    yield labelled("took", f"{report.seconds:.2f} s")
 
 
 def recovery_row(report: RecoveryReport) -> dict[str, Any]:
@@ -206,13 +193,19 @@ def recovery_row(report: RecoveryReport) -> dict[str, Any]:
 
 
 def _damage_row(damage: Damage) -> dict[str, Any]:
-    path = str(damage.path) if damage.path is not None else None
-    place = {"offset": damage.offset, "end_offset": damage.end_offset}
-    return {"path": path, **place, "what": str(damage.error)}
+    return {
+        "path": None if damage.path is None else str(damage.path),
+        "offset": damage.offset,
+        "end_offset": damage.end_offset,
+        "what": str(damage.error),
+    }
 
 
 def aside_row(aside: Aside) -> dict[str, Any]:
     """A part in quarantine, with its path."""
-    kept = str(aside.path) if aside.path is not None else None
-    place = {"offset": aside.offset, "end_offset": aside.end_offset}
-    return {**place, "what": aside.reason, "kept": kept}
+    return {
+        "offset": aside.offset,
+        "end_offset": aside.end_offset,
+        "what": aside.reason,
+        "kept": None if aside.path is None else str(aside.path),
+    }

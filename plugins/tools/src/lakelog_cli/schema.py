@@ -30,6 +30,7 @@ import attrs
 
 from lakelog.settings.catalog import CORE, OWN_SECTIONS, default_of, keys_of, required
 from lakelog.settings.conversion import hints_of, is_union, items_of, pattern_for, without_none
+from lakelog_cli.output import plain_value
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -111,19 +112,6 @@ def _of_class(kind: type[Any]) -> Schema:
     if issubclass(kind, PurePath):
         return {"type": "string"}
     return {"type": "object"} if issubclass(kind, Mapping) else {}
-
-
-def plain_value(value: Any) -> Any:
-    """A setting's value in a form that TOML and JSON support."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, PurePath):
-        return str(value)
-    if isinstance(value, tuple | list | set | frozenset):
-        return [plain_value(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: plain_value(item) for key, item in value.items()}
-    return attrs.asdict(value) if attrs.has(type(value)) else value
 
 
 _TYPE_NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"} | {

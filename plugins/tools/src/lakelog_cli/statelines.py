@@ -38,7 +38,7 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.disks import watched
 from lakelog.maintenance.pins import read_pins
-from lakelog_cli.output import Columns, shown, size
+from lakelog_cli.output import Columns, size
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
@@ -196,7 +196,7 @@ def lag_table(view: Mapping[str, Any]) -> Columns:
     """The lags as a table."""
     table = Columns("copies", "bytes", "messages", "seconds", "says...")
     for name, lag, remark in lag_rows(view):
-        table.add_row(shown(name), *_cells(lag), shown(remark))
+        table.add_row(name, *_cells(lag), remark)
     return table
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import write_lines
+from lakelog_cli.output import print_lines, write_lines
 from lakelog_cli.rows.state import CompletionRow
 from lakelog_cli.schema import prints
 
@@ -41,4 +41,4 @@ def completion(
     if as_json:
         write_lines([{"shell": shell.value, "script": script}])
     else:
-        typer.echo(script)
+        print_lines(script.splitlines())

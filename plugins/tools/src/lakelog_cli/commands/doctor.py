@@ -23,9 +23,8 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.commands.verify import Verdict, begin_checking, findings_of
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import ProblemReporter, crash_of, recovery_row
-from lakelog_cli.opening import assignment, open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import progress, shown, write_document
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import labelled, print_lines, progress, shown, write_document
 from lakelog_cli.rows.state import DoctorDocument
 from lakelog_cli.schema import prints
 from lakelog_cli.statelines import bars, disks
@@ -40,12 +39,10 @@ _RECOVERED_SEGMENTS: Final = 3
 
 @prints(DoctorDocument, is_document=True)
 def doctor(
+    opening: OpenOptions,
     store: StorePath,
     *,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
@@ -53,17 +50,15 @@ def doctor(
     nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
     --all'. The exit code is 1 if a command has to be run.
     """
-    given: dict[str, Any] = dict(map(assignment, assignments or ()))
-    given |= {"settings": settings, "broker_conf": broker_conf}
     with ExitStack() as held:
-        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
+        opened = held.enter_context(opening.open("read", store))
         verdict = _verdict(opened, held)
-        report, refusal = _planned(store, opened, given)
+        report, refusal = _planned(store, opened, opening.arguments)
         document = _document(opened, verdict, report, refusal)
     if as_json:
         write_document(document)
     else:
-        typer.echo("\n".join(_lines(document)))
+        print_lines(_lines(document))
     if document["findings"]:
         raise typer.Exit(FOUND)
 
@@ -202,27 +197,26 @@ def _advice(
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     names = {"lakelog": "lakelog", "rocketmq": "RocketMQ; lakelog has not written to it"}
-    yield f"{shown(document['path'])}: a store of {names[document['written_by']]}"
+    yield f"{document['path']}: a store of {names[document['written_by']]}"
     if document["replica_of"]:
-        yield f"  copy of   {shown(document['replica_of'])}; it takes no puts before a promote"
-    yield f"  state     {_state(document)}"
-    yield (
-        f"  log       {document['min_offset']} to {document['end_offset']}, "
-        f"{document['records']} records in {document['segments']} segments of "
-        f"{document['segment_size_bytes']} bytes"
+        yield labelled("copy of", f"{document['replica_of']}; it takes no puts before a promote")
+    yield labelled("state", _state(document))
+    yield labelled(
+        "log",
+        f"{document['min_offset']} to {document['end_offset']}, {document['records']} records in "
+        f"{document['segments']} segments of {document['segment_size_bytes']} bytes",
     )
-    yield f"  damaged   {document['damaged_places']} places ({document['damaged_bytes']} bytes)"
-    yield (
-        f"  queues    and index: {document['problems']} problems; they lag in "
-        f"{document['behind']} places"
-    )
-    yield f"  open      {_opening(document)}"
-    yield f"  RocketMQ  {document['rocketmq']}"
+    damaged = f"{document['damaged_places']} places ({document['damaged_bytes']} bytes)"
+    yield labelled("damaged", damaged)
+    lagging = f"they lag in {document['behind']} places"
+    yield labelled("queues", f"and index: {document['problems']} problems; {lagging}")
+    yield labelled("open", _opening(document))
+    yield labelled("RocketMQ", document["rocketmq"])
     yield from (f"  {line}" for line in bars(document["disks"]))
     for finding in document["findings"]:
-        yield f"  finding   {shown(finding)}"
+        yield labelled("finding", finding)
     for command in document["next"] or ["nothing has to be done"]:
-        yield f"  next      {command}"
+        yield labelled("next", command)
 
 
 def _state(document: dict[str, Any]) -> str:

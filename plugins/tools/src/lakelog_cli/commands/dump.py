@@ -38,9 +38,8 @@ from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AlwaysJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import shown, write_lines
+from lakelog_cli.options import AlwaysJson, OpenOptions, StorePath
+from lakelog_cli.output import print_line, write_lines
 from lakelog_cli.schema import prints
 from lakelog_cli.walk import DamageCounter, walk
 from lakelog_queues.finding.finder import java_order
@@ -395,14 +394,12 @@ class QueryLine(TypedDict):
 
 @prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)
 def dump(
+    opening: OpenOptions,
     store: StorePath,
     records: Annotated[
         bool, typer.Option("--records", help="Print only the records and blanks of the log.")
     ] = False,
     _as_json: AlwaysJson = True,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the store, its queues, their messages, the log, and all keys, as lines of JSON.
 
@@ -410,7 +407,7 @@ def dump(
     1. If the store is written to meanwhile, later lines may be newer than earlier ones.
     """
     damages = DamageCounter()
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
     if damages.count:
         raise typer.Exit(FOUND)
@@ -425,7 +422,7 @@ def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:
     for queue in queues:
         yield from message_lines(store, queue, problems)
     for problem in problems:
-        typer.echo(f"damaged: {shown(problem)}", err=True)
+        print_line(f"damaged: {problem}", err=True)
     damages.count += len(problems)
     keys = KeysSeen()
     yield from _log(store, keys, damages)

@@ -8,22 +8,11 @@ from typing import Annotated, Final
 import attrs
 import typer
 
-from lakelog import Store
+from lakelog import Store, times
 from lakelog.message import StoredMessage
-from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import check_queue, open_for
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    SettingsFile,
-    StorePath,
-    Tags,
-    Topic,
-    a_time,
-)
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, a_time, check_queue
+from lakelog_cli.output import print_line, write_messages
 from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.schema import prints
 from lakelog_queues.finding.results import GetResult, GetStatus
@@ -44,6 +33,7 @@ GO_ON: Final = frozenset(
 
 @prints(MessageRow)
 def get(  # noqa: PLR0913  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],
@@ -60,15 +50,12 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
         typer.Option(
             parser=a_time,
             metavar="TIME",
-            help="Begin at the first message stored at this time or later.",
+            help=f"Begin at the first message stored at this time or later; {times.LOCAL}.",
         ),
     ] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 32,
     tags: Tags = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print messages of a queue in its order.
 
@@ -77,13 +64,13 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     """
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         check_queue(opened, topic, queue)
         first = _start(opened, topic, queue, offset or EARLIEST, at)
         run = _Run(opened, topic, queue, tags)
         write_messages(run.messages(first, most), as_json=as_json)
         if run.result is not None and not run.found:
-            typer.echo(_why_none(run.result), err=True)
+            print_line(_why_none(run.result), err=True)
             raise typer.Exit(FOUND)
 
 

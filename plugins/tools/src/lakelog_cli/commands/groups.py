@@ -7,19 +7,10 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from lakelog import Store
+from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import check_name, open_for, open_to_change
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    Group,
-    SettingsFile,
-    StorePath,
-    a_time,
-)
+from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, a_time, check_name
 from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
 from lakelog_cli.schema import prints
@@ -36,31 +27,28 @@ Topics: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated."),
 ]
-app = typer.Typer(
+app = App(
     cls=ListByDefault,
     help="List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
     no_args_is_help=True,
-    add_completion=False,
 )
 
 
 @app.command(name="list")
 @prints(GroupRow)
 def list_groups(
+    opening: OpenOptions,
     store: StorePath,
     group: Annotated[
         str | None, typer.Argument(metavar="[GROUP]", help="Only this consumer group.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List consumer groups: the next offset of each queue, and the lag in messages.
 
     A removed queue has no lag.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         known = opened.groups()
         if group is not None:
             check_name("group", group, known)
@@ -73,6 +61,7 @@ def list_groups(
 @app.command()
 @prints(CreatedGroupRow)
 def create(
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     *,
@@ -83,16 +72,13 @@ def create(
         ),
     ] = DEFAULT_RETRIES,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Create a group in RocketMQ's config/subscriptionGroup.json, or change its limit.
 
     Members need no such entry; its limit applies to members that join later.
     """
     check_group(group)
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         set_retry_limit(RealFileSystem.of_store(opened.path), opened.path, group, max_retries)
     if as_json:
         write_lines([{"group": group, "max_retries": max_retries}])
@@ -101,19 +87,20 @@ def create(
 @app.command()
 @prints(ResetRow)
 def reset(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     *,
-    to: Annotated[str, typer.Option(metavar="PLACE", help="earliest, latest, or a store time.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="PLACE", help=f"earliest, latest, or a store time ({times.LOCAL})."),
+    ],
     topics: Topics = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Commit another offset in each queue; running members continue there within a second."""
     place = to if to in (EARLIEST, LATEST) else a_time(to)
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         offsets = {each: _places(opened, each, place) for each in _topics(opened, group, topics)}
         opened.commit_offsets((group, topic, table) for topic, table in offsets.items())
@@ -128,20 +115,18 @@ def reset(  # each argument is an option of the command
 @app.command()
 @prints(ForgottenRow)
 def delete(
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     topics: Topics = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Remove the offsets of a group; running members start again.
 
     Without --topic, its entry in config/subscriptionGroup.json is removed as well.
     """
     forgotten: list[str] = []
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         files = RealFileSystem.of_store(opened.path)
         is_configured = not topics and group in retry_limits(files, opened.path)
         if group in opened.groups() or not is_configured:

@@ -17,7 +17,7 @@ import typer
 
 from lakelog_cli import exitcodes
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import FileNotWritten, shown, write_file, write_lines
+from lakelog_cli.output import FileNotWritten, print_line, write_file, write_lines
 from lakelog_cli.rows.state import ManualRow
 from lakelog_cli.schema import Printed, printed_by, prints
 
@@ -143,14 +143,14 @@ def man(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileNotWritten(f"{shown(str(folder))} cannot be made: {error.strerror}") from None
+        raise FileNotWritten(f"{folder} cannot be made: {error.strerror}") from None
     write_file(folder / "lakelog.1", "\n".join(_overview(found)) + "\n")
     for each in found:
         write_file(folder / f"{_name(each)}.1", "\n".join(_page(each)) + "\n")
     if as_json:
         write_lines([{"folder": str(folder), "pages": len(found) + 1}])
     else:
-        typer.echo(f"{len(found) + 1} pages are in {folder}")
+        print_line(f"{len(found) + 1} pages are in {folder}")
 
 
 def _name(command: Command) -> str:

@@ -19,18 +19,16 @@ from lakelog.registry.registry import Offered
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
+from lakelog_cli.app import App
 from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
-from lakelog_cli.output import shown, write_document, write_lines
+from lakelog_cli.options import AsJson, OpenOptions
+from lakelog_cli.output import print_line, print_lines, write_document, write_lines
 from lakelog_cli.rows.state import PluginsDocument, WrittenFileRow
 from lakelog_cli.schema import prints
 
-app = typer.Typer(
+app = App(
     help="List installed strategies and plugins with their distributions and settings; "
     "create a new plugin.",
-    rich_markup_mode="rich",
-    add_completion=False,
     invoke_without_command=True,
 )
 
@@ -38,15 +36,13 @@ app = typer.Typer(
 @app.callback()
 @prints(PluginsDocument, is_document=True)
 def plugins(
+    opening: OpenOptions,
     context: typer.Context,
     store: Annotated[
         Path | None,
         typer.Option("--store", metavar="STORE", help="Mark the strategies in use by this store."),
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List installed strategies and plugins with their distributions and settings."""
     if context.invoked_subcommand is not None:
@@ -54,9 +50,9 @@ def plugins(
     registry = Registry.load(None, os.environ)
     active = None
     if store is not None:
-        with open_for("read", store, broker_conf, settings, assignments) as opened:
+        with opening.open("read", store) as opened:
             active = _active(registry, opened.settings)
-    elif broker_conf or settings or assignments:
+    elif not opening.is_empty:
         raise typer.BadParameter("settings say nothing without --store STORE")
     if as_json:
         write_document(document(registry, active))
@@ -92,8 +88,8 @@ def new(
     if as_json:
         write_lines({"path": each} for each in written)
     else:
-        typer.echo("\n".join(written))
-    typer.echo(f"next: pip install -e '{target}[test]', then python -m pytest {target}", err=True)
+        print_lines(written)
+    print_line(f"next: pip install -e '{target}[test]', then python -m pytest {target}", err=True)
 
 
 def _template(kind: str) -> PluginTemplate:
@@ -102,7 +98,7 @@ def _template(kind: str) -> PluginTemplate:
         return TEMPLATES[word]
     near = get_close_matches(word, TEMPLATES, 1)
     hint = f"; do you mean {near[0]!r}?" if near else f"; give one of {', '.join(TEMPLATES)}"
-    raise typer.BadParameter(f"{shown(kind)!r} is no kind of plugin{hint}")
+    raise typer.BadParameter(f"{kind!r} is no kind of plugin{hint}")
 
 
 def _asked() -> str:
@@ -111,7 +107,7 @@ def _asked() -> str:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"give --kind KIND; one of {', '.join(words)}")
     for number, template in enumerate(TEMPLATES.values(), 1):
-        typer.echo(f"{number} {template.word}: the template {template.summary}", err=True)
+        print_line(f"{number} {template.word}: the template {template.summary}", err=True)
     answer: str = typer.prompt("Which kind of plugin", err=True)
     is_number = answer.strip().isdigit() and 1 <= int(answer) <= len(words)
     return words[int(answer) - 1] if is_number else answer
@@ -203,10 +199,8 @@ def _package(source: PluginSource) -> dict[str, str | None]:
 
 def _print(registry: Registry, active: set[tuple[Kind, str]] | None) -> None:
     for offered in _offers(registry):
-        for line in _offer_lines(offered, active or set()):
-            typer.echo(line)
-    for row in _plugin_rows(registry):
-        typer.echo(_plugin_line(row))
+        print_lines(_offer_lines(offered, active or set()))
+    print_lines(map(_plugin_line, _plugin_rows(registry)))
 
 
 def _offer_lines(offered: Offered, active: set[tuple[Kind, str]]) -> Iterator[str]:

@@ -22,9 +22,8 @@ from lakelog import Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, PutMode, SettingsFile, StorePath
-from lakelog_cli.output import progress, write_lines
+from lakelog_cli.options import AsJson, OpenOptions, PutMode, StorePath
+from lakelog_cli.output import print_line, progress, write_lines
 from lakelog_cli.rows.queues import PutRow
 from lakelog_cli.schema import prints
 
@@ -81,6 +80,7 @@ STDIN: Final = "-"
 
 @prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of messages without one.")],
     bodies: Annotated[
@@ -102,9 +102,6 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     mode: PutMode = "write",
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Append messages, and print the place of each; a missing store is made.
 
@@ -121,7 +118,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     )
     with ExitStack() as stack:
         messages = _messages(stack, like, bodies, jsonl)
-        opened = stack.enter_context(open_for(mode, store, broker_conf, settings, assignments))
+        opened = stack.enter_context(opening.open(mode, store))
         _put_all(opened, messages, as_json)
 
 
@@ -177,7 +174,7 @@ def _report(results: Iterable[PutResult], as_json: bool) -> None:
         return
     for each in results:
         place = f"{each.physical_offset} {each.topic}/{each.queue_id}@{each.queue_offset}"
-        typer.echo(f"{each.status.name} {place} {each.message_id}")
+        print_line(f"{each.status.name} {place} {each.message_id}")
 
 
 def _line(result: PutResult) -> dict[str, object]:

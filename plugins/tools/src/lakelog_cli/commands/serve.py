@@ -11,15 +11,7 @@ import typer
 
 from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import (
-    Assignments,
-    BrokerConf,
-    LogFormat,
-    LogFormatOption,
-    SettingsFile,
-    StorePath,
-)
+from lakelog_cli.options import LogFormat, LogFormatOption, OpenOptions, StorePath
 from lakelog_daemon.daemon import Ending, runner_of
 from lakelog_daemon.logs import LogTarget, LogWriter, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
@@ -38,6 +30,7 @@ class LogLevel(StrEnum):
 
 
 def serve(
+    opening: OpenOptions,
     store: StorePath,
     services: Annotated[
         list[str] | None,
@@ -53,9 +46,6 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="File of the log; default stderr. SIGHUP reopens it."),
     ] = None,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Own a store until SIGTERM or Ctrl-C; a missing store is made.
 
@@ -71,9 +61,9 @@ def serve(
     plan = ServePlan.make(
         store,
         services=services or (),
-        settings=settings,
-        broker_conf=broker_conf,
-        arguments=dict(map(assignment, assignments or ())),
+        settings=opening.settings,
+        broker_conf=opening.broker_conf,
+        arguments=opening.given,
     )
     log = _start_log(log_file, log_level, log_format)
     raise typer.Exit(served(plan, log))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import attrs
@@ -25,9 +24,9 @@ from lakelog.format.layout import (
 from lakelog.format.record_batch import RecordBatch
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import blocks, shown, write_document
+from lakelog.times import iso
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import blocks, print_lines, write_document
 from lakelog_cli.report.content import TrafficOverTime, read_traffic
 from lakelog_cli.rows.state import StatsDocument, sizes
 from lakelog_cli.schema import prints
@@ -39,14 +38,12 @@ BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
 
 @prints(StatsDocument, is_document=True)
 def stats(
+    opening: OpenOptions,
     store: StorePath,
     plot: Annotated[
         bool, typer.Option("--plot", help="Read the log, and plot its traffic over time.")
     ] = False,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print positions, times of the first and last message, queues, files and their sizes.
 
@@ -55,7 +52,7 @@ def stats(
     slaves of a master, have their lags in bytes, messages and seconds. Each disk of the store has
     a bar.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         document = {
             "path": str(opened.path),
             **_state(opened),
@@ -73,8 +70,7 @@ def stats(
     if as_json:
         write_document(document)
     else:
-        for line in _lines(document):
-            typer.echo(line)
+        print_lines(_lines(document))
 
 
 def _state(store: Store) -> dict[str, Any]:
@@ -153,7 +149,7 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"replication = {value['role']}"
             for each, lag, remark in lag_rows(value):
                 line = f"{each}: {lag_text(lag)}"
-                yield shown(f"replication: {line}; {remark}" if remark else f"replication: {line}")
+                yield f"replication: {line}; {remark}" if remark else f"replication: {line}"
         elif isinstance(value, Mapping):
             yield from _lines(value, f"{prefix}{name}.")
         else:
@@ -163,7 +159,8 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _plot(traffic: TrafficOverTime) -> Iterator[str]:
     """A line of bars for messages and one for bytes, from the first message to the last."""
     width = len(traffic.messages) // 2
-    yield f"from {_day(traffic.first_ms)} to {_day(traffic.last_ms)}:"
+    first, last = (iso(each, None, "auto") for each in (traffic.first_ms, traffic.last_ms))
+    yield f"from {first} to {last}:"
     for unit, values in (("messages", traffic.messages), ("bytes", traffic.record_bytes)):
         pairs = [values[2 * at] + values[2 * at + 1] for at in range(width)]
         most = max(pairs) / (2 * traffic.bin_ms / 1000)
@@ -174,16 +171,8 @@ def _value_text(name: str, value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, int) and name.endswith("timestamp_ms") and value > 0:
-        return f"{value} ({_day(value)})"
-    return shown(str(value))
-
-
-def _day(timestamp_ms: int) -> str:
-    """A local time in ISO 8601; a remark for a number out of the range of ``datetime``."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().isoformat()
-    except (ValueError, OverflowError, OSError):
-        return "out of range"
+        return f"{value} ({iso(value, None, 'auto')})"
+    return str(value)
 
 
 def _quarantine(store: Store) -> dict[str, int]:

@@ -11,17 +11,8 @@ import typer
 
 from lakelog import Store
 from lakelog.message import StoredMessage
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import check_name, check_queue, open_for
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    SettingsFile,
-    StorePath,
-    Tags,
-    Topic,
-)
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, check_name, check_queue
+from lakelog_cli.output import write_messages
 from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.schema import prints
 from lakelog_queues.arguments import queue_name
@@ -32,7 +23,8 @@ BATCH: Final = 32
 
 
 @prints(MessageRow)
-def tail(  # noqa: PLR0913  # each argument is an option of the command
+def tail(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     queues: Annotated[
@@ -47,15 +39,12 @@ def tail(  # noqa: PLR0913  # each argument is an option of the command
     ] = False,
     tags: Tags = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the last messages of a topic in the log's order; with -f, also new ones.
 
     A topic that does not exist yet can be followed; without -f it is wrong usage.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         for queue in queues or ():
             queue_name(topic, queue)
         if not follow:

@@ -26,9 +26,8 @@ from rich.text import Text
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import Columns, blocks, milliseconds, shown, size, span, write_document
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import Columns, blocks, milliseconds, size, span, styled, write_document
 from lakelog_cli.rows.state import TopView
 from lakelog_cli.schema import prints
 from lakelog_cli.statelines import bars, copy_lags, group_lags, lag_table
@@ -95,7 +94,7 @@ class Controls:
     @property
     def line(self) -> str:
         """The keys, and the present choices."""
-        text = f"{shown(self.text)}_" if self.is_typing else shown(self.text) or "none"
+        text = f"{self.text}_" if self.is_typing else self.text or "none"
         return f"s order: {self.order}   / filter: {text}   q quit"
 
     def arranged(self, view: View) -> View:
@@ -158,24 +157,24 @@ _HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stop
 def frame(view: View, keys: str = "") -> RenderableType:
     """Render ``view``; ``keys`` is a line of help."""
     parts: list[RenderableType] = [_head(view)]
-    parts += [Text(keys, "dim")] if keys else []
+    parts += [styled(keys, "dim")] if keys else []
     parts += _problems(view)
     if view.get("positions"):
-        parts += [Text(), _log(view), *_history(view), _lags(view)]
+        parts += [styled(""), _log(view), *_history(view), _lags(view)]
     if view.get("groups"):
-        parts += [Text(), _group_lines(view["groups"])]
+        parts += [styled(""), _group_lines(view["groups"])]
     if view.get("replication") is not None:
-        parts += [Text(), lag_table(view["replication"])]
-    parts += [Text(line) for line in bars(view["disks"])]
-    parts += [Text(), _processes(view["processes"])]
+        parts += [styled(""), lag_table(view["replication"])]
+    parts += [styled(line) for line in bars(view["disks"])]
+    parts += [styled(""), _processes(view["processes"])]
     if view.get("members") is not None:
-        parts += [Text(), _members(view), *_remarks(view)]
+        parts += [styled(""), _members(view), *_remarks(view)]
     return Group(*parts)
 
 
 def _head(view: View) -> Text:
     who = "serve" if view["served_by"] else "a program"
-    head = Text(f"{shown(view['path'])}  {who}, process {view['pid']}  {view['state']}  ")
+    head = styled(f"{view['path']}  {who}, process {view['pid']}  {view['state']}  ")
     head.append(view["health"], _COLOURS.get(view["health"], ""))
     if view.get("started_ms"):
         head.append(f"  up {span(time.time() - view['started_ms'] / 1000)}")
@@ -184,9 +183,9 @@ def _head(view: View) -> Text:
 
 def _problems(view: View) -> Iterator[Text]:
     for each in view["problems"]:
-        yield Text(f"! {shown(each)}", "yellow")
+        yield styled(f"! {each}", "yellow")
     if not view.get("positions") and "masters" not in view:
-        yield Text("no positions are there; it is no lakelog")
+        yield styled("no positions are there; it is no lakelog")
 
 
 def _log(view: View) -> Columns:
@@ -209,14 +208,14 @@ def _history(view: View) -> Iterator[Text]:
     for name, unit in (("records", "/s"), ("appended", " bytes/s")):
         values = [each.get(name, 0.0) for each in view.get("history", ())]
         if len(values) > 1:
-            yield Text(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
+            yield styled(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
 
 
 def _group_lines(rows: Sequence[View]) -> Columns:
     """The consumer groups that are furthest behind."""
     table = Columns("group", "topic", "messages behind")
     for row in rows[:_MOST_GROUPS]:
-        table.add_row(shown(row["group"]), shown(row["topic"]), f"{row['behind']:,}")
+        table.add_row(row["group"], row["topic"], f"{row['behind']:,}")
     if len(rows) > _MOST_GROUPS:
         table.add_row(f"and {len(rows) - _MOST_GROUPS} more", "", "")
     return table
@@ -226,37 +225,35 @@ def _lags(view: View) -> Text:
     lags = view["lags"]
     known = [f"not flushed {size(lags['flush_bytes'])}"]
     known.append(f"not dispatched {size(lags['dispatch_bytes'])}")
-    known += [f"{shown(name)} {size(lag)} behind" for name, lag in lags["followers"].items()]
-    return Text(f"lags: {', '.join(known)}")
+    known += [f"{name} {size(lag)} behind" for name, lag in lags["followers"].items()]
+    return styled(f"lags: {', '.join(known)}")
 
 
 def _members(view: View) -> Columns:
     """The processes that have the store open for writing."""
     table = Columns("has it open", "pid", "times", "for all...")
     for row in view["members"]:
-        table.add_row(
-            Text(shown(row["name"])), str(row["pid"]), str(row["opens"]), ", ".join(row["does"])
-        )
+        table.add_row(row["name"], str(row["pid"]), str(row["opens"]), ", ".join(row["does"]))
     return table
 
 
 def _remarks(view: View) -> Iterator[Text]:
     """Unusual findings, and limits of the view."""
     if view["members_not_seen"]:
-        yield Text(f"{view['members_not_seen']} more have it open, of other users or containers")
+        yield styled(f"{view['members_not_seen']} more have it open, of other users or containers")
     elif view["members_not_seen"] is None:
-        yield Text("whether more have it open is not known: /proc/locks says nothing of it")
+        yield styled("whether more have it open is not known: /proc/locks says nothing of it")
     appending = view["appending"]
     if appending is not None:
         since = span(max(0.0, time.time() - appending["since_ms"] / 1000))
-        yield Text(f"! process {appending['pid']} has been appending for {since}", "yellow")
+        yield styled(f"! process {appending['pid']} has been appending for {since}", "yellow")
     for row in view["deleted"]:
         what = f"{row['files']} deleted files, {size(row['bytes'])}"
-        yield Text(f"process {row['pid']} ({shown(row['name'])}) keeps {what}")
+        yield styled(f"process {row['pid']} ({row['name']}) keeps {what}")
     if view["processes_not_readable"]:
         count = view["processes_not_readable"]
         others = "one other process" if count == 1 else f"{count} other processes"
-        yield Text(f"deleted files that {others} may keep cannot be seen")
+        yield styled(f"deleted files that {others} may keep cannot be seen")
 
 
 def _processes(rows: Sequence[View]) -> Columns:
@@ -266,15 +263,15 @@ def _processes(rows: Sequence[View]) -> Columns:
     for row in rows:
         cpu = row.get("cpu_percent")
         table.add_row(
-            Text(shown(row["name"])),
+            row["name"],
             str(row["pid"] or "-"),
             row["kind"],
             row["state"],
-            Text(row["health"], _HEALTH.get(row["health"], "")),
+            styled(row["health"], _HEALTH.get(row["health"], "")),
             "-" if cpu is None else f"{cpu:.1f} %",
             size(row.get("rss_bytes")),
             str(row.get("restarts", "-")),
-            Text(shown(row.get("says") or row.get("last_exit") or "")),
+            row.get("says") or row.get("last_exit") or "",
         )
     return table
 
@@ -285,13 +282,11 @@ _HISTORY: Final = 60
 
 @prints(TopView, is_document=True)
 def top(
+    opening: OpenOptions,
     store: StorePath,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between frames.")] = 1.0,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Show a store in use: rates, lags of groups and copies, flush latency, disks.
 
@@ -302,16 +297,14 @@ def top(
     copies of several masters, it shows their programs; each copy has its own view.
     Exit code 3 if no process has the store open.
     """
-    arguments = dict(map(assignment, assignments or ()))
-    opening: dict[str, Any] = {"broker_conf": broker_conf, "settings": settings, **arguments}
-    watcher = Watcher.of(store, **opening)
-
+    given = opening.arguments
+    watcher = Watcher.of(store, **given)
     history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
 
     def with_lags(view: dict[str, Any]) -> dict[str, Any]:
         history.append(view.get("rates", {}))
-        groups = _groups(watcher.path, opening)
-        return {**view, "replication": copy_lags(watcher.path, **opening), "groups": groups}
+        groups = _groups(watcher.path, given)
+        return {**view, "replication": copy_lags(watcher.path, **given), "groups": groups}
 
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
@@ -336,10 +329,10 @@ def _watch(console: Console, interval_seconds: float, look: Callable[[], dict[st
             live.update(frame(controls.arranged(view), controls.line), refresh=True)
 
 
-def _groups(path: Path, opening: dict[str, Any]) -> list[dict[str, Any]]:
+def _groups(path: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
     """The lags of consumer groups; none of a directory without queues, such as one of copies."""
     try:
-        with lakelog.open(path, mode="read", **opening) as reader:
+        with lakelog.open(path, mode="read", **given) as reader:
             return [attrs.asdict(each) for each in group_lags(reader)]
     except LakelogError:
         return []

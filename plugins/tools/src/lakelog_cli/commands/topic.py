@@ -9,9 +9,8 @@ import typer
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import check_name, open_for, open_to_change
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath, Topic
+from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, Topic, check_name
 from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.queues import CreatedTopicRow, DeletedTopicRow, TopicQueueRow
 from lakelog_cli.schema import prints
@@ -35,32 +34,29 @@ class Permission(Enum):
         return sum({"r": 4, "w": 2}[letter] for letter in self.value)
 
 
-app = typer.Typer(
+app = App(
     cls=ListByDefault,
     help="List topics with their queues: 'lakelog topic STORE'; create or delete one.",
     no_args_is_help=True,
-    add_completion=False,
 )
 
 
 @app.command(name="list")
 @prints(TopicQueueRow)
 def list_topics(
+    opening: OpenOptions,
     store: StorePath,
     topic: Annotated[
         str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List the queues of topics: permission, the first offset and the next offset.
 
     A topic without a permission is not in RocketMQ's config/topics.json: a broker that takes the
     store over does not have it until 'lakelog topic create'.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         configs = topics_of(RealFileSystem(), opened.path)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     for name, each in configs.items():
@@ -85,6 +81,7 @@ def list_topics(
 @app.command()
 @prints(CreatedTopicRow)
 def create(
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     *,
@@ -96,16 +93,13 @@ def create(
         Permission, typer.Option(help="Permission of the clients of a broker.")
     ] = Permission.READ_WRITE,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Create a topic in RocketMQ's config/topics.json, or change an existing one.
 
     lakelog accepts messages for any queue of any topic; a broker follows the file.
     """
     check_topic(topic)
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         least = max((each.queue_id + 1 for each in opened.queues(topic)), default=0)
         number = queues or least or DEFAULT_QUEUES
@@ -123,15 +117,13 @@ def create(
 @app.command()
 @prints(DeletedTopicRow)
 def delete(
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Remove a topic and its queues; its records stay in the log, without a queue."""
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         _delete(opened, topic)
     if as_json:

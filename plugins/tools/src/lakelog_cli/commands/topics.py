@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import write_rows
 from lakelog_cli.rows.queues import TopicRow
 from lakelog_cli.schema import prints
@@ -14,14 +13,12 @@ from lakelog_queues.finding.results import QueueInfo
 
 @prints(TopicRow)
 def topics(
+    opening: OpenOptions,
     store: StorePath,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List topics, with the numbers of their queues and messages."""
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         rows = {name: _row(name) for name in opened.topics()}
         for queue in opened.queues():
             _count(rows.setdefault(queue.topic, _row(queue.topic)), queue)

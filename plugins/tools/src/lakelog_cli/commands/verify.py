@@ -21,9 +21,8 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import Crash, ProblemReporter, crash_of
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import size, write_file
+from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
+from lakelog_cli.output import print_lines, size, write_file, write_lines
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, section
 from lakelog_cli.report.content import SegmentCounts
@@ -79,7 +78,8 @@ class Findings:
 
 
 @prints(ProblemRow, DamageRow, BadSegmentRow, LostRow, CheckSummary)
-def verify(  # noqa: PLR0913  # each argument is an option of the command
+def verify(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Compare queues, too.")] = False,
@@ -87,19 +87,11 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     everything: Annotated[
         bool, typer.Option("--all", help="Compare queues, index, checkpoint.")
     ] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", min=1, help="Number of reading processes; default one per core."
-        ),
-    ] = None,
+    processes: ReadingProcesses = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as a page.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Check every record, and the names and lengths of segments; exit 1 if any is damaged.
 
@@ -113,7 +105,7 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     queues and index that lag behind the log, and a torn put at its end, are no problems.
     """
     with ExitStack() as held:
-        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
+        opened = held.enter_context(opening.open("read", store))
         checking = begin_checking(opened, queues=queues or everything, index=index or everything)
         if checking is not None:
             held.callback(checking.close)
@@ -129,9 +121,9 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
         names = checking.names if checking is not None else ()
         verdict = Verdict(found, reporter, crash, names)
         if as_json:
-            reporter.line(_row(verdict, opened))
+            write_lines([_row(verdict, opened)])
         else:
-            typer.echo("\n".join(_summary(verdict, opened)))
+            print_lines(_summary(verdict, opened))
         if html is not None and segments is not None:
             write_file(html, _page(verdict, opened, segments))
     if verdict.is_damaged:
