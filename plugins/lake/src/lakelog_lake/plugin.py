@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakelog import times
 from lakelog.hooks import Factory
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog_lake.follower import LAKE
@@ -20,6 +19,7 @@ def lakelog_followers() -> Sequence[Factory]:
 @hookimpl
 def lakelog_cli_commands(app: Any) -> None:
     """Add ``lakelog dispatch``, ``export``, ``sql``, and those of ``lake``."""
+    from lakelog import times
     from lakelog_lake.commands.dispatch import dispatch, export
     from lakelog_lake.commands.lake import app as lake
     from lakelog_lake.commands.sql import sql
