@@ -20,7 +20,7 @@ from lakelog.errors import LakelogError, NotAStore, SettingsError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
 from lakelog_cli import exitcodes
-from lakelog_cli.findings import recovery_row
+from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import (
     AsJson,
     Assignments,
@@ -33,7 +33,6 @@ from lakelog_cli.options import (
     assignment,
 )
 from lakelog_cli.output import print_line, write_lines, write_rows
-from lakelog_cli.rows.repairs import RecoveryDocument
 from lakelog_cli.schema import prints
 from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of

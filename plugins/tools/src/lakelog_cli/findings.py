@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 import attrs
 
@@ -24,6 +24,95 @@ from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
 from lakelog_cli.output import labelled, print_line, progress, write_lines
 from lakelog_cli.walk import directory_of, print_damage
+
+
+class PlaceRow(TypedDict):
+    """A range of the log without whole records."""
+
+    path: str | None
+    offset: int
+    end_offset: int
+    what: str
+
+
+class MissingRow(TypedDict):
+    """Lost records: a range behind the end of the log, and the evidence of it."""
+
+    offset: int
+    end_offset: int
+    how: str
+
+
+class AsideRow(TypedDict):
+    """A range that was kept in lakelog/quarantine.
+
+    :ivar kept: file with the bytes; null before they are copied
+    """
+
+    offset: int
+    end_offset: int
+    what: str
+    kept: str | None
+
+
+class RecoveryDocument(TypedDict):
+    """Findings and actions of a recovery.
+
+    :ivar clean: whether the store had been closed cleanly
+    :ivar read_from: offset from which the log was read
+    :ivar start_reason: reason for reading from ``start_offset`` on
+    :ivar records: number of whole records that were read
+    :ivar mended: other repairs, as texts
+    :ivar dispatched_from: offset from which queues and index were completed; null if not done
+    """
+
+    clean: bool
+    read_from: int
+    start_offset: int
+    start_reason: str
+    min_offset: int
+    end_offset: int
+    records: int
+    damage: list[PlaceRow]
+    missing: list[MissingRow]
+    cut: list[AsideRow]
+    cut_at: PlaceRow | None
+    mended: list[str]
+    dispatched_from: int | None
+    seconds: float
+
+
+class ProblemRow(TypedDict):
+    """A fault in a derived file; of kind ``behind`` if a recovery repairs it without loss.
+
+    :ivar position: position in the file, in bytes
+    """
+
+    kind: Literal["problem", "behind"]
+    path: str
+    position: int
+    what: str
+    expected: str
+    found: str
+
+
+class DamageRow(PlaceRow):
+    """Damage in the log; of kind ``torn`` for an incomplete put at its end after a crash."""
+
+    kind: Literal["damage", "torn"]
+
+
+class BadSegmentRow(TypedDict):
+    """A wrong name or length of a segment."""
+
+    kind: Literal["segment"]
+    what: str
+
+
+class LostRow(MissingRow):
+    """Durable records that are missing at the end of the log."""
+
+    kind: Literal["missing"]
 
 
 @attrs.frozen

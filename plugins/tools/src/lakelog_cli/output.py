@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TextIO, TypedDict
 
 import attrs
 import typer
@@ -78,12 +78,43 @@ def write_messages(messages: Iterable[StoredMessage], *, as_json: bool) -> None:
     """Print each message as it arrives, as a line of text or of JSON."""
     for message in messages:
         if as_json:
-            write_lines([message_line(message)])
+            write_lines([message_row(message)])
         else:
             print_line(_for_people(message))
 
 
-def message_line(message: StoredMessage) -> dict[str, Any]:
+class MessageRow(TypedDict):
+    """A stored message.
+
+    :ivar queue_offset: its number in its queue
+    :ivar physical_offset: start of its record
+    :ivar size: length of its record, in bytes
+    :ivar message_id: RocketMQ's offset message id
+    :ivar body: the body, if it is UTF-8
+    :ivar body_base64: the body in base64, if it is not UTF-8
+    :ivar reconsume_times: number of redeliveries
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    message_id: str
+    body: NotRequired[str]
+    body_base64: NotRequired[str]
+    properties: dict[str, str]
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: str
+    store_timestamp_ms: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+
+def message_row(message: StoredMessage) -> dict[str, Any]:
     """A message with the field names of ``lakelog.StoredMessage``."""
     return {
         "topic": message.topic,

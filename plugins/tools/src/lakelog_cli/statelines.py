@@ -27,7 +27,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import attrs
 
@@ -49,6 +49,64 @@ SLAVE_PINS: Final = "ha-"
 _COUNTED_BYTES: Final = 16 << 20
 _SAMPLE_BYTES: Final = 1 << 20
 NO_LAG: Final[Mapping[str, float]] = {"bytes": 0, "messages": 0, "seconds": 0.0}
+
+
+class DiskRow(TypedDict):
+    """A file system with a part of the store.
+
+    :ivar used_ratio: used part, 0 to 1, of the space for users other than root
+    :ivar free_inodes: null if the file system does not count them
+    """
+
+    path: str
+    used_bytes: int
+    free_bytes: int
+    used_ratio: float
+    free_inodes: NotRequired[int | None]
+
+
+class CopyLag(TypedDict):
+    """The lag of a copy; null where unknown."""
+
+    bytes: int | None
+    messages: int | None
+    seconds: float | None
+
+
+class SlaveRow(TypedDict):
+    """A slave of this store.
+
+    :ivar connected_ms: time of the connect
+    """
+
+    address: str
+    learner: bool
+    connected_ms: int
+    unsent_bytes: int | None
+    lag: CopyLag | None
+
+
+class Replication(TypedDict):
+    """The copies of this store, or its master.
+
+    :ivar landed: the lag of each table, by the name of its pin
+    :ivar heard_ms: time of the last bytes from the master
+    """
+
+    role: str
+    pid: int
+    is_running: bool
+    landed: dict[str, CopyLag]
+    listening: NotRequired[str | None]
+    in_sync_replicas: NotRequired[int | None]
+    refused: NotRequired[dict[str, str] | None]
+    slaves: NotRequired[list[SlaveRow]]
+    source: NotRequired[str]
+    is_connected: NotRequired[bool]
+    heard_ms: NotRequired[int | None]
+    says: NotRequired[str]
+    lag: NotRequired[CopyLag]
+    not_durable: NotRequired[CopyLag]
 
 
 @attrs.frozen

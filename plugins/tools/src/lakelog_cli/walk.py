@@ -10,7 +10,7 @@ import attrs
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import segment_files
+from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
 from lakelog_cli.output import print_line, progress
@@ -80,11 +80,15 @@ def directory_of(store: Store) -> StoreDirectory:
     return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
 
 
+def segments_of(store: Store) -> list[SegmentFile]:
+    """The segments of an open store, in the order of the log."""
+    directory = directory_of(store)
+    return segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+
+
 def _log_end(store: Store) -> int:
     """The end of the last segment, a physical offset."""
-    directory = directory_of(store)
-    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    return max((each.start_offset + each.length for each in segments), default=0)
+    return max((each.start_offset + each.length for each in segments_of(store)), default=0)
 
 
 def _end_of(piece: Part) -> int:

@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
 import typer
 
 from lakelog.hooks import CleaningReport, Deleted
+from lakelog.hooks.housekeeping import KeptSegment
 from lakelog.times import iso
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import print_lines, write_lines
-from lakelog_cli.rows.repairs import CleanSummary, DeletedSegmentRow
 from lakelog_cli.schema import prints
+
+
+class DeletedSegmentRow(TypedDict):
+    """A deleted segment; with ``--dry-run``, a segment to delete.
+
+    :ivar last_timestamp_ms: store time of its last message
+    :ivar pinned_by: followers whose pins need it
+    """
+
+    kind: Literal["segment"]
+    start_offset: int
+    size_bytes: int
+    last_timestamp_ms: int
+    reason: str
+    pinned_by: list[str]
+
+
+class CleanSummary(TypedDict):
+    """The last line of a cleaning.
+
+    :ivar min_offset: start of the log after the cleaning
+    :ivar kept: the first segment that stays
+    :ivar other_files: number of deleted files of queues and index
+    :ivar topics: topics without messages, whose queues were removed
+    """
+
+    kind: Literal["summary"]
+    dry_run: bool
+    segments: int
+    freed_bytes: int
+    min_offset: int
+    kept: KeptSegment | None
+    other_files: int
+    topics: list[str]
 
 
 @prints(DeletedSegmentRow, CleanSummary)

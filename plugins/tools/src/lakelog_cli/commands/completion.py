@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from lakelog_cli.options import AsJson
 from lakelog_cli.output import print_lines, write_lines
-from lakelog_cli.rows.state import CompletionRow
 from lakelog_cli.schema import prints
 
 
@@ -19,6 +18,13 @@ class Shell(StrEnum):
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
+
+
+class CompletionRow(TypedDict):
+    """A script for a shell."""
+
+    shell: str
+    script: str
 
 
 @prints(CompletionRow)

@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, TypedDict
 
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli.app import App
 from lakelog_cli.options import AlwaysJson, AsJson, OpenOptions, StorePath
 from lakelog_cli.output import is_terminal, plain_value, print_lines, write_document, write_rows
-from lakelog_cli.rows.state import SettingsDocument
 from lakelog_cli.schema import prints, schema
 
 app = App(
     help="Show settings: values, origins, and the schema.",
     no_args_is_help=True,
 )
+
+
+class SettingRow(TypedDict):
+    """A setting in force.
+
+    :ivar value: the value as in TOML
+    :ivar origin: source of the value
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+
+class SettingsDocument(TypedDict):
+    """The settings of a store.
+
+    :ivar unused: keys that have no effect, each with the reason
+    """
+
+    settings: list[SettingRow]
+    unused: dict[str, str]
 
 
 @app.command()

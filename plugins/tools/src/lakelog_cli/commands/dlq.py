@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from lakelog import Store
 from lakelog_cli.app import App, LakelogGroup
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath
-from lakelog_cli.output import print_line, write_lines, write_messages
-from lakelog_cli.rows.queues import MessageRow, ResentRow
+from lakelog_cli.output import MessageRow, print_line, write_lines, write_messages
 from lakelog_cli.schema import prints
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
@@ -31,6 +32,13 @@ def list_letters(
     with opening.open("read", store) as opened:
         for each in _queues(opened, group):
             write_messages(opened.read(each.topic, each.queue_id), as_json=as_json)
+
+
+class ResentRow(TypedDict):
+    """The number of dead letters that were put again."""
+
+    group: str
+    messages: int
 
 
 @app.command()

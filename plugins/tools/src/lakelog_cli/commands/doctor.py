@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 import typer
 
@@ -14,7 +14,7 @@ from lakelog.errors import LakelogError
 from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import ABORT_FILE, OWN_DIR
 from lakelog.format.record_batch import RecordBatch
 from lakelog.processes.ownership import is_owned, owner_pid
@@ -22,19 +22,53 @@ from lakelog.recovery.examine import MARGIN_MS
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.commands.verify import Verdict, begin_checking, findings_of
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import ProblemReporter, crash_of, recovery_row
+from lakelog_cli.findings import ProblemReporter, RecoveryDocument, crash_of, recovery_row
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import labelled, print_lines, progress, shown, write_document
-from lakelog_cli.rows.state import DoctorDocument
 from lakelog_cli.schema import prints
-from lakelog_cli.statelines import bars, disks
-from lakelog_cli.walk import directory_of
+from lakelog_cli.statelines import DiskRow, bars, disks
+from lakelog_cli.walk import directory_of, segments_of
 from lakelog_doctor.recover import recover
 
 _FULL: Final = 0.9
 """Share of a disk from which its space is a finding: RocketMQ's limit for refusing puts."""
 _RECOVERED_SEGMENTS: Final = 3
 """Number of segments that RocketMQ's recovery reads after a clean stop."""
+
+
+class DoctorDocument(TypedDict):
+    """The state of a directory.
+
+    :ivar replica_of: its master; null if it is no replica
+    :ivar problems: number of faults of queues and index
+    :ivar behind: number of places where queues and index lag behind the log
+    :ivar recovery: the plan of a recovery; null if none is needed
+    :ivar recovery_refused: reason for refusing a recovery
+    :ivar rocketmq: effect of an open by RocketMQ, as a text
+    :ivar next: commands to run, in this order
+    """
+
+    path: str
+    written_by: Literal["lakelog", "rocketmq"]
+    replica_of: str | None
+    is_in_use: bool
+    owner_pid: int | None
+    is_clean_stop: bool
+    min_offset: int
+    end_offset: int
+    segments: int
+    segment_size_bytes: int
+    records: int
+    damaged_places: int
+    damaged_bytes: int
+    problems: int
+    behind: int
+    recovery: RecoveryDocument | None
+    recovery_refused: str | None
+    disks: list[DiskRow]
+    rocketmq: str
+    findings: list[str]
+    next: list[str]
 
 
 @prints(DoctorDocument, is_document=True)
@@ -92,7 +126,7 @@ def _document(
 ) -> dict[str, Any]:
     files = RealFileSystem()
     directory = directory_of(store)
-    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    segments = segments_of(store)
     replica = read_replica(files, store.path)
     is_in_use = is_owned(files, store.path)
     is_clean = not (store.path / ABORT_FILE).exists()

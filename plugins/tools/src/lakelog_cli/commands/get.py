@@ -12,8 +12,7 @@ from lakelog import Store, times
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, a_time, check_queue
-from lakelog_cli.output import print_line, write_messages
-from lakelog_cli.rows.queues import MessageRow
+from lakelog_cli.output import MessageRow, print_line, write_messages
 from lakelog_cli.schema import prints
 from lakelog_queues.finding.results import GetResult, GetStatus
 

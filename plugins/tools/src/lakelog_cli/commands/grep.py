@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypedDict
 
 import attrs
 import numpy as np
@@ -21,16 +21,14 @@ import typer
 from numpy.typing import NDArray
 
 from lakelog import Store, times
-from lakelog.files.segment_files import segment_files
 from lakelog.format.compression import decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_cli.output import print_line, write_lines, write_messages
-from lakelog_cli.rows.queues import CountRow, MessageRow
+from lakelog_cli.output import MessageRow, print_line, write_lines, write_messages
 from lakelog_cli.schema import prints
-from lakelog_cli.walk import DamageCounter, directory_of
+from lakelog_cli.walk import DamageCounter, segments_of
 
 WORTH_BYTES: Final = 128 << 20
 """A shorter log is read by one process: starting others takes longer."""
@@ -160,10 +158,11 @@ def _reported(
 
 def _ranges(store: Store) -> list[tuple[int, int | None]]:
     """A range for each segment; the last one has no end, as it may grow."""
-    directory = directory_of(store)
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    starts = [each.start_offset for each in found if each.start_offset < store.max_offset]
-    starts = [max(start, store.min_offset) for start in starts if start >= store.min_offset]
+    starts = [
+        each.start_offset
+        for each in segments_of(store)
+        if store.min_offset <= each.start_offset < store.max_offset
+    ]
     ends: list[int | None] = [*starts[1:], None]
     return list(zip(starts, ends, strict=True))
 
@@ -195,6 +194,13 @@ def _found(
 
 
 EPILOG: Final = times.HELP
+
+
+class CountRow(TypedDict):
+    """The number of matching messages of a store, with ``--count``."""
+
+    store: str
+    messages: int
 
 
 @prints(MessageRow, CountRow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
@@ -12,7 +12,6 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import App, ListByDefault
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, a_time, check_name
 from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
 from lakelog_cli.schema import prints
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
 from lakelog_queues.consumers.offsettable import check_group
@@ -32,6 +31,52 @@ app = App(
     help="List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
     no_args_is_help=True,
 )
+
+
+class GroupRow(TypedDict):
+    """The progress of a consumer group in a queue.
+
+    :ivar offset: queue offset of its next message
+    :ivar min_offset: queue offset of the first message; null if the queue was removed
+    :ivar max_offset: queue offset of the next message that is put
+    :ivar lag: number of messages that the group has not consumed
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    min_offset: int | None
+    max_offset: int | None
+    lag: int | None
+
+
+class CreatedGroupRow(TypedDict):
+    """A consumer group in config/subscriptionGroup.json."""
+
+    group: str
+    max_retries: int
+
+
+class ResetRow(TypedDict):
+    """A committed queue offset."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class ForgottenRow(TypedDict):
+    """A consumer group whose offsets were removed.
+
+    :ivar topics: topics with removed offsets
+    :ivar is_configured: whether its entry in config/subscriptionGroup.json was removed
+    """
+
+    group: str
+    topics: list[str]
+    is_configured: bool
 
 
 @app.command(name="list")

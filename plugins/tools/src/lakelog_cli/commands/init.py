@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from lakelog.errors import NotAStore
 from lakelog_cli.options import AsJson, OpenOptions
 from lakelog_cli.output import print_line, write_lines
-from lakelog_cli.rows.queues import InitRow
 from lakelog_cli.schema import prints
+
+
+class InitRow(TypedDict):
+    """A store.
+
+    :ivar is_new: whether the command made it
+    """
+
+    path: str
+    is_new: bool
 
 
 @prints(InitRow)

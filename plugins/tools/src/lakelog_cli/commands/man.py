@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import attrs
 import typer
@@ -18,7 +18,6 @@ import typer
 from lakelog_cli import exitcodes
 from lakelog_cli.options import AsJson
 from lakelog_cli.output import FileNotWritten, print_line, write_file, write_lines
-from lakelog_cli.rows.state import ManualRow
 from lakelog_cli.schema import Printed, printed_by, prints
 
 _MARKUP: Final = re.compile(r"(?<!\\)\[/?(?:bold|dim|italic|b|i|code|cyan|green|red|yellow)\]")
@@ -121,6 +120,13 @@ def _parameter(parameter: Any) -> Parameter:
 
 def _plain(text: str) -> str:
     return _MARKUP.sub("", text).replace("\\[", "[").replace("\f", "").replace("\b", "")
+
+
+class ManualRow(TypedDict):
+    """A folder of manual pages."""
+
+    folder: str
+    pages: int
 
 
 @prints(ManualRow)

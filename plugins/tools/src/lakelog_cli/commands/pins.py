@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -18,7 +18,6 @@ from lakelog.times import iso
 from lakelog_cli.app import App, ListByDefault
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, check_name
 from lakelog_cli.output import print_line, write_lines, write_rows
-from lakelog_cli.rows.queues import PinRow, RemovedPinRow
 from lakelog_cli.schema import prints
 
 app = App(
@@ -26,6 +25,29 @@ app = App(
     help="List the pins of followers: 'lakelog pins STORE'. Segments that a pin needs are kept.",
     no_args_is_help=True,
 )
+
+
+class PinRow(TypedDict):
+    """A pin of a follower.
+
+    :ivar position: offset of the follower; null if the pin cannot be read
+    :ivar held_bytes: length of the part of the log that it holds
+    :ivar time: time of the pin, in ISO 8601
+    :ivar problem: reason for ignoring the pin
+    """
+
+    name: str
+    position: int | None
+    held_bytes: int
+    time: str | None
+    destination: str | None
+    problem: str | None
+
+
+class RemovedPinRow(TypedDict):
+    """A pin that was removed."""
+
+    name: str
 
 
 @app.command(name="list")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import attrs
 import typer
@@ -23,7 +23,6 @@ from lakelog_cli.app import App
 from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
 from lakelog_cli.options import AsJson, OpenOptions
 from lakelog_cli.output import print_line, print_lines, write_document, write_lines
-from lakelog_cli.rows.state import PluginsDocument, WrittenFileRow
 from lakelog_cli.schema import prints
 
 app = App(
@@ -31,6 +30,61 @@ app = App(
     "create a new plugin.",
     invoke_without_command=True,
 )
+
+
+class PluginSetting(TypedDict):
+    """A setting of a strategy.
+
+    :ivar default: null for a required setting
+    """
+
+    name: str
+    type: str
+    default: str | None
+
+
+class StrategyRow(TypedDict):
+    """A strategy.
+
+    :ivar plugin: name of its plugin
+    :ivar active: with ``--store``, whether that store uses it
+    """
+
+    kind: str
+    name: str
+    plugin: str
+    distribution: str | None
+    version: str | None
+    summary: str
+    settings: list[PluginSetting]
+    active: NotRequired[bool]
+
+
+class PluginRow(TypedDict):
+    """A plugin.
+
+    :ivar hooks: names of the implemented hooks
+    :ivar enabled: false if it is switched off
+    """
+
+    name: str
+    distribution: str | None
+    version: str | None
+    hooks: list[str]
+    enabled: bool
+
+
+class PluginsDocument(TypedDict):
+    """The installed strategies and plugins."""
+
+    strategies: list[StrategyRow]
+    plugins: list[PluginRow]
+
+
+class WrittenFileRow(TypedDict):
+    """A file of a new plugin's package."""
+
+    path: str
 
 
 @app.callback()

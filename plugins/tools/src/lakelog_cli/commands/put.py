@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final, TypedDict
 
 import attrs
 import typer
@@ -24,7 +24,6 @@ from lakelog.message import Message
 from lakelog.results import PutResult
 from lakelog_cli.options import AsJson, OpenOptions, PutMode, StorePath
 from lakelog_cli.output import print_line, progress, write_lines
-from lakelog_cli.rows.queues import PutRow
 from lakelog_cli.schema import prints
 
 BASE64: Final = "body_base64"
@@ -76,6 +75,24 @@ def _with_body(fields: dict[str, Any], place: str) -> dict[str, Any]:
 BATCH: Final = 512
 """Number of messages of a stream that are put at once."""
 STDIN: Final = "-"
+
+
+class PutRow(TypedDict):
+    """A message that was put.
+
+    :ivar status: PUT_OK, or the status for a guarantee that was not met in time
+    :ivar size: length of its record, in bytes
+    """
+
+    status: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp_ms: int
+    store_host: str
+    message_id: str
 
 
 @prints(PutRow)

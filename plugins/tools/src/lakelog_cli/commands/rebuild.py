@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import print_line, progress, write_lines
-from lakelog_cli.rows.repairs import RebuildRow
 from lakelog_cli.schema import prints
 from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
+
+
+class RebuildRow(TypedDict):
+    """A rebuild.
+
+    :ivar size_bytes: length of the log
+    :ivar folders: folders of the built files
+    """
+
+    records: int
+    size_bytes: int
+    damaged_places: int
+    damaged_bytes: int
+    folders: list[str]
+    seconds: float
 
 
 @prints(RebuildRow)

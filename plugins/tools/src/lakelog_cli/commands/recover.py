@@ -8,12 +8,20 @@ import typer
 
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import recovery_lines, recovery_row
+from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
 from lakelog_cli.output import labelled, print_line, print_lines, progress, write_lines
-from lakelog_cli.rows.repairs import RecoverRow
 from lakelog_cli.schema import prints
 from lakelog_doctor.recover import recover as recover_store
+
+
+class RecoverRow(RecoveryDocument):
+    """A recovery.
+
+    :ivar dry_run: whether nothing was changed
+    """
+
+    dry_run: bool
 
 
 @prints(RecoverRow)

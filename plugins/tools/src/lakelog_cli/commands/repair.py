@@ -5,19 +5,57 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
-from lakelog_cli.findings import aside_row, recovery_lines, recovery_row
+from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
 from lakelog_cli.output import labelled, print_line, print_lines, progress, write_lines
-from lakelog_cli.rows.repairs import RepairRow
 from lakelog_cli.schema import prints
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
+
+
+class StepRow(TypedDict):
+    """A step of a repair.
+
+    :ivar possible: whether the step can be done
+    """
+
+    path: str
+    offset: int
+    what: str
+    why: str
+    possible: bool
+
+
+class QueueName(TypedDict):
+    """A queue."""
+
+    topic: str
+    queue_id: int
+
+
+class RepairRow(TypedDict):
+    """A repair.
+
+    :ivar dry_run: whether nothing was changed
+    :ivar recovery: the recovery; null if none was possible
+    :ivar kept: overwritten ranges
+    :ivar rebuilt: folders of rebuilt files
+    :ivar led: queues with units that point to records of the repair
+    """
+
+    dry_run: bool
+    recovery: RecoveryDocument | None
+    steps: list[StepRow]
+    kept: list[AsideRow]
+    rebuilt: list[str]
+    led: list[QueueName]
+    seconds: float
 
 
 @prints(RepairRow)

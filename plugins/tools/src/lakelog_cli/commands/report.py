@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -18,7 +18,6 @@ from lakelog_cli.output import print_line, progress, size, write_file, write_lin
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, section
 from lakelog_cli.report.content import Content, read_content
-from lakelog_cli.rows.repairs import ReportRow
 from lakelog_cli.schema import prints
 
 
@@ -103,6 +102,13 @@ def _lag(lag: dict[str, object] | None) -> tuple[object, object, object]:
     if lag is None:
         return "not known", "", ""
     return lag["bytes"], lag["messages"], lag["seconds"]
+
+
+class ReportRow(TypedDict):
+    """A written page."""
+
+    path: str
+    damaged_places: int
 
 
 @prints(ReportRow)

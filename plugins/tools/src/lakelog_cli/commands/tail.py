@@ -12,8 +12,7 @@ import typer
 from lakelog import Store
 from lakelog.message import StoredMessage
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, check_name, check_queue
-from lakelog_cli.output import write_messages
-from lakelog_cli.rows.queues import MessageRow
+from lakelog_cli.output import MessageRow, write_messages
 from lakelog_cli.schema import prints
 from lakelog_queues.arguments import queue_name
 

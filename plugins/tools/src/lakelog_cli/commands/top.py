@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import attrs
 import typer
@@ -28,9 +28,16 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import Columns, blocks, milliseconds, size, span, styled, write_document
-from lakelog_cli.rows.state import TopView
 from lakelog_cli.schema import prints
-from lakelog_cli.statelines import bars, copy_lags, group_lags, lag_table
+from lakelog_cli.statelines import (
+    DiskRow,
+    GroupLag,
+    Replication,
+    bars,
+    copy_lags,
+    group_lags,
+    lag_table,
+)
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"
@@ -278,6 +285,119 @@ def _processes(rows: Sequence[View]) -> Columns:
 
 _HISTORY: Final = 60
 """Frames whose rates are shown."""
+
+
+class ProcessRow(TypedDict):
+    """A process of a store in use: its owner, a service, a follower or a child of these.
+
+    :ivar pid: null if it does not run
+    :ivar cpu_percent: CPU usage in percent of one core, with its children
+    :ivar restarts: number of restarts
+    :ivar hangs: number of times that it was killed because it hung
+    :ivar says: its last ``STATUS=`` text
+    """
+
+    name: str
+    kind: Literal["owner", "service", "follower", "child"]
+    pid: int | None
+    state: str
+    health: str
+    cpu_percent: NotRequired[float | None]
+    rss_bytes: NotRequired[int | None]
+    restarts: NotRequired[int]
+    hangs: NotRequired[int]
+    started_ms: NotRequired[int | None]
+    says: NotRequired[str | None]
+    last_exit: NotRequired[str | None]
+
+
+class MemberRow(TypedDict):
+    """A process that has the store open for writing.
+
+    :ivar opens: number of opens
+    :ivar does: its exclusive roles, such as services
+    """
+
+    pid: int
+    name: str
+    opens: int
+    does: list[str]
+
+
+class RetainedRow(TypedDict):
+    """Deleted files that a process keeps on the disk."""
+
+    pid: int
+    name: str
+    files: int
+    bytes: int
+
+
+class AppendingRow(TypedDict):
+    """A process in a slow append, and the start of that append."""
+
+    pid: int
+    since_ms: int
+
+
+class PositionLags(TypedDict):
+    """Lags of positions, in bytes.
+
+    :ivar followers: lag of each follower, by the name of its pin
+    :ivar dispatch_ms: lag in ms, only with ``lakelog serve``
+    """
+
+    flush_bytes: int
+    dispatch_bytes: int
+    dispatch_ms: NotRequired[float | None]
+    followers: dict[str, int]
+
+
+class FlushRow(TypedDict):
+    """The mean duration of a sync; null if there was none."""
+
+    mean_ms: float | None
+
+
+class TopView(TypedDict):
+    """The present state of a store in use.
+
+    :ivar served_by: serve, or null if the owner is another program
+    :ivar positions: positions in bytes, and counts since the store was opened
+    :ivar rates: their increase in a second
+    :ivar members_not_seen: number of processes of other users; null if unknown
+    :ivar services: id of the process that dispatches and deletes
+    :ivar processes_not_readable: number of processes whose files are not readable
+    :ivar masters: state of each master, for a folder of copies
+    """
+
+    served_by: Literal["serve"] | None
+    path: str
+    pid: int | None
+    heartbeat_ms: int | None
+    state: str
+    health: Literal["ok", "degraded", "failed"]
+    problems: list[str]
+    disks: list[DiskRow]
+    processes: list[ProcessRow]
+    replication: Replication | None
+    groups: list[GroupLag]
+    positions: NotRequired[dict[str, int]]
+    rates: NotRequired[dict[str, float]]
+    flush: NotRequired[FlushRow]
+    lags: NotRequired[PositionLags]
+    members: NotRequired[list[MemberRow]]
+    members_not_seen: NotRequired[int | None]
+    services: NotRequired[int | None]
+    appending: NotRequired[AppendingRow | None]
+    deleted: NotRequired[list[RetainedRow]]
+    processes_not_readable: NotRequired[int]
+    version: NotRequired[int]
+    lakelog: NotRequired[str]
+    start_ticks: NotRequired[int]
+    started_ms: NotRequired[int]
+    log_lines_dropped: NotRequired[int]
+    masters: NotRequired[Any]
 
 
 @prints(TopView, is_document=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypedDict
 
 import typer
 
@@ -12,7 +12,6 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import App, ListByDefault
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Topic, check_name
 from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.rows.queues import CreatedTopicRow, DeletedTopicRow, TopicQueueRow
 from lakelog_cli.schema import prints
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.offsettable import check_topic
@@ -39,6 +38,35 @@ app = App(
     help="List topics with their queues: 'lakelog topic STORE'; create or delete one.",
     no_args_is_help=True,
 )
+
+
+class TopicQueueRow(TypedDict):
+    """A queue of a topic.
+
+    :ivar permission: r, w, rw or none; null if the topic is not in config/topics.json
+    :ivar min_offset: queue offset of its first message
+    :ivar max_offset: queue offset of the next message
+    """
+
+    topic: str
+    permission: str | None
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+class CreatedTopicRow(TypedDict):
+    """A topic in config/topics.json."""
+
+    topic: str
+    queues: int
+    permission: str
+
+
+class DeletedTopicRow(TypedDict):
+    """A topic that was removed."""
+
+    topic: str
 
 
 @app.command(name="list")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import write_rows
-from lakelog_cli.rows.queues import TopicRow
 from lakelog_cli.schema import prints
 from lakelog_queues.finding.results import QueueInfo
+
+
+class TopicRow(TypedDict):
+    """A topic with the numbers of its queues and messages."""
+
+    topic: str
+    queues: int
+    messages: int
 
 
 @prints(TopicRow)

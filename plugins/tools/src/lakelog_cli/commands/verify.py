@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 import typer
@@ -20,13 +20,20 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import Crash, ProblemReporter, crash_of
+from lakelog_cli.findings import (
+    BadSegmentRow,
+    Crash,
+    DamageRow,
+    LostRow,
+    ProblemReporter,
+    ProblemRow,
+    crash_of,
+)
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
 from lakelog_cli.output import print_lines, size, write_file, write_lines
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, section
 from lakelog_cli.report.content import SegmentCounts
-from lakelog_cli.rows.repairs import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
 from lakelog_cli.schema import prints
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
@@ -75,6 +82,38 @@ class Findings:
         else:
             self.damaged_places += 1
             self.damaged_bytes += piece.end_offset - piece.offset
+
+
+class CheckSummary(TypedDict):
+    """The last line of a check.
+
+    :ivar whole: whether all problems are normal after a crash, or there are none
+    :ivar record_bytes: length of all records
+    :ivar last_timestamp_ms: store time of the last message
+    :ivar torn_bytes: length of an incomplete put at the end after a crash
+    :ivar compared: derived files that were compared with the log
+    :ivar problems: number of faults in the derived files
+    :ivar behind: number of places where a derived file lags behind the log
+    :ivar abort: whether the file ``abort`` exists
+    """
+
+    kind: Literal["summary"]
+    whole: bool
+    state: Literal["whole", "crashed", "damaged"]
+    start_offset: int
+    segment_problems: int
+    end_offset: int
+    records: int
+    record_bytes: int
+    blanks: int
+    damaged_places: int
+    damaged_bytes: int
+    last_timestamp_ms: int
+    torn_bytes: int
+    compared: list[str]
+    problems: int
+    behind: int
+    abort: bool
 
 
 @prints(ProblemRow, DamageRow, BadSegmentRow, LostRow, CheckSummary)
