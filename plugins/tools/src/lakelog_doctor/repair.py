@@ -5,20 +5,18 @@ or with blanks where a segment ends or is missing. Then it checks queues and ind
 and rebuilds faulty ones. Bytes are copied to quarantine before they are overwritten or moved. An
 interrupted repair is continued by the next repair or recovery.
 
-Carries out the steps of a repair; overwritten bytes are durable in quarantine before.
-
-The caller holds the lock, and has marked the store as not closed cleanly. An interrupted step
-leaves the former state, or one that the next repair detects and mends.
+A step is carried out under the lock, in a store that is marked as not closed cleanly. If it is
+interrupted, it leaves the former state, or one that the next repair detects and mends.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
@@ -32,6 +30,7 @@ from lakelog.format.queue_offsets import Queue
 from lakelog.format.record_batch import Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import keep_damage, read_damage
+from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes.membership import alone
@@ -50,7 +49,7 @@ from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Tail
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
-from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.rebuild import Progress, ignore_progress, rebuild
 from lakelog_doctor.recover import recover
 from lakelog_doctor.repair_plan import (
     LogScan,
@@ -62,39 +61,7 @@ from lakelog_doctor.repair_plan import (
     find_missing,
     find_strays,
 )
-
-
-@attrs.frozen
-class Acting:
-    """Executes steps in one store directory."""
-
-    directory: StoreDirectory
-    maker: SegmentMaker
-
-    def move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
-        """Move files that are not segments to quarantine."""
-        files = self.directory.files
-        for stray in strays:
-            if stray.length:
-                tail = Tail(stray.path, 0, stray.length, 0, "it is no segment")
-                yield keep(files, self.directory.path, tail)
-            files.unlink(stray.path)
-            files.sync_dir(stray.path.parent)
-
-    def make_missing(self, missing: Sequence[MissingRange]) -> None:
-        """Create missing segments, each with one blank record."""
-        self.directory.files.make_dir(self.maker.temporary)
-        for each in missing:
-            file = self.maker.make(each.start_offset).file
-            try:
-                write_blank(file, 0, each.size_bytes)
-                file.sync()
-            finally:
-                file.close()
-
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the bytes of the log read so far, and their total; each pass starts at 0."""
+from lakelog_queues.check.replacement_queues import queues_with_replacements
 
 
 @attrs.frozen
@@ -172,17 +139,13 @@ def repair(  # all but the path are optional keyword arguments
     )
     core = opening.settings.core
     directory = StoreDirectory.of(opening.files, place, core)
-    work = _Repair(directory, core, given, progress or _ignore_progress)
+    work = _Repair(directory, core, given, progress or ignore_progress)
     try:
         directory.check_readable()
         with unowned(opening.files, place):
             return work.plan() if dry_run else work.run()
     except OSError as error:
         raise readable(error, place) from error
-
-
-def _ignore_progress(done_bytes: int, total_bytes: int) -> None:
-    """Ignore progress."""
 
 
 @attrs.frozen
@@ -232,8 +195,6 @@ class _Repair:
         return read_damage(self.directory.files, self.directory.path)
 
     def _pieces(self, known_damage: Sequence[Damage]) -> Iterator[Piece]:
-        from lakelog.log.scan import scan
-
         directory = self.directory
         source = FileSource(directory.files, directory.commitlog, self.size_bytes, known_damage)
         segments = [each for each in source.segments() if not each.start_offset % self.size_bytes]
@@ -260,10 +221,6 @@ class _Repair:
         return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
 
     def _led(self) -> tuple[Queue, ...]:
-        from lakelog_queues.check.replacement_queues import (
-            queues_with_replacements,  # imports NumPy
-        )
-
         return queues_with_replacements(self.directory.files, self.directory.path)
 
     def _repair_files(
@@ -275,9 +232,29 @@ class _Repair:
             if not strays and not missing:
                 return strays, missing, ()
             write_abort(self.directory.files, self.directory.path)
-            moved = tuple(self._acting().move_away(strays))
-            self._acting().make_missing(missing)
+            moved = tuple(self._move_away(strays))
+            self._make_missing(missing)
         return strays, missing, moved
+
+    def _move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
+        """Move files that are not segments to quarantine."""
+        files = self.directory.files
+        for stray in strays:
+            if stray.length:
+                tail = Tail(stray.path, 0, stray.length, 0, "it is no segment")
+                yield keep(files, self.directory.path, tail)
+            files.unlink(stray.path)
+            files.sync_dir(stray.path.parent)
+
+    def _make_missing(self, missing: Sequence[MissingRange]) -> None:
+        """Create missing segments, each with one blank record."""
+        files, temporary = self.directory.files, self.directory.temporary()
+        maker = SegmentMaker(files, self.directory.commitlog, temporary, self.size_bytes)
+        files.make_dir(temporary)
+        for each in missing:
+            with closing(maker.make(each.start_offset).file) as file:
+                write_blank(file, 0, each.size_bytes)
+                file.sync()
 
     def _recover(self, *, dry_run: bool) -> RecoveryReport:
         given = {**self.given, "dry_run": dry_run, "progress": self.progress}
@@ -329,16 +306,11 @@ class _Repair:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with ExitStack() as held:
-            files, path = self.directory.files, self.directory.path
-            held.callback(alone(files, path).leave)
+        held = alone(self.directory.files, self.directory.path)
+        try:
             yield
-
-    def _acting(self) -> Acting:
-        directory = self.directory
-        temporary = directory.temporary()
-        maker = SegmentMaker(directory.files, directory.commitlog, temporary, self.size_bytes)
-        return Acting(directory, maker)
+        finally:
+            held.leave()
 
 
 def _still_damaged(known_damage: Sequence[Damage], filled: Sequence[Filling]) -> list[Damage]:

@@ -1,6 +1,6 @@
 """The steps of a repair, planned before anything is changed.
 
-Scans a whole log for a repair: finds the gaps and the data for their fillers.
+A scan of the whole log finds the gaps, and the data for the records that fill them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,21 +15,10 @@ from lakelog.errors import BadSegment
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.checksum import is_sealed
 from lakelog.format.layout import is_segment_name
-from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import FILLER_TOPIC, Filling, LogGap, Step, fillings_of
 from lakelog.recovery.report import RecoveryReport
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
-
-
-@attrs.frozen
-class FillerQueue:
-    """A queue of fillers: log offset of its last record, and its next queue offset."""
-
-    last_offset: int
-    next_offset: int
 
 
 @attrs.define
@@ -39,13 +27,14 @@ class LogScan:
 
     :ivar gaps: damage followed by a record; a gap may span several segments
     :ivar end_offset: behind the last record
-    :ivar fillers: queues with fillers of earlier repairs, by id
+    :ivar fillers: queues with fillers of earlier repairs: by id, the physical offset of the last
+        one, and the next queue offset
     """
 
     sealed: bool
     gaps: list[LogGap] = attrs.field(factory=list)
     end_offset: int = 0
-    fillers: dict[int, FillerQueue] = attrs.field(factory=dict)
+    fillers: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     _last_ms: int | None = None
     _last_sealed: bool = False
     _pending: list[Damage] = attrs.field(factory=list)
@@ -58,16 +47,12 @@ class LogScan:
         """
         scanned = cls(sealed)
         for piece in pieces:
-            scanned.take(piece)
+            if isinstance(piece, Damage):
+                scanned._pending.append(piece)
+            elif not isinstance(piece, Blank):
+                scanned._close_gaps(piece)
+                scanned._note(piece)
         return scanned
-
-    def take(self, piece: Piece) -> None:
-        """Evaluate the next piece."""
-        if isinstance(piece, Damage):
-            self._pending.append(piece)
-        elif not isinstance(piece, Blank):
-            self._close_gaps(piece)
-            self._note(piece)
 
     def _close_gaps(self, behind: RecordBatch) -> None:
         """Turn pending damage into gaps, as a record follows."""
@@ -86,7 +71,7 @@ class LogScan:
         for at, topic in enumerate(batch.topics):
             if topic == FILLER_TOPIC:
                 offset, number = int(batch.physical_offsets[at]), int(batch.queue_offsets[at])
-                self.fillers[int(batch.queue_ids[at])] = FillerQueue(offset, number + 1)
+                self.fillers[int(batch.queue_ids[at])] = offset, number + 1
 
     def queue_for(self, first_gap: int) -> tuple[int, int]:
         """Id and next queue offset of a queue with no record behind ``first_gap``.
@@ -95,10 +80,9 @@ class LogScan:
         offsets would then decrease.
         """
         queue_id = 0
-        while queue_id in self.fillers and self.fillers[queue_id].last_offset > first_gap:
+        while queue_id in self.fillers and self.fillers[queue_id][0] > first_gap:
             queue_id += 1
-        found = self.fillers.get(queue_id)
-        return queue_id, found.next_offset if found is not None else 0
+        return queue_id, self.fillers.get(queue_id, (0, 0))[1]
 
 
 def _seal(batch: RecordBatch, at: int) -> bool:
@@ -154,11 +138,6 @@ class RepairPlan:
         strays = [each.step() for each in self.strays]
         missing = [each.step() for each in self.missing]
         return (*strays, *missing, *(each.step() for each in self.fillings))
-
-    @property
-    def possible(self) -> tuple[Filling, ...]:
-        """The gaps that can be filled."""
-        return tuple(each for each in self.fillings if each.is_possible)
 
 
 def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
