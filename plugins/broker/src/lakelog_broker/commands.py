@@ -26,7 +26,7 @@ from lakelog_cli.options import (
 from lakelog_cli.output import print_line, write_lines
 from lakelog_cli.schema import prints
 from lakelog_daemon.follower import follow
-from lakelog_daemon.logs import LogTarget, start_log, stop_log
+from lakelog_daemon.logs import start_log, stop_log
 from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import ServePlan, landing
 
@@ -109,13 +109,13 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= dict(map(assignment, assignments or ()))
     plan = ServePlan.make(store, settings=settings, broker_conf=broker_conf, arguments=arguments)
     if to:
-        raise typer.Exit(served(plan, start_log(LogTarget(None), "INFO", as_json=as_json)))
+        raise typer.Exit(served(plan, start_log("INFO", as_json=as_json)))
     opening = {"settings": settings, "broker_conf": broker_conf, **arguments}
     _serve(plan, opening, as_json=as_json)
 
 
 def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
-    log = start_log(LogTarget(None), "WARNING", as_json=False)  # a full pipe must not stop it
+    log = start_log("WARNING")  # a full pipe must not stop it
     served_by = _Announced(plan.path, plan.opening.settings.section(SECTION), **opening)
     served_by.as_json = as_json
     try:

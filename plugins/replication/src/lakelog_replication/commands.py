@@ -36,7 +36,7 @@ from lakelog_cli.output import print_line, write_lines, write_rows
 from lakelog_cli.schema import prints
 from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
-from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
+from lakelog_daemon.logs import fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
@@ -270,7 +270,7 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
 
 def _served(plan: ServePlan, *, as_json: bool) -> int:
     """Serve; open the store again after a divergence that the opening mends."""
-    log = start_log(LogTarget(None), "INFO", as_json=as_json)
+    log = start_log("INFO", as_json=as_json)
     try:
         while (runner := runner_of(plan, log, exitcodes.LATE)).run() is Ending.FAILED:
             if not isinstance(runner, Daemon):

@@ -183,6 +183,14 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     sys.stdout.flush()
 
 
+def write_result(row: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print the one result of a command: ``row``, or else a line of text."""
+    if as_json:
+        write_lines([row])
+    else:
+        print_line(text)
+
+
 def write_document(document: object) -> None:
     """Print one indented JSON document, in ASCII."""
     sys.stdout.write(f"{json.dumps(document, indent=2, default=plain_value)}\n")

@@ -23,7 +23,6 @@ Disk usage of a store, with a bar for each disk.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,9 +35,8 @@ from lakelog import QueueInfo, Store
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.format.layout import OWN_DIR
-from lakelog.maintenance.disks import watched
 from lakelog.maintenance.pins import read_pins
-from lakelog_cli.output import Columns, size
+from lakelog_cli.output import Columns, bar, size
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
@@ -62,7 +60,7 @@ class DiskRow(TypedDict):
     used_bytes: int
     free_bytes: int
     used_ratio: float
-    free_inodes: NotRequired[int | None]
+    free_inodes: int | None
 
 
 class CopyLag(TypedDict):
@@ -312,32 +310,7 @@ def group_lags(store: Store, queues: Sequence[QueueInfo] | None = None) -> list[
     return sorted(lags, key=lambda each: (-each.behind, each.group, each.topic))
 
 
-BAR_WIDTH: Final = 30
-
-
-def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
-    """The file systems of the store's parts, without duplicates; the log's first.
-
-    Ratios refer to the space usable by users other than root, as in ``df``.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    for each in watched(path, commitlog):
-        if each.is_dir():
-            found.setdefault(each.stat().st_dev, _usage(each))
-    return list(found.values())
-
-
-def _usage(path: Path) -> dict[str, Any]:
-    seen = os.statvfs(path)
-    used = (seen.f_blocks - seen.f_bfree) * seen.f_frsize
-    free = seen.f_bavail * seen.f_frsize
-    return {
-        "path": str(path),
-        "used_bytes": used,
-        "free_bytes": free,
-        "used_ratio": round(used / (used + free), 4) if used + free else 0.0,
-        "free_inodes": seen.f_favail if seen.f_files else None,
-    }
+_BAR_WIDTH: Final = 30
 
 
 def bars(found: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -348,7 +321,6 @@ def bars(found: Iterable[dict[str, Any]]) -> Iterator[str]:
     ['disk [###############...............]  50.0 %, 7 bytes free: /data']
     """
     for each in found:
-        full = round(each["used_ratio"] * BAR_WIDTH)
-        bar = "#" * full + "." * (BAR_WIDTH - full)
         share = f"{each['used_ratio']:6.1%}".replace("%", " %")
-        yield f"disk [{bar}] {share}, {each['free_bytes']} bytes free: {each['path']}"
+        used = bar(each["used_ratio"], _BAR_WIDTH)
+        yield f"disk [{used}] {share}, {each['free_bytes']} bytes free: {each['path']}"

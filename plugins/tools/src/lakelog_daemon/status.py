@@ -17,7 +17,8 @@
     rates          increase of appended, flushed, dispatched (bytes), records and syncs per second
     lags           flush_bytes, dispatch_bytes, dispatch_ms; followers: bytes by name of their pin
     flush          mean_ms: mean duration of a sync since the last status; null if there was none
-    disks          a list of path, used_bytes, free_bytes, used_ratio; one for each file system
+    disks          a list of path, used_bytes, free_bytes, used_ratio, free_inodes (null if they are
+                   not counted); one for each file system
     processes      a list, the owner first; each has name, kind (owner, service, follower, child),
                    pid (null if it does not run), state (running, waiting, stopping, stopped),
                    health (ok, restarting, hanging, stopped), cpu_percent (of one core, since the
@@ -32,8 +33,6 @@ Times are of the wall clock. Names may be added; existing ones keep their meanin
 until just before its end. One left by a crash has no meaning: the lock determines the owner of a
 store, and the next ``serve`` overwrites it. Both files are replaced by a rename, and never synced:
 they describe a process, and need not survive a power cut.
-
-Numbers of the shared page, for display and monitoring.
 """
 
 from __future__ import annotations
@@ -43,14 +42,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
-from lakelog.dispatch import Lag
+from lakelog import Store
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.disks import watched
@@ -134,28 +132,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Served(Protocol):
-    """The part of an open store that a status reads."""
-
-    path: Path
-
-    @property
-    def dispatch_lag(self) -> Lag:
-        """The lag of queues and index behind the log."""
-
-    @property
-    def dispatch_failure(self) -> Exception | None:
-        """The error that stopped dispatching, if any."""
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether puts are accepted."""
-
-    @property
-    def role(self) -> str:
-        """The role of the store in its process: a replica takes no puts, which is no problem."""
-
-
 @attrs.define
 class StatusReporter:
     """Builds a status; rates cover the time since the last call.
@@ -165,7 +141,7 @@ class StatusReporter:
     """
 
     files: FileSystem
-    store: Served
+    store: Store
     commitlog: Path
     page: PageView
     services: Callable[[], Sequence[Mapping[str, Any]]]
@@ -188,7 +164,7 @@ class StatusReporter:
         failed = self.has_failed
         return {
             "version": VERSION,
-            "lakelog": _version(),
+            "lakelog": version("lakelog-core"),
             "path": str(self.store.path),
             **writer(),
             "started_ms": self._started_ms,
@@ -215,7 +191,7 @@ class StatusReporter:
     def _problems(self) -> list[str]:
         failure = self.store.dispatch_failure
         found = [] if failure is None else [str(failure)]
-        if not self.store.is_writable and self.store.role != "replica":
+        if not self.store.is_writable and self.store.role != "replica":  # which takes none
             found.append("the store takes no puts")
         return found
 
@@ -226,7 +202,10 @@ def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]
 
 
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
-    """The file systems of the store's parts, without duplicates; the log's first."""
+    """The file systems of the store's parts, without duplicates; the log's first.
+
+    Ratios refer to the space usable by users other than root, as in ``df``.
+    """
     found: dict[int, dict[str, Any]] = {}
     for each in watched(path, commitlog):
         with suppress(OSError):
@@ -237,8 +216,13 @@ def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
 def _usage(path: Path) -> dict[str, Any]:
     seen = os.statvfs(path)
     used, free = (seen.f_blocks - seen.f_bfree) * seen.f_frsize, seen.f_bavail * seen.f_frsize
-    ratio = round(used / (used + free), 4) if used + free else 0.0
-    return {"path": str(path), "used_bytes": used, "free_bytes": free, "used_ratio": ratio}
+    return {
+        "path": str(path),
+        "used_bytes": used,
+        "free_bytes": free,
+        "used_ratio": round(used / (used + free), 4) if used + free else 0.0,
+        "free_inodes": seen.f_favail if seen.f_files else None,
+    }
 
 
 def _unhealthy(services: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -247,13 +231,6 @@ def _unhealthy(services: Sequence[Mapping[str, Any]]) -> list[str]:
         for row in services
         if row["health"] in ("restarting", "hanging")
     ]
-
-
-@cache
-def _version() -> str | None:
-    with suppress(PackageNotFoundError):
-        return version("lakelog-core")
-    return None
 
 
 # --- rates and lags ---

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import typer
 
 from lakelog_cli.options import AsJson
 from lakelog_cli.output import print_lines, write_lines
 from lakelog_cli.schema import prints
-
-
-class Shell(StrEnum):
-    """The shells that are supported."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
 
 
 class CompletionRow(TypedDict):
@@ -29,7 +20,8 @@ class CompletionRow(TypedDict):
 
 @prints(CompletionRow)
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="The shell.")], as_json: AsJson = False
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.")],
+    as_json: AsJson = False,
 ) -> None:
     """Print a script that completes commands and options in bash, zsh or fish.
 
@@ -42,9 +34,9 @@ def completion(
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(
-        prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell.value
+        prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell
     )
     if as_json:
-        write_lines([{"shell": shell.value, "script": script}])
+        write_lines([{"shell": shell, "script": script}])
     else:
         print_lines(script.splitlines())

@@ -7,7 +7,7 @@ from typing import TypedDict
 from lakelog import Store
 from lakelog_cli.app import App, LakelogGroup
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath
-from lakelog_cli.output import MessageRow, print_line, write_lines, write_messages
+from lakelog_cli.output import MessageRow, print_line, write_messages, write_result
 from lakelog_cli.schema import prints
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
@@ -63,10 +63,7 @@ def resend(
                 opened.put_batch([resent(each) for each in found])
                 consumer.commit()
                 count += len(found)
-    if as_json:
-        write_lines([{"group": group, "messages": count}])
-    else:
-        print_line(str(count))
+    write_result({"group": group, "messages": count}, str(count), as_json=as_json)
 
 
 def _queues(store: Store, group: str) -> list[QueueInfo]:

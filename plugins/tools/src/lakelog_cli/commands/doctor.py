@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
@@ -20,14 +19,15 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.processes.ownership import is_owned, owner_pid
 from lakelog.recovery.examine import MARGIN_MS
 from lakelog.recovery.report import RecoveryReport
-from lakelog_cli.commands.verify import Verdict, begin_checking, findings_of
+from lakelog_cli.commands.verify import Verdict, checked
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import ProblemReporter, RecoveryDocument, crash_of, recovery_row
+from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import labelled, print_lines, progress, shown, write_document
 from lakelog_cli.schema import prints
-from lakelog_cli.statelines import DiskRow, bars, disks
+from lakelog_cli.statelines import DiskRow, bars
 from lakelog_cli.walk import directory_of, segments_of
+from lakelog_daemon.status import disks
 from lakelog_doctor.recover import recover
 
 _FULL: Final = 0.9
@@ -84,9 +84,9 @@ def doctor(
     nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
     --all'. The exit code is 1 if a command has to be run.
     """
-    with ExitStack() as held:
-        opened = held.enter_context(opening.open("read", store))
-        verdict = _verdict(opened, held)
+    with opening.open("read", store) as opened:
+        verdict = checked(opened, queues=True, index=True)
+        verdict.reporter.finish()
         report, refusal = _planned(store, opened, opening.arguments)
         document = _document(opened, verdict, report, refusal)
     if as_json:
@@ -95,17 +95,6 @@ def doctor(
         print_lines(_lines(document))
     if document["findings"]:
         raise typer.Exit(FOUND)
-
-
-def _verdict(store: Store, held: ExitStack) -> Verdict:
-    checking = begin_checking(store, queues=True, index=True)
-    if checking is not None:
-        held.callback(checking.close)
-    crash = crash_of(store)
-    reporter = ProblemReporter(crash, as_json=False)
-    found = findings_of(store, checking, reporter)
-    reporter.finish()
-    return Verdict(found, reporter, crash, checking.names if checking is not None else ())
 
 
 def _planned(

@@ -26,7 +26,7 @@ from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_cli.output import MessageRow, print_line, write_lines, write_messages
+from lakelog_cli.output import MessageRow, print_line, write_messages, write_result
 from lakelog_cli.schema import prints
 from lakelog_cli.walk import DamageCounter, segments_of
 
@@ -268,10 +268,8 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
 
 
 def _print_count(store: Path, number: int, *, is_single: bool, as_json: bool) -> None:
-    if as_json:
-        write_lines([{"store": str(store), "messages": number}])
-    else:
-        print_line(str(number) if is_single else f"{store}: {number}")
+    text = str(number) if is_single else f"{store}: {number}"
+    write_result({"store": str(store), "messages": number}, text, as_json=as_json)
 
 
 def _compiled(text: str, *, is_regex: bool, ignore_case: bool) -> re.Pattern[bytes] | None:

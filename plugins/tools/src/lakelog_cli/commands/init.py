@@ -9,7 +9,7 @@ import typer
 
 from lakelog.errors import NotAStore
 from lakelog_cli.options import AsJson, OpenOptions
-from lakelog_cli.output import print_line, write_lines
+from lakelog_cli.output import write_result
 from lakelog_cli.schema import prints
 
 
@@ -33,11 +33,8 @@ def init(
     is_new = not _is_there(path, opening)
     if is_new:
         opening.open("write", path).close()
-    if as_json:
-        write_lines([{"path": str(path), "is_new": is_new}])
-    else:
-        words = "made an empty store" if is_new else "a store is there already"
-        print_line(f"{words}: {path}")
+    words = "made an empty store" if is_new else "a store is there already"
+    write_result({"path": str(path), "is_new": is_new}, f"{words}: {path}", as_json=as_json)
 
 
 def _is_there(path: Path, opening: OpenOptions) -> bool:

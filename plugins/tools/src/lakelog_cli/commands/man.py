@@ -17,7 +17,7 @@ import typer
 
 from lakelog_cli import exitcodes
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import FileNotWritten, print_line, write_file, write_lines
+from lakelog_cli.output import FileNotWritten, write_file, write_result
 from lakelog_cli.schema import Printed, printed_by, prints
 
 _MARKUP: Final = re.compile(r"(?<!\\)\[/?(?:bold|dim|italic|b|i|code|cyan|green|red|yellow)\]")
@@ -153,10 +153,8 @@ def man(
     write_file(folder / "lakelog.1", "\n".join(_overview(found)) + "\n")
     for each in found:
         write_file(folder / f"{_name(each)}.1", "\n".join(_page(each)) + "\n")
-    if as_json:
-        write_lines([{"folder": str(folder), "pages": len(found) + 1}])
-    else:
-        print_line(f"{len(found) + 1} pages are in {folder}")
+    row = {"folder": str(folder), "pages": len(found) + 1}
+    write_result(row, f"{len(found) + 1} pages are in {folder}", as_json=as_json)
 
 
 def _name(command: Command) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import print_line, progress, write_lines
+from lakelog_cli.output import progress, write_result
 from lakelog_cli.schema import prints
 from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
@@ -55,15 +55,12 @@ def rebuild(
         )
     for damage in report.damage:
         print_damage(damage)
-    if as_json:
-        write_lines([_line(report)])
-    else:
-        print_line(_summary(report))
+    write_result(_row(report), _summary(report), as_json=as_json)
     if report.damage:
         raise typer.Exit(FOUND)
 
 
-def _line(report: RebuildReport) -> dict[str, Any]:
+def _row(report: RebuildReport) -> dict[str, Any]:
     return {
         "records": report.records,
         "size_bytes": report.bytes,

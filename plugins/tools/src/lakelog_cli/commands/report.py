@@ -14,7 +14,7 @@ import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import print_line, progress, size, write_file, write_lines
+from lakelog_cli.output import progress, size, write_file, write_result
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, section
 from lakelog_cli.report.content import Content, read_content
@@ -130,9 +130,7 @@ def report(
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))
     write_file(output, page(content))
-    if as_json:
-        write_lines([{"path": str(output), "damaged_places": len(content.damages)}])
-    else:
-        print_line(str(output))
+    row = {"path": str(output), "damaged_places": len(content.damages)}
+    write_result(row, str(output), as_json=as_json)
     if content.damages:
         raise typer.Exit(FOUND)

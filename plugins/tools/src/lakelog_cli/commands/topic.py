@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 import typer
 
@@ -18,19 +17,8 @@ from lakelog_queues.consumers.offsettable import check_topic
 
 DEFAULT_QUEUES: Final = 8
 """RocketMQ's ``defaultTopicQueueNums``."""
-
-
-class Permission(Enum):
-    """The permission of a topic, with the meanings of RocketMQ's numbers."""
-
-    READ_WRITE = "rw"
-    READ = "r"
-    WRITE = "w"
-
-    @property
-    def number(self) -> int:
-        """The number in ``topics.json``."""
-        return sum({"r": 4, "w": 2}[letter] for letter in self.value)
+_BITS: Final = {"r": 4, "w": 2}
+"""RocketMQ's numbers of permissions, in ``topics.json``."""
 
 
 app = App(
@@ -118,8 +106,8 @@ def create(
         typer.Option(min=1, help="Number of queues; default: as before, or 8 for a new topic."),
     ] = None,
     permission: Annotated[
-        Permission, typer.Option(help="Permission of the clients of a broker.")
-    ] = Permission.READ_WRITE,
+        Literal["rw", "r", "w"], typer.Option(help="Permission of the clients of a broker.")
+    ] = "rw",
     as_json: AsJson = False,
 ) -> None:
     """Create a topic in RocketMQ's config/topics.json, or change an existing one.
@@ -137,9 +125,9 @@ def create(
                 param_hint="--queues",
             )
         files = RealFileSystem.of_store(opened.path)
-        set_topic(files, opened.path, topic, number, permission.number)
+        set_topic(files, opened.path, topic, number, sum(_BITS[each] for each in permission))
     if as_json:
-        write_lines([{"topic": topic, "queues": number, "permission": permission.value}])
+        write_lines([{"topic": topic, "queues": number, "permission": permission}])
 
 
 @app.command()
@@ -170,4 +158,4 @@ def _delete(store: Store, topic: str) -> None:
 
 def _letters(permission: int) -> str:
     """The permission as ``r`` and ``w``, and ``none`` without both."""
-    return ("r" if permission & 4 else "") + ("w" if permission & 2 else "") or "none"
+    return "".join(each for each, bit in _BITS.items() if permission & bit) or "none"

@@ -1,7 +1,4 @@
-"""``lakelog verify``: reads the whole log with every check, and reports problems.
-
-The page of ``lakelog verify``.
-"""
+"""``lakelog verify``: reads the whole log with every check, and reports problems."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from lakelog_cli.findings import (
     crash_of,
 )
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
-from lakelog_cli.output import print_lines, size, write_file, write_lines
+from lakelog_cli.output import labelled, print_lines, size, write_file, write_lines
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, section
 from lakelog_cli.report.content import SegmentCounts
@@ -143,22 +140,22 @@ def verify(  # each argument is an option of the command
     A store whose owner crashed is whole, and the exit code is 0, if a recovery loses nothing: then
     queues and index that lag behind the log, and a torn put at its end, are no problems.
     """
-    with ExitStack() as held:
-        opened = held.enter_context(opening.open("read", store))
-        checking = begin_checking(opened, queues=queues or everything, index=index or everything)
-        if checking is not None:
-            held.callback(checking.close)
-        crash = crash_of(opened)
-        reporter = ProblemReporter(crash, as_json=as_json)
-        for missing in crash.missing if crash is not None else ():
-            reporter.missing(missing)
+    with opening.open("read", store) as opened:
         segments = SegmentCounts.of(opened) if html is not None else None
-        found = findings_of(opened, checking, reporter, processes, segments)
+        verdict = checked(
+            opened,
+            queues=queues or everything,
+            index=index or everything,
+            as_json=as_json,
+            processes=processes,
+            segments=segments,
+        )
+        reporter = verdict.reporter
+        for missing in verdict.crash.missing if verdict.crash is not None else ():
+            reporter.missing(missing)
         if everything:
-            reporter.report(_checkpoint(opened.path, found))
+            reporter.report(_checkpoint(opened.path, verdict.found))
         reporter.finish()
-        names = checking.names if checking is not None else ()
-        verdict = Verdict(found, reporter, crash, names)
         if as_json:
             write_lines([_row(verdict, opened)])
         else:
@@ -169,28 +166,38 @@ def verify(  # each argument is an option of the command
         raise typer.Exit(FOUND)
 
 
-def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
-    try:
-        yield from check_checkpoint(path, found.end_offset, found.last_timestamp_ms)
-    except OSError as error:
-        file = Path(error.filename or path / CHECKPOINT_FILE)
-        words = "the checkpoint cannot be read"
-        yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
+def checked(
+    store: Store,
+    *,
+    queues: bool,
+    index: bool,
+    as_json: bool = False,
+    processes: int | None = None,
+    segments: SegmentCounts | None = None,
+) -> Verdict:
+    """Read the whole log, report problems, and sum up.
+
+    :param queues: whether to compare queues with the log; ``index`` likewise
+    :param segments: counts the records of each segment
+    """
+    with ExitStack() as held:
+        checking = None
+        if queues or index:
+            checking = Checking.of(store, queues=queues, index=index)
+            held.callback(checking.close)
+        crash = crash_of(store)
+        reporter = ProblemReporter(crash, as_json=as_json)
+        found = _findings_of(store, checking, reporter, processes, segments)
+    return Verdict(found, reporter, crash, () if checking is None else checking.names)
 
 
-def begin_checking(store: Store, *, queues: bool, index: bool) -> Checking | None:
-    """Begin a comparison of queues or index with the log; ``None`` if neither is requested."""
-    return Checking.of(store, queues=queues, index=index) if queues or index else None
-
-
-def findings_of(
+def _findings_of(
     store: Store,
     checking: Checking | None,
     reporter: ProblemReporter,
-    processes: int | None = None,
-    segments: SegmentCounts | None = None,
+    processes: int | None,
+    segments: SegmentCounts | None,
 ) -> Findings:
-    """Read the whole log, report problems, and sum up; ``segments`` counts the records of each."""
     directory, size = directory_of(store), store.settings.core.segment_size_bytes
     wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
     for problem in wrong:
@@ -217,6 +224,15 @@ def _pieces(store: Store, part: Part) -> Iterator[Piece]:
         yield part
 
 
+def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
+    try:
+        yield from check_checkpoint(path, found.end_offset, found.last_timestamp_ms)
+    except OSError as error:
+        file = Path(error.filename or path / CHECKPOINT_FILE)
+        words = "the checkpoint cannot be read"
+        yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
+
+
 @attrs.frozen
 class Verdict:
     """The result of a whole check."""
@@ -237,24 +253,6 @@ class Verdict:
         if self.is_damaged:
             return "damaged"
         return "whole" if self.crash is None else "crashed"
-
-
-def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
-
-    found, reporter = verdict.found, verdict.reporter
-    values = {
-        "state": verdict.state,
-        "records": f"{found.records:,}",
-        "bytes of records": size(found.record_bytes),
-        "log": f"{store.min_offset} to {found.end_offset}",
-        "damaged": f"{found.damaged_places} places, {size(found.damaged_bytes)}",
-        "wrong segments": f"{found.segment_problems}",
-        "compared": ", ".join(verdict.names) or "the log alone",
-        "other problems": f"{reporter.problems}",
-        "behind": f"{reporter.behind} places",
-        "torn": size(reporter.torn_bytes),
-    }
-    return page(str(store.path), values, segments, reporter, _advice(verdict))
 
 
 def _row(verdict: Verdict, store: Store) -> dict[str, Any]:
@@ -282,29 +280,26 @@ _STATES: Final = {
 def _summary(verdict: Verdict, store: Store) -> Iterator[str]:
     found, reporter = verdict.found, verdict.reporter
     yield f"{store.path}: {_STATES[verdict.state]}"
-    yield f"  log      {store.min_offset} to {found.end_offset}"
-    yield f"  records  {found.records} ({found.record_bytes} bytes)"
-    yield f"  blanks   {found.blanks}"
-    yield f"  damaged  {found.damaged_places} places ({found.damaged_bytes} bytes)"
-    yield f"  segments {found.segment_problems} problems"
+    yield labelled("log", f"{store.min_offset} to {found.end_offset}")
+    yield labelled("records", f"{found.records} ({found.record_bytes} bytes)")
+    yield labelled("blanks", str(found.blanks))
+    yield labelled("damaged", f"{found.damaged_places} places ({found.damaged_bytes} bytes)")
+    yield labelled("segments", f"{found.segment_problems} problems")
     if reporter.torn_bytes:
-        yield (
-            f"  torn     {reporter.torn_bytes} bytes behind the last record, as a put that was cut "
-            "off leaves them; a recovery keeps them in lakelog/quarantine"
-        )
+        put = "behind the last record, as a put that was cut off leaves them"
+        kept = "a recovery keeps them in lakelog/quarantine"
+        yield labelled("torn", f"{reporter.torn_bytes} bytes {put}; {kept}")
     if verdict.names:
-        yield f"  derived  {reporter.problems} problems in {', '.join(verdict.names)}"
+        yield labelled("derived", f"{reporter.problems} problems in {', '.join(verdict.names)}")
     if reporter.behind:
-        yield (
-            f"  behind   queues and index lag behind the log in {reporter.behind} places; a "
-            "recovery completes them from it"
-        )
+        lag = f"queues and index lag behind the log in {reporter.behind} places"
+        yield labelled("behind", f"{lag}; a recovery completes them from it")
     if (store.path / ABORT_FILE).exists():
         in_use = is_owned(RealFileSystem(), store.path)
         stopped = "in use" if in_use else "the last owner did not close the store"
-        yield f"  abort    is there: {stopped}"
+        yield labelled("abort", f"is there: {stopped}")
     if advice := _advice(verdict):
-        yield f"  next     {advice}"
+        yield labelled("next", advice)
 
 
 def _advice(verdict: Verdict) -> str:
@@ -321,29 +316,28 @@ def _advice(verdict: Verdict) -> str:
     return "; then ".join(steps)
 
 
-def page(
-    path: str,
-    values: Mapping[str, str],
-    segments: SegmentCounts,
-    reporter: ProblemReporter,
-    advice: str,
-) -> str:
-    """The whole document.
-
-    :param values: the summary, by name
-    :param advice: the commands that mend the problems; empty if there are none
-    """
-    return document(f"Check of {path}", _parts(values, segments, reporter, advice))
-
-
-def _parts(
-    values: Mapping[str, str], segments: SegmentCounts, reporter: ProblemReporter, advice: str
-) -> Iterator[str]:
-    yield facts(values, bad=["state"] if values["state"] == "damaged" else [])
-    if advice:
-        yield section("What to do", paragraphs([advice]))
-    yield section("Segments", charts.segment_map(segments))
-    yield section("Findings", _findings(reporter))
+def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
+    """The whole result as an HTML document."""
+    found, reporter, advice = verdict.found, verdict.reporter, _advice(verdict)
+    values = {
+        "state": verdict.state,
+        "records": f"{found.records:,}",
+        "bytes of records": size(found.record_bytes),
+        "log": f"{store.min_offset} to {found.end_offset}",
+        "damaged": f"{found.damaged_places} places, {size(found.damaged_bytes)}",
+        "wrong segments": f"{found.segment_problems}",
+        "compared": ", ".join(verdict.names) or "the log alone",
+        "other problems": f"{reporter.problems}",
+        "behind": f"{reporter.behind} places",
+        "torn": size(reporter.torn_bytes),
+    }
+    parts = [
+        facts(values, bad=["state"] if verdict.is_damaged else []),
+        section("What to do", paragraphs([advice])) if advice else "",
+        section("Segments", charts.segment_map(segments)),
+        section("Findings", _findings(reporter)),
+    ]
+    return document(f"Check of {store.path}", parts)
 
 
 def _findings(reporter: ProblemReporter) -> str:
