@@ -74,13 +74,16 @@ _BODY_SHOWN: Final = 60
 """Number of characters (or bytes, if binary) of a body in a line of text."""
 
 
-def write_messages(messages: Iterable[StoredMessage], *, as_json: bool) -> None:
-    """Print each message as it arrives, as a line of text or of JSON."""
+def write_messages(messages: Iterable[StoredMessage], *, as_json: bool) -> int:
+    """Print each message as it arrives, as a line of text or of JSON; returns their number."""
+    count = 0
     for message in messages:
         if as_json:
             write_lines([message_row(message)])
         else:
             print_line(_for_people(message))
+        count += 1
+    return count
 
 
 class MessageRow(TypedDict):

@@ -1,10 +1,8 @@
-"""Observes a running store from another process, for ``lakelog top``.
+"""Observes a running store from another process, for ``lakelog top`` and metrics.
 
 The status file of ``serve`` is used if the process that wrote it is alive, owns the store, and
 wrote it recently; positions and rates are measured again. With any other owner, the view consists
 of its shared page and of Linux's data on its processes.
-
-Finds the processes that have a store open, or that retain its deleted files on disk.
 
 Linux shows a process's open and mapped files, and the locks of each open file, to permitted users
 only (proc(5)). A user sees their own processes; root sees all of its PID namespace. The total
@@ -48,31 +46,22 @@ from lakelog_daemon.status import appender as appender_of
 _GONE: Final = " (deleted)"
 
 
-@attrs.frozen
-class Members:
-    """The result of one inspection.
+def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
+    """Inspect all processes once; returns a part of the view.
 
-    :ivar rows: for each process: ``pid``, its program's ``name``, ``opens`` (how many times it has
-        the store open), and ``does`` (the services that it runs, according to its locks)
-    :ivar not_seen: number of further opens by hidden processes; ``None`` if Linux does not show it
-    :ivar deleted: for each process: ``pid``, ``name``, and the ``files`` and ``bytes`` that are
-        deleted, but stay on disk until it closes them
-    :ivar unreadable: number of processes whose open files Linux does not show
+    ``members``
+        for each process: ``pid``, its program's ``name``, ``opens`` (how many times it has the
+        store open), and ``does`` (the services that it runs, according to its locks)
+    ``members_not_seen``
+        number of further opens by hidden processes; ``None`` if Linux does not show it
+    ``deleted``
+        for each process: ``pid``, ``name``, and the ``files`` and ``bytes`` that are deleted, but
+        stay on disk until it closes them
+    ``processes_not_readable``
+        number of processes whose open files Linux does not show
+
+    :param path: the store directory
     """
-
-    rows: tuple[dict[str, Any], ...]
-    not_seen: int | None
-    deleted: tuple[dict[str, Any], ...]
-    unreadable: int
-
-    @property
-    def services(self) -> int | None:
-        """The id of the process that runs the services, if it was seen."""
-        return next((row["pid"] for row in self.rows if "services" in row["does"]), None)
-
-
-def look_for_members(path: Path, commitlog: Path) -> Members:
-    """Inspect all processes once; ``path`` is the store directory."""
     lock = os.path.realpath(path / LOCK_FILE)
     roots = tuple(f"{os.path.realpath(each)}/" for each in (path, commitlog))
     rows, deleted, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), 0
@@ -91,8 +80,12 @@ def look_for_members(path: Path, commitlog: Path) -> Members:
         if gone:
             deleted.append({**_named(pid), "files": len(gone), "bytes": sum(gone.values())})
     known, seen = _open_locks(lock), sum(row["opens"] for row in rows)
-    not_seen = None if known is None else max(0, known - seen)
-    return Members(tuple(rows), not_seen, tuple(deleted), unreadable)
+    return {
+        "members": rows,
+        "members_not_seen": None if known is None else max(0, known - seen),
+        "deleted": deleted,
+        "processes_not_readable": unreadable,
+    }
 
 
 def _processes() -> list[int]:
@@ -209,9 +202,8 @@ class Watcher:
     def view(self) -> dict[str, Any]:
         """The view, as described in :mod:`lakelog_daemon.status`; ``served_by`` names its source.
 
-        Adds ``members``, the process with the ``services``, a slow append (``appending``), and
-        ``deleted`` files that processes retain on disk; see
-        :class:`~lakelog_daemon.watching.Members`.
+        Adds what :func:`look_for_members` finds, the process with the ``services``, and a slow
+        append (``appending``).
 
         Without ``serve`` there are no followers. Problems are then a missing heartbeat, or services
         that no process runs. If RocketMQ owns the store, there are no positions either.
@@ -241,17 +233,11 @@ class Watcher:
         before = self._long(page)
         found = look_for_members(self.path, self.commitlog)
         still = before is not None and before == self._long(page)
-        services = found.services
+        services = next((row["pid"] for row in found["members"] if row["does"]), None)
         if services is None and page is not None and is_served(self.files, self.path):
             services = page.owner[0]
-        return {
-            "members": list(found.rows),
-            "members_not_seen": found.not_seen,
-            "services": services,
-            "appending": _append_row(*before) if still and before is not None else None,
-            "deleted": list(found.deleted),
-            "processes_not_readable": found.unreadable,
-        }
+        appending = _append_row(*before) if still and before is not None else None
+        return {**found, "services": services, "appending": appending}
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
         """The process in a slow append, and its start in ms of the monotonic clock."""

@@ -36,8 +36,7 @@ def query(  # each argument is an option of the command
         raise typer.BadParameter("--since is later than --until")
     with opening.open("read", store) as opened:
         found = opened.query(topic, key, since_ms=since, until_ms=until, max_messages=most)
-        if not found:
+        if not write_messages(found, as_json=as_json):
             check_name("topic", topic, opened.topics())
             print_line(f"no message has the key '{key}' there", err=True)
             raise typer.Exit(FOUND)
-        write_messages(found, as_json=as_json)

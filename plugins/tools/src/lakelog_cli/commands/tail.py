@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Annotated, Final
 
 import attrs
@@ -109,13 +110,8 @@ class _Tail:
         return [found[place] for place in sorted(found)][max(0, len(found) - count) :]
 
     def _between(self, queue: int, start: int, end: int) -> Iterator[StoredMessage]:
-        at = start
-        while at < end:
-            got = self.store.get(self.topic, queue, at, min(BATCH, end - at), tags=self.tags)
-            yield from got.messages
-            if got.next_offset <= at:
-                return
-            at = got.next_offset
+        found = self.store.read(self.topic, queue, start, tags=self.tags)
+        return takewhile(lambda message: message.queue_offset < end, found)
 
     def _news(self, queue: int, minimum: int) -> Iterator[StoredMessage]:
         """One batch of new messages of a queue; a new queue is read from its beginning."""
