@@ -86,6 +86,22 @@ def parse_time(text: str, now: datetime | None = None, zone: tzinfo | None = Non
     return found
 
 
+def duration_ms(text: str) -> int | None:
+    """Parse one or several numbers with units, to ms; ``None`` if the text is something else.
+
+    >>> duration_ms("7d"), duration_ms("1h30m"), duration_ms("2 weeks"), duration_ms("7")
+    (604800000, 5400000, 1209600000, None)
+    """
+    total, at, words = 0, 0, text.strip().lower()
+    while at < len(words):
+        found = _PART.match(words, at)
+        if found is None or found[2] not in _NAMED_MS:
+            return None
+        total += int(found[1]) * _NAMED_MS[found[2]]
+        at = found.end()
+    return total if words else None
+
+
 def iso(time_ms: int, zone: tzinfo | None = UTC, timespec: str = "seconds") -> str:
     """A time in ISO 8601; the number itself if it is out of the range of ``datetime``.
 
@@ -130,15 +146,9 @@ def _now(words: str, clock: _Clock) -> int | None:
 
 
 def _ago(words: str, clock: _Clock) -> int | None:
-    """One or several durations, counted back from now."""
-    rest, total, at = words.removesuffix(" ago"), 0, 0
-    while at < len(rest):
-        found = _PART.match(rest, at)
-        if found is None or found[2] not in _NAMED_MS:
-            return None
-        total += int(found[1]) * _NAMED_MS[found[2]]
-        at = found.end()
-    return _ms_of(clock.now) - total if rest else None
+    """A duration, counted back from now."""
+    length = duration_ms(words.removesuffix(" ago"))
+    return None if length is None else _ms_of(clock.now) - length
 
 
 def _day(words: str, clock: _Clock) -> int | None:

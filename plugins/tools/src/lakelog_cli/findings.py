@@ -115,24 +115,12 @@ class LostRow(MissingRow):
     kind: Literal["missing"]
 
 
-@attrs.frozen
-class Crash:
-    """The outcome of a recovery of a store without an owner that was not closed.
-
-    :ivar end_offset: end of the recovered log; later bytes are moved to quarantine
-    :ivar missing: records that were durable, and are lost
-    """
-
-    end_offset: int
-    missing: tuple[MissingEnd, ...]
-
-    def explains_damage(self, damage: Damage) -> bool:
-        """Whether it is the torn end of the log, which contains no acknowledged message."""
-        return damage.offset >= self.end_offset and not self.missing
+ROWS: Final = (ProblemRow, DamageRow, BadSegmentRow, LostRow)
+"""The objects of a check, but for its summary."""
 
 
-def crash_of(store: Store) -> Crash | None:
-    """Plan a recovery, without changing anything.
+def crash_of(store: Store) -> RecoveryReport | None:
+    """Plan the recovery of a store without an owner that was not closed; changes nothing.
 
     ``None`` after a clean stop, beside an owner, or if recovery is impossible.
     """
@@ -141,10 +129,9 @@ def crash_of(store: Store) -> Crash | None:
     try:
         with progress("planning a recovery") as advance:
             core = attrs.evolve(store.settings.core, on_damage="skip")
-            report = examine(directory_of(store), core, advance).report
+            return examine(directory_of(store), core, advance).report
     except (BadSegment, OSError):  # the check reports the cause itself
         return None
-    return Crash(report.end_offset, report.missing)
 
 
 MOST_SHOWN: Final = 20
@@ -154,14 +141,15 @@ MOST_KEPT: Final = 1000
 class ProblemReporter:
     """Writes problems to stderr as text, or to stdout as JSON, as they are found.
 
-    :param crash: problems explained by it are counted, and written only as JSON
+    :param crash: the planned recovery; problems that it mends without loss are counted, and
+        written only as JSON
     :ivar behind: number of places where queues and index lag behind the log, or are ahead of it
     :ivar torn_bytes: bytes after the last record of a log whose owner crashed
     :ivar rows: the first thousand findings, as in JSON
     :ivar not_kept: number of the others
     """
 
-    def __init__(self, crash: Crash | None, *, as_json: bool) -> None:
+    def __init__(self, crash: RecoveryReport | None, *, as_json: bool) -> None:
         self.behind = 0
         self.torn_bytes = 0
         self.rows: list[Mapping[str, Any]] = []
@@ -212,8 +200,9 @@ class ProblemReporter:
         self._add({"kind": "torn" if torn else "damage", **_damage_row(damage)})
 
     def is_torn(self, damage: Damage) -> bool:
-        """Whether it is the torn end of a put at the crash, not damage."""
-        return self._crash is not None and self._crash.explains_damage(damage)
+        """Whether it is the torn end of the log, which has no acknowledged message: no damage."""
+        crash = self._crash
+        return crash is not None and damage.offset >= crash.end_offset and not crash.missing
 
     def _add(self, row: Mapping[str, Any], text: str | None = None) -> None:
         """Keep a finding, and write it; ``None`` if there is nothing to write as text."""

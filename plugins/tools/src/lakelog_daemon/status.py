@@ -53,35 +53,19 @@ from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.disks import watched
 from lakelog.maintenance.pins import read_pins
+from lakelog.processes import shared_page
 from lakelog.processes.page_view import PageView, process_start
-from lakelog.processes.shared_page import (
-    APPEND_HOLDER,
-    APPENDED,
-    APPENDER_PID,
-    APPENDER_SINCE,
-    COMMITTED,
-    DISPATCHED,
-    FLUSHED,
-    HEARTBEAT,
-    LIFE_AT,
-    MINIMUM,
-    RECORDS,
-    SEVERAL,
-    SYNC_US,
-    SYNCS,
-    OwnerState,
-)
 from lakelog_daemon.processes import Usage
 
 _NAMED: Final = {
-    "appended": APPENDED,
-    "committed": COMMITTED,
-    "flushed": FLUSHED,
-    "dispatched": DISPATCHED,
-    "minimum": MINIMUM,
-    "syncs": SYNCS,
-    "sync_us": SYNC_US,
-    "records": RECORDS,
+    "appended": shared_page.APPENDED,
+    "committed": shared_page.COMMITTED,
+    "flushed": shared_page.FLUSHED,
+    "dispatched": shared_page.DISPATCHED,
+    "minimum": shared_page.MINIMUM,
+    "syncs": shared_page.SYNCS,
+    "sync_us": shared_page.SYNC_US,
+    "records": shared_page.RECORDS,
 }
 """The words that are shown as numbers."""
 
@@ -93,7 +77,7 @@ def counts(page: PageView) -> dict[str, int]:
 
 def heartbeat_ms(page: PageView) -> int:
     """Time of the owner's last heartbeat, in ms since 1970."""
-    return page.words[HEARTBEAT]
+    return page.words[shared_page.HEARTBEAT]
 
 
 def appender(page: PageView) -> tuple[int, int] | None:
@@ -102,13 +86,17 @@ def appender(page: PageView) -> tuple[int, int] | None:
     ``None`` while a single process has the store open.
     """
     words = page.words
-    return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
+    return (
+        (words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE])
+        if words[shared_page.SEVERAL]
+        else None
+    )
 
 
 def append_life(page: PageView) -> int | None:
     """The byte of ``lock`` that compiled code in the append section has locked, if any."""
-    holder = page.words[APPEND_HOLDER]
-    return LIFE_AT + holder if holder else None
+    holder = page.words[shared_page.APPEND_HOLDER]
+    return shared_page.LIFE_AT + holder if holder else None
 
 
 VERSION: Final = 1
@@ -153,7 +141,7 @@ class StatusReporter:
     @property
     def has_failed(self) -> bool:
         """Whether the store refuses puts until it is reopened."""
-        return self.page.state is OwnerState.FAILED and not self.store.is_writable
+        return self.page.state is shared_page.OwnerState.FAILED and not self.store.is_writable
 
     def status(self, state: str) -> dict[str, Any]:
         """The status, as described in this module."""

@@ -14,14 +14,7 @@ import typer
 from lakelog import Store
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import (
-    ABORT_FILE,
-    CONFIG_DIR,
-    CONSUMEQUEUE_DIR,
-    INDEX_DIR,
-    OWN_DIR,
-    QUARANTINE_DIR,
-)
+from lakelog.format import layout
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
 from lakelog.times import iso
@@ -116,7 +109,7 @@ def stats(
         document = {
             "path": str(opened.path),
             "is_owned": is_owned(RealFileSystem(), opened.path),
-            "abort_file_present": (opened.path / ABORT_FILE).exists(),
+            "abort_file_present": (opened.path / layout.ABORT_FILE).exists(),
             **_log(opened),
             **_queues(opened),
             "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
@@ -166,11 +159,11 @@ def _queues(store: Store) -> dict[str, Any]:
 
 def _files(store: Store) -> dict[str, dict[str, int]]:
     """The size of each part that has files; all files in no other part count as ``other``."""
-    names = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR, INDEX_DIR, CONFIG_DIR)
+    names = (layout.CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR, layout.INDEX_DIR, layout.CONFIG_DIR)
     parts = {
         "commitlog": directory_of(store).commitlog,
         **{name: store.path / name for name in names},
-        "quarantine": store.path / OWN_DIR / QUARANTINE_DIR,
+        "quarantine": store.path / layout.OWN_DIR / layout.QUARANTINE_DIR,
     }
     folders = {path: name for name, path in parts.items()}
     found = {name: FolderSize() for name in (*parts, _REST)}
@@ -224,6 +217,6 @@ def _value_text(name: str, value: object) -> str:
 
 def _quarantine(store: Store) -> dict[str, int]:
     """Number and length of the copies of log bytes and the moved files in quarantine."""
-    found = RealFileSystem().list(store.path / OWN_DIR / QUARANTINE_DIR)
+    found = RealFileSystem().list(store.path / layout.OWN_DIR / layout.QUARANTINE_DIR)
     lengths = [length for name, length in found if name not in (LIST_FILE, COPYING)]
     return {"entries": len(lengths), "length_bytes": sum(lengths)}

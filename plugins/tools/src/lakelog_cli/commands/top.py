@@ -26,18 +26,10 @@ from rich.text import Text
 
 import lakelog
 from lakelog.errors import LakelogError
+from lakelog_cli import statelines
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import Columns, blocks, milliseconds, size, span, styled, write_document
 from lakelog_cli.schema import prints
-from lakelog_cli.statelines import (
-    DiskRow,
-    GroupLag,
-    Replication,
-    bars,
-    copy_lags,
-    group_lags,
-    lag_table,
-)
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"
@@ -171,8 +163,8 @@ def frame(view: View, keys: str = "") -> RenderableType:
     if view.get("groups"):
         parts += [styled(""), _group_lines(view["groups"])]
     if view.get("replication") is not None:
-        parts += [styled(""), lag_table(view["replication"])]
-    parts += [styled(line) for line in bars(view["disks"])]
+        parts += [styled(""), statelines.lag_table(view["replication"])]
+    parts += [styled(line) for line in statelines.bars(view["disks"])]
     parts += [styled(""), _processes(view["processes"])]
     if view.get("members") is not None:
         parts += [styled(""), _members(view), *_remarks(view)]
@@ -378,10 +370,10 @@ class TopView(TypedDict):
     state: str
     health: Literal["ok", "degraded", "failed"]
     problems: list[str]
-    disks: list[DiskRow]
+    disks: list[statelines.DiskRow]
     processes: list[ProcessRow]
-    replication: Replication | None
-    groups: list[GroupLag]
+    replication: statelines.Replication | None
+    groups: list[statelines.GroupLag]
     positions: NotRequired[dict[str, int]]
     rates: NotRequired[dict[str, float]]
     flush: NotRequired[FlushRow]
@@ -424,7 +416,11 @@ def top(
     def with_lags(view: dict[str, Any]) -> dict[str, Any]:
         history.append(view.get("rates", {}))
         groups = _groups(watcher.path, given)
-        return {**view, "replication": copy_lags(watcher.path, **given), "groups": groups}
+        return {
+            **view,
+            "replication": statelines.copy_lags(watcher.path, **given),
+            "groups": groups,
+        }
 
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
@@ -453,7 +449,7 @@ def _groups(path: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
     """The lags of consumer groups; none of a directory without queues, such as one of copies."""
     try:
         with lakelog.open(path, mode="read", **given) as reader:
-            return [attrs.asdict(each) for each in group_lags(reader)]
+            return [attrs.asdict(each) for each in statelines.group_lags(reader)]
     except LakelogError:
         return []
 

@@ -16,16 +16,9 @@ from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
+from lakelog.recovery.report import RecoveryReport
+from lakelog_cli import findings
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import (
-    BadSegmentRow,
-    Crash,
-    DamageRow,
-    LostRow,
-    ProblemReporter,
-    ProblemRow,
-    crash_of,
-)
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
 from lakelog_cli.output import labelled, print_lines, size, write_file, write_lines
 from lakelog_cli.report import charts
@@ -113,7 +106,7 @@ class CheckSummary(TypedDict):
     abort: bool
 
 
-@prints(ProblemRow, DamageRow, BadSegmentRow, LostRow, CheckSummary)
+@prints(*findings.ROWS, CheckSummary)
 def verify(  # each argument is an option of the command
     opening: OpenOptions,
     store: StorePath,
@@ -185,8 +178,8 @@ def checked(
         if queues or index:
             checking = Checking.of(store, queues=queues, index=index)
             held.callback(checking.close)
-        crash = crash_of(store)
-        reporter = ProblemReporter(crash, as_json=as_json)
+        crash = findings.crash_of(store)
+        reporter = findings.ProblemReporter(crash, as_json=as_json)
         found = _findings_of(store, checking, reporter, processes, segments)
     return Verdict(found, reporter, crash, () if checking is None else checking.names)
 
@@ -194,7 +187,7 @@ def checked(
 def _findings_of(
     store: Store,
     checking: Checking | None,
-    reporter: ProblemReporter,
+    reporter: findings.ProblemReporter,
     processes: int | None,
     segments: SegmentCounts | None,
 ) -> Findings:
@@ -238,8 +231,8 @@ class Verdict:
     """The result of a whole check."""
 
     found: Findings
-    reporter: ProblemReporter
-    crash: Crash | None
+    reporter: findings.ProblemReporter
+    crash: RecoveryReport | None
     names: tuple[str, ...]
 
     @property
@@ -340,7 +333,7 @@ def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
     return document(f"Check of {store.path}", parts)
 
 
-def _findings(reporter: ProblemReporter) -> str:
+def _findings(reporter: findings.ProblemReporter) -> str:
     heads = ["kind", "file", "at", "what", "expected", "found"]
     table = charts.table(heads, map(_finding, reporter.rows))
     left = reporter.not_kept
