@@ -23,8 +23,7 @@ from lakelog_cli.options import (
     StorePath,
     assignment,
 )
-from lakelog_cli.output import print_line, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_lines
 from lakelog_daemon.follower import follow
 from lakelog_daemon.logs import start_log, stop_log
 from lakelog_daemon.notify import Notifier

@@ -32,8 +32,7 @@ from lakelog_cli.options import (
     StorePath,
     assignment,
 )
-from lakelog_cli.output import print_line, write_lines, write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_lines, write_rows
 from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import fields, start_log, stop_log

@@ -1,4 +1,4 @@
-"""Prints for all commands: lines of text, messages, tables, JSON, files, charts and progress.
+"""The output of all commands: lines of text, messages, tables, JSON, files, charts and progress.
 
 Text may come from messages, and must not control a terminal: every line goes through
 :func:`shown`. A table has headings on a terminal; elsewhere it has one line per row, with fields
@@ -11,12 +11,12 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NotRequired, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TextIO, TypedDict, TypeVar
 
 import attrs
 import typer
@@ -119,24 +119,13 @@ class MessageRow(TypedDict):
 
 def message_row(message: StoredMessage) -> dict[str, Any]:
     """A message with the field names of ``lakelog.StoredMessage``."""
-    return {
-        "topic": message.topic,
-        "queue_id": message.queue_id,
-        "queue_offset": message.queue_offset,
-        "physical_offset": message.physical_offset,
-        "size": message.size,
-        "message_id": message.message_id,
-        **_body(message.body),
-        "properties": message.properties,
-        "flag": message.flag,
-        "sys_flag": message.sys_flag,
-        "born_timestamp_ms": message.born_timestamp_ms,
-        "born_host": message.born_host,
-        "store_timestamp_ms": message.store_timestamp_ms,
-        "store_host": message.store_host,
-        "reconsume_times": message.reconsume_times,
-        "prepared_transaction_offset": message.prepared_transaction_offset,
-    }
+    row: dict[str, Any] = {}
+    for name in MessageRow.__annotations__:
+        if name == "body":
+            row |= _body(message.body)
+        elif name != "body_base64":
+            row[name] = getattr(message, name)
+    return row
 
 
 def _body(body: bytes) -> dict[str, str]:
@@ -170,6 +159,42 @@ def _start(body: bytes) -> str:
 
 
 # --- JSON and files ---
+
+
+_ATTRIBUTE: Final = "printed"
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+@attrs.frozen
+class Printed:
+    """The output of a command with ``--json``.
+
+    :ivar kinds: the classes of its objects
+    :ivar is_document: whether it is one indented object, and not one object a line
+    :ivar is_always: whether it is JSON without the option, too
+    """
+
+    kinds: tuple[type, ...]
+    is_document: bool
+    is_always: bool
+
+
+def prints(
+    *kinds: type, is_document: bool = False, is_always: bool = False
+) -> Callable[[Function], Function]:
+    """Declare the output of a command; see :class:`Printed`. Without classes it is any object."""
+
+    def marked(function: Function) -> Function:
+        setattr(function, _ATTRIBUTE, Printed(kinds, is_document, is_always))
+        return function
+
+    return marked
+
+
+def printed_by(callback: object) -> Printed | None:
+    """The declared output of a command's function; ``None`` if none was declared."""
+    found = getattr(callback, _ATTRIBUTE, None)
+    return found if isinstance(found, Printed) else None
 
 
 class FileNotWritten(LakelogError):

@@ -1,7 +1,8 @@
-"""Lags of copies: of a replica behind its master, of a master's slaves, and of landed tables.
+"""What stands behind, and how full disks are: lags of copies, tables and consumer groups.
 
-``lakelog/replication.json`` has the positions; the process that replicates writes it. A lag is
-``bytes``, ``messages`` and ``seconds``, each ``None`` if it is not known.
+Copies are a replica behind its master, a master's slaves, and landed tables. A process that
+replicates writes their positions to ``lakelog/replication.json``. A lag is ``bytes``, ``messages``
+and ``seconds``, each ``None`` if it is not known.
 
 ``bytes``
     of the log
@@ -12,12 +13,6 @@
     since the store time of the first missing message. A replica does not have that message, so its
     lag is the age of its last message: at the last receipt from the master, or now without a
     connection
-
-Shows the lags of copies as rows of a table.
-
-Lags of consumer groups behind the queues that they consume.
-
-Disk usage of a store, with a bar for each disk.
 """
 
 from __future__ import annotations

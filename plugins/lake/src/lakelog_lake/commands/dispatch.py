@@ -19,8 +19,7 @@ import typer
 from lakelog.errors import SettingsError
 from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_cli.options import AsJson, Since
-from lakelog_cli.output import ProgressBar, is_terminal, print_line, progress, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import ProgressBar, is_terminal, print_line, prints, progress, write_lines
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from lakelog_cli.options import AlwaysJson
-from lakelog_cli.output import print_line, write_document
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_document
 
 
 @prints(is_document=True, is_always=True)

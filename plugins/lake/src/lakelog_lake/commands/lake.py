@@ -10,8 +10,7 @@ import typer
 from lakelog import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import a_time
-from lakelog_cli.output import print_line, write_file, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_file, write_lines
 from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import (

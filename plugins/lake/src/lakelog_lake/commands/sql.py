@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lakelog.errors import SettingsError
-from lakelog_cli.output import is_terminal, plain_value, print_line, shown, write_lines, write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import (
+    is_terminal,
+    plain_value,
+    print_line,
+    prints,
+    shown,
+    write_lines,
+    write_rows,
+)
 from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
 
 if TYPE_CHECKING:

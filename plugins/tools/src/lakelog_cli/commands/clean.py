@@ -12,8 +12,7 @@ from lakelog.hooks import CleaningReport, Deleted
 from lakelog.hooks.housekeeping import KeptSegment
 from lakelog.times import iso
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import print_lines, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_lines, prints, write_lines
 
 
 class DeletedSegmentRow(TypedDict):

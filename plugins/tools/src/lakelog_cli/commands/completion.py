@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypedDict
 import typer
 
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import print_lines, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_lines, prints, write_lines
 
 
 class CompletionRow(TypedDict):

@@ -10,8 +10,15 @@ from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli.app import App
 from lakelog_cli.options import AlwaysJson, AsJson, OpenOptions, StorePath
-from lakelog_cli.output import is_terminal, plain_value, print_lines, write_document, write_rows
-from lakelog_cli.schema import prints, schema
+from lakelog_cli.output import (
+    is_terminal,
+    plain_value,
+    print_lines,
+    prints,
+    write_document,
+    write_rows,
+)
+from lakelog_cli.schema import schema
 
 app = App(
     help="Show settings: values, origins, and the schema.",

@@ -10,8 +10,7 @@ import typer
 
 from lakelog import GroupConsumer, StoredMessage, times
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, Tags, a_time
-from lakelog_cli.output import MessageRow, write_messages
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST
 
 _PLACES: Final = (EARLIEST, LATEST)

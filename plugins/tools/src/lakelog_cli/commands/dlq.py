@@ -7,8 +7,7 @@ from typing import TypedDict
 from lakelog import Store
 from lakelog_cli.app import App, LakelogGroup
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath
-from lakelog_cli.output import MessageRow, print_line, write_messages, write_result
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, resent

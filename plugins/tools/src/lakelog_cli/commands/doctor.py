@@ -23,8 +23,7 @@ from lakelog_cli.commands.verify import Verdict, checked
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_lines, progress, shown, write_document
-from lakelog_cli.schema import prints
+from lakelog_cli.output import labelled, print_lines, prints, progress, shown, write_document
 from lakelog_cli.statelines import DiskRow, bars
 from lakelog_cli.walk import directory_of, segments_of
 from lakelog_daemon.status import disks

@@ -29,8 +29,7 @@ from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AlwaysJson, OpenOptions, StorePath
-from lakelog_cli.output import print_line, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_lines
 from lakelog_cli.walk import DamageCounter, walk
 from lakelog_queues.finding.finder import java_order
 from lakelog_queues.finding.results import QueueInfo

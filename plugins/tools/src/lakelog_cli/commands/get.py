@@ -10,8 +10,7 @@ import typer
 from lakelog import Store, times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, a_time, check_queue
-from lakelog_cli.output import MessageRow, print_line, write_messages
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP

@@ -1,7 +1,4 @@
-"""``lakelog grep``: messages by text, topic, tag, key and time.
-
-Finds messages by topic, time, tag, key and text, with a process for each range of the log.
-"""
+"""``lakelog grep``: messages by text, topic, tag, key and time, by a process for each range."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_cli.output import MessageRow, print_line, write_messages, write_result
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
 from lakelog_cli.walk import DamageCounter, segments_of
 
 WORTH_BYTES: Final = 128 << 20

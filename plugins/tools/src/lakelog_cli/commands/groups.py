@@ -11,8 +11,7 @@ from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import App, ListByDefault
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, a_time, check_name
-from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST, within

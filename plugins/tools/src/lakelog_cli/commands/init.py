@@ -9,8 +9,7 @@ import typer
 
 from lakelog.errors import NotAStore
 from lakelog_cli.options import AsJson, OpenOptions
-from lakelog_cli.output import write_result
-from lakelog_cli.schema import prints
+from lakelog_cli.output import prints, write_result
 
 
 class InitRow(TypedDict):

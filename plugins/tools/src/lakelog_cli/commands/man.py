@@ -1,7 +1,4 @@
-"""``lakelog man``: the manual pages, made from the commands themselves.
-
-All commands with their arguments and options, read from the commands themselves.
-"""
+"""``lakelog man``: the manual pages, made from the commands with their arguments and options."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ import typer
 
 from lakelog_cli import exitcodes
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import FileNotWritten, write_file, write_result
-from lakelog_cli.schema import Printed, printed_by, prints
+from lakelog_cli.output import FileNotWritten, Printed, printed_by, prints, write_file, write_result
 
 _MARKUP: Final = re.compile(r"(?<!\\)\[/?(?:bold|dim|italic|b|i|code|cyan|green|red|yellow)\]")
 """Rich's tags in help texts."""

@@ -17,8 +17,7 @@ from lakelog.settings.catalog import MAINTENANCE
 from lakelog.times import iso
 from lakelog_cli.app import App, ListByDefault
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, check_name
-from lakelog_cli.output import print_line, write_lines, write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_lines, write_rows
 
 app = App(
     cls=ListByDefault,

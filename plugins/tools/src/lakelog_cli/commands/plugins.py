@@ -22,8 +22,7 @@ from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli.app import App
 from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
 from lakelog_cli.options import AsJson, OpenOptions
-from lakelog_cli.output import print_line, print_lines, write_document, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, print_lines, prints, write_document, write_lines
 
 app = App(
     help="List installed strategies and plugins with their distributions and settings; "

@@ -1,8 +1,6 @@
 """``lakelog put``: appends messages from arguments, from lines, or from JSON.
 
-Parses messages from lines of JSON, with the field names of ``lakelog.Message``.
-
-A binary body is given as ``body_base64``.
+A line of JSON has the field names of ``lakelog.Message``, and a binary body as ``body_base64``.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
 from lakelog_cli.options import AsJson, OpenOptions, PutMode, StorePath
-from lakelog_cli.output import print_line, progress, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, progress, write_lines
 
 BASE64: Final = "body_base64"
 FIELDS: Final = {each.name for each in attrs.fields(Message)} | {BASE64}

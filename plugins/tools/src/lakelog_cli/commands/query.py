@@ -9,8 +9,7 @@ import typer
 from lakelog import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, Since, StorePath, Topic, Until, check_name
-from lakelog_cli.output import MessageRow, print_line, write_messages
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 
 EPILOG: Final = times.HELP
 

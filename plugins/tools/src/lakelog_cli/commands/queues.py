@@ -8,8 +8,7 @@ import attrs
 import typer
 
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, check_name
-from lakelog_cli.output import write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import prints, write_rows
 from lakelog_queues.finding.results import QueueInfo
 
 

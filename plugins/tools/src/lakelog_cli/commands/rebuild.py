@@ -8,8 +8,7 @@ import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import progress, write_result
-from lakelog_cli.schema import prints
+from lakelog_cli.output import prints, progress, write_result
 from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store

@@ -10,8 +10,7 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_line, print_lines, progress, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
 from lakelog_doctor.recover import recover as recover_store
 
 

@@ -13,8 +13,7 @@ from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
 from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_line, print_lines, progress, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
 

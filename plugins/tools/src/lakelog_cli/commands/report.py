@@ -1,7 +1,4 @@
-"""``lakelog report``: a store as one HTML page.
-
-The page of ``lakelog report``.
-"""
+"""``lakelog report``: a store as one HTML page."""
 
 from __future__ import annotations
 
@@ -14,16 +11,10 @@ import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import progress, size, write_file, write_result
+from lakelog_cli.output import prints, progress, size, write_file, write_result
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, section
 from lakelog_cli.report.content import Content, read_content
-from lakelog_cli.schema import prints
-
-
-def page(content: Content) -> str:
-    """The whole document."""
-    return document(content.path, _sections(content), content.made_ms)
 
 
 def _sections(content: Content) -> Iterator[str]:
@@ -129,7 +120,7 @@ def report(
         start, end = opened.min_offset, opened.max_offset
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))
-    write_file(output, page(content))
+    write_file(output, document(content.path, _sections(content), content.made_ms))
     row = {"path": str(output), "damaged_places": len(content.damages)}
     write_result(row, str(output), as_json=as_json)
     if content.damages:

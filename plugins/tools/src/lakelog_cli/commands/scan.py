@@ -12,8 +12,7 @@ from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import MessageRow, write_messages
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_cli.walk import DamageCounter, walk
 
 

@@ -13,8 +13,7 @@ import typer
 from lakelog import Store
 from lakelog.message import StoredMessage
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, check_name, check_queue
-from lakelog_cli.output import MessageRow, write_messages
-from lakelog_cli.schema import prints
+from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1

@@ -1,9 +1,4 @@
-"""``lakelog top``: the present state of a running store.
-
-The keys of ``lakelog top``: the order of its tables, a filter by name, and the end.
-
-Renders one frame of ``lakelog top`` from a view of a running store.
-"""
+"""``lakelog top``: the present state of a running store, in frames that keys arrange."""
 
 from __future__ import annotations
 
@@ -28,8 +23,16 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog_cli import statelines
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import Columns, blocks, milliseconds, size, span, styled, write_document
-from lakelog_cli.schema import prints
+from lakelog_cli.output import (
+    Columns,
+    blocks,
+    milliseconds,
+    prints,
+    size,
+    span,
+    styled,
+    write_document,
+)
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"

@@ -10,8 +10,7 @@ from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import App, ListByDefault
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Topic, check_name
-from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.offsettable import check_topic
 

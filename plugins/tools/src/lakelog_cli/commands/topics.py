@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.output import prints, write_rows
 from lakelog_queues.finding.results import QueueInfo
 
 

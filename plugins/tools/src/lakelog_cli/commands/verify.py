@@ -20,11 +20,10 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
-from lakelog_cli.output import labelled, print_lines, size, write_file, write_lines
+from lakelog_cli.output import labelled, print_lines, prints, size, write_file, write_lines
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, section
 from lakelog_cli.report.content import SegmentCounts
-from lakelog_cli.schema import prints
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
 from lakelog_doctor.parallel_scan import Part, WholeSegment

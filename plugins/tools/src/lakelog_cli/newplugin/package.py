@@ -1,7 +1,4 @@
-"""Writes the files of a new plugin's package; nothing that exists is overwritten.
-
-The kinds of plugins with a template, and the values of the variables in its texts.
-"""
+"""Writes the package of a new plugin from the template of its kind; overwrites nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Charts as inline SVG and HTML; colours come from the page's style, for light and dark.
+"""HTML pages in one file that loads nothing, and their charts as inline SVG and HTML.
 
-The frame of every page: one HTML file that loads nothing, light or dark as the system is.
+Colours come from the page's style, light or dark as the system is.
 """
 
 from __future__ import annotations
