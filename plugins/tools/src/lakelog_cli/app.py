@@ -147,12 +147,9 @@ class LakelogGroup(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except LakelogError as error:
+        except (LakelogError, WrongType, WrongValue) as error:
             _report(error)
             raise typer.Exit(exitcodes.of(error)) from None
-        except (WrongType, WrongValue) as error:
-            _report(error)
-            raise typer.Exit(exitcodes.USAGE) from None
         except BrokenPipeError:
             _drop_output()
             raise typer.Exit(exitcodes.INTERRUPTED) from None

@@ -29,10 +29,10 @@ _BY_ERROR: Final[tuple[tuple[type[errors.LakelogError], int], ...]] = (
     (errors.StoreError, NOT_OPENED),
     (errors.CorruptRecord, FOUND),
 )
-"""The first matching class counts; any other lakelog error means wrong usage."""
+"""The first matching class counts; any other error of lakelog's own means wrong usage."""
 
 
-def of(error: errors.LakelogError) -> int:
+def of(error: Exception) -> int:
     """The exit code for an error; a plugin's error class may set ``exit_code``."""
     stated = getattr(error, "exit_code", None)
     if isinstance(stated, int):

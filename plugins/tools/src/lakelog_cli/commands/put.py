@@ -184,16 +184,13 @@ def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
 
 def _report(results: Iterable[PutResult], as_json: bool) -> None:
     if as_json:
-        write_lines(map(_line, results))
+        write_lines(map(_row, results))
         return
     for each in results:
         place = f"{each.physical_offset} {each.topic}/{each.queue_id}@{each.queue_offset}"
         print_line(f"{each.status.name} {place} {each.message_id}")
 
 
-def _line(result: PutResult) -> dict[str, object]:
-    return {
-        **attrs.asdict(result),
-        "status": result.status.name,
-        "message_id": result.message_id,
-    }
+def _row(result: PutResult) -> dict[str, object]:
+    more = {"status": result.status.name, "message_id": result.message_id}
+    return attrs.asdict(result) | more

@@ -345,11 +345,5 @@ def _finding(row: Mapping[str, Any]) -> list[object]:
     more = [f"{name} {value}" for name, value in row.items() if name not in named]
     at = row.get("position", row.get("offset", ""))
     words = ", ".join(filter(None, [row.get("what", ""), *more]))
-    return [
-        row["kind"],
-        row.get("path") or "",
-        at,
-        words,
-        row.get("expected", ""),
-        row.get("found", ""),
-    ]
+    compared = (row.get(name, "") for name in ("expected", "found"))
+    return [row["kind"], row.get("path") or "", at, words, *compared]
