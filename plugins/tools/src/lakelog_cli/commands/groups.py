@@ -16,8 +16,6 @@ from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, 
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.consumers.queueaccess import EARLIEST, LATEST, within
 
-Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
-"""A group's next offsets, by topic and queue id."""
 Bounds: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 """Minimum and maximum offset of every queue."""
 
@@ -98,7 +96,12 @@ def list_groups(
             check_name("group", group, known)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     chosen = sorted(known) if group is None else [group]
-    rows = [row for name in chosen for row in _rows(name, known[name], bounds)]
+    rows = [
+        _row(name, (topic, queue_id), offset, bounds)
+        for name in chosen
+        for topic, offsets in sorted(known[name].items())
+        for queue_id, offset in sorted(offsets.items())
+    ]
     write_rows(rows, as_json=as_json)
 
 
@@ -204,14 +207,6 @@ def _places(store: Store, topic: str, place: str | int) -> dict[int, int]:
             at = bounds[0] if place == EARLIEST else bounds[1]
         found[each.queue_id] = at
     return found
-
-
-def _rows(group: str, offsets: Offsets, bounds: Bounds) -> list[dict[str, Any]]:
-    return [
-        _row(group, (topic, queue_id), offsets[topic][queue_id], bounds)
-        for topic in sorted(offsets)
-        for queue_id in sorted(offsets[topic])
-    ]
 
 
 def _row(group: str, queue: tuple[str, int], offset: int, bounds: Bounds) -> dict[str, Any]:

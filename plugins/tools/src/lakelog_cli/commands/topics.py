@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import prints, write_rows
-from lakelog_queues.finding.results import QueueInfo
 
 
 class TopicRow(TypedDict):
@@ -27,14 +26,11 @@ def topics(
     with opening.open("read", store) as opened:
         rows = {name: _row(name) for name in opened.topics()}
         for queue in opened.queues():
-            _count(rows.setdefault(queue.topic, _row(queue.topic)), queue)
+            row = rows.setdefault(queue.topic, _row(queue.topic))
+            row["queues"] += 1
+            row["messages"] += queue.max_offset - queue.min_offset
     write_rows(list(rows.values()), as_json=as_json)
 
 
-def _row(topic: str) -> dict[str, Any]:
+def _row(topic: str) -> TopicRow:
     return {"topic": topic, "queues": 0, "messages": 0}
-
-
-def _count(row: dict[str, Any], queue: QueueInfo) -> None:
-    row["queues"] += 1
-    row["messages"] += queue.max_offset - queue.min_offset
