@@ -28,7 +28,7 @@ FLOOR: Final = {room["name"]: floor for floor, room in enumerate(ROOMS)}
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "accelerate arguments arrow builtin errors files.filesystem files.identity format hooks "
-    "lazy maintenance.pins message results runtime.signals runtime.threads"
+    "lazy maintenance.pins message results runtime.signals runtime.threads times"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 
@@ -51,7 +51,7 @@ BUILT_ON: Final = {
     "lakelog_daemon": {"lakelog_retention"},
     "lakelog_doctor": {"lakelog_queues"},
     "lakelog_lake": {"lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"},
-    "lakelog_telemetry": {"lakelog_daemon"},
+    "lakelog_telemetry": {"lakelog_cli", "lakelog_daemon"},
     "lakelog_pytest": {"lakelog_testing"},
     "lakelog_queues": {"lakelog_rocketmq"},
     "lakelog_replication": {

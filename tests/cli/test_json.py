@@ -19,7 +19,8 @@ from jsonschema import Draft202012Validator
 
 import lakelog
 from lakelog_cli.commands.man import Command, commands
-from lakelog_cli.schema import Printed, kind_schema, schema_of
+from lakelog_cli.output import Printed
+from lakelog_cli.schema import kind_schema, schema_of
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
 from lakelog_testing.samples import copy_store
 from lakelog_testing.scripted import ScriptedMaster

@@ -39,6 +39,7 @@ AREAS: Final = (
     "table-positions",
     "verify",
     "native",
+    "commands",
 )
 
 

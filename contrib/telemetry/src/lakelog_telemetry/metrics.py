@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from prometheus_client.registry import Collector
 
 import lakelog
 from lakelog.errors import NoOwner, NotAStore, StoreError
+from lakelog_cli.output import is_terminal, print_line, print_lines
 from lakelog_daemon.watching import Watcher
 from lakelog_telemetry.plugin import MetricsFollower, MetricsSettings
 
@@ -192,11 +194,15 @@ def metrics(
         if not store.is_dir():  # a mistyped path would be reported as down for ever
             raise NotAStore("no store is here; is the path right?", path=store)
     if once:
-        typer.echo(_printed(stores), nl=False)
+        text = _printed(stores)
+        if is_terminal(sys.stdout):
+            print_lines(text.splitlines())
+        else:
+            sys.stdout.write(text)
         return
     follower = MetricsFollower(stores, MetricsSettings(host, port))
     follower.start()
-    typer.echo(f"http://{host}:{follower.port}/metrics", err=True)
+    print_line(f"http://{host}:{follower.port}/metrics", err=True)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:

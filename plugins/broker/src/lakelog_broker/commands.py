@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 from functools import partial
@@ -16,11 +15,18 @@ import typer
 from lakelog.runtime.signals import soon
 from lakelog_broker.plugin import SECTION
 from lakelog_cli.commands.serve import served
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import Assignments, BrokerConf, LandTable, LandTo, SettingsFile, StorePath
-from lakelog_cli.schema import prints
+from lakelog_cli.options import (
+    Assignments,
+    BrokerConf,
+    LandTable,
+    LandTo,
+    SettingsFile,
+    StorePath,
+    assignment,
+)
+from lakelog_cli.output import print_line, prints, write_lines
 from lakelog_daemon.follower import follow
-from lakelog_daemon.logs import LogTarget, start_log, stop_log
+from lakelog_daemon.logs import start_log, stop_log
 from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import ServePlan, landing
 
@@ -106,13 +112,13 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= dict(map(assignment, assignments or ()))
     plan = ServePlan.make(store, settings=settings, broker_conf=broker_conf, arguments=arguments)
     if to:
-        raise typer.Exit(served(plan, start_log(LogTarget(None), "INFO", as_json=as_json)))
+        raise typer.Exit(served(plan, start_log("INFO", as_json=as_json)))
     opening = {"settings": settings, "broker_conf": broker_conf, **arguments}
     _serve(plan, opening, as_json=as_json)
 
 
 def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
-    log = start_log(LogTarget(None), "WARNING", as_json=False)  # a full pipe must not stop it
+    log = start_log("WARNING")  # a full pipe must not stop it
     from lakelog_broker.embedded import BrokerFollower  # no other command needs it
 
     try:
@@ -135,11 +141,11 @@ def _announce(as_json: bool, running: EmbeddedBroker) -> None:
             store=str(running.store.path),
             pid=os.getpid(),
         )
-        typer.echo(json.dumps(row))
+        write_lines([row])
         return
     if endpoints:
-        typer.echo(f"gRPC: {endpoints}")
-    typer.echo(f"name server and broker: {running.namesrv}")
+        print_line(f"gRPC: {endpoints}")
+    print_line(f"name server and broker: {running.namesrv}")
 
 
 def _stopped_once() -> Event:

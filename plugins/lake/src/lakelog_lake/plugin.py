@@ -19,10 +19,12 @@ def lakelog_followers() -> Sequence[Factory]:
 @hookimpl
 def lakelog_cli_commands(app: Any) -> None:
     """Add ``lakelog dispatch``, ``export``, ``sql``, and those of ``lake``."""
+    from lakelog import times
     from lakelog_lake.commands.dispatch import dispatch, export
     from lakelog_lake.commands.lake import app as lake
     from lakelog_lake.commands.sql import sql
 
-    for command in (dispatch, export, sql):
-        app.command()(command)
+    app.command()(dispatch)
+    app.command(epilog=times.HELP)(export)
+    app.command()(sql)
     app.add_typer(lake)

@@ -20,8 +20,7 @@ from lakelog.errors import LakelogError, NotAStore, SettingsError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
 from lakelog_cli import exitcodes
-from lakelog_cli.findings import recovery_row
-from lakelog_cli.opening import assignment
+from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import (
     AsJson,
     Assignments,
@@ -31,13 +30,12 @@ from lakelog_cli.options import (
     LogFormatOption,
     SettingsFile,
     StorePath,
+    assignment,
 )
-from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.rows.repairs import RecoveryDocument
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_lines, write_rows
 from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
-from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
+from lakelog_daemon.logs import fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
@@ -76,11 +74,11 @@ def status(
     if found is None and lags is not None:
         write_rows(_replica_rows(lags), as_json=as_json)
         state = "" if lags["is_running"] else ", and has ended"
-        typer.echo(f"lakelog: {store}: process {lags['pid']} {lags['says']}{state}", err=True)
+        print_line(f"lakelog: {store}: process {lags['pid']} {lags['says']}{state}", err=True)
         return
     write_rows([] if found is None else _rows(found, lags), as_json=as_json)
     for line in _about(store, found):
-        typer.echo(f"lakelog: {line}", err=True)
+        print_line(f"lakelog: {line}", err=True)
 
 
 @app.command()
@@ -103,7 +101,7 @@ def adopt(
     if as_json:
         write_lines([{"broker": str(broker), "master": str(master)}])
     else:
-        typer.echo(f"{broker} replicates from {master}")
+        print_line(f"{broker} replicates from {master}")
 
 
 def _replica_rows(lags: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -223,7 +221,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     if cut_to is not None:
         options = dict(map(assignment, assignments or ()))
-        typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **options))
+        print_line(str(lakelog.cut_replica(store, cut_to, settings=settings, **options)))
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
     given = sources(masters or [], brokers or [], name_servers or [])
@@ -262,7 +260,7 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
         try:
             size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
         except (BrokerRefused, ValueError) as error:
-            typer.echo(f"note: {error}", err=True)
+            print_line(f"note: {error}", err=True)
             return arguments
         if size.isdigit():
             return {**arguments, key: int(size)}
@@ -271,7 +269,7 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
 
 def _served(plan: ServePlan, *, as_json: bool) -> int:
     """Serve; open the store again after a divergence that the opening mends."""
-    log = start_log(LogTarget(None), "INFO", as_json=as_json)
+    log = start_log("INFO", as_json=as_json)
     try:
         while (runner := runner_of(plan, log, exitcodes.LATE)).run() is Ending.FAILED:
             if not isinstance(runner, Daemon):
@@ -304,4 +302,4 @@ def promote(
     if as_json:
         write_lines([recovery_row(report)])
     else:
-        typer.echo(report)
+        print_line(str(report))

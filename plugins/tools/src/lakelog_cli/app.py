@@ -1,18 +1,30 @@
-"""Assembles all commands, also those of plugins; a command is imported when it runs."""
+"""The program's commands: how they are found, imported and run, and how errors end them.
+
+To list commands needs no import of them; the one that runs is imported. A plugin adds its commands
+by the hook ``lakelog_cli_commands``. An error becomes one line of text and an exit code, without a
+traceback. A new command is a module of ``lakelog_cli.commands`` and a line in :data:`COMMANDS`.
+"""
 
 from __future__ import annotations
 
+import errno
+import inspect
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
+from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import LakelogError
-from lakelog.registry import Registry
 from lakelog_cli import exitcodes
-from lakelog_cli.group import RootGroup, plugin_of
+from lakelog_cli.output import print_line
 
 COMMANDS: Final = {
     "init": "Make an empty store; an existing store stays as it is.",
@@ -49,22 +61,177 @@ COMMANDS: Final = {
     "man": "Write a manual page for each command into a folder.",
     "pins": "List the pins of followers: 'lakelog pins STORE'. Segments that a pin needs are kept.",
 }
-"""By name, the first sentence of its help: to list commands needs no import of them."""
+"""lakelog's own commands by name, each with the first sentence of its help."""
 _NAME_ALL: Final = {"completion", "man"}
 """Commands that need all others."""
+_FOLDER: Final = "lakelog_cli.commands"
+_OF_PLUGINS: Final = {
+    "dispatch": ("lakelog-lake", "lakehouse"),
+    "export": ("lakelog-lake", "lakehouse"),
+    "lake": ("lakelog-lake", "lakehouse"),
+    "broker": ("lakelog-broker", "broker"),
+    "promote": ("lakelog-replication", "replication"),
+    "replicate": ("lakelog-replication", "replication"),
+    "replication": ("lakelog-replication", "replication"),
+    "sql": ("lakelog-lake", "lakehouse"),
+}
+"""Commands of our plugins: the distribution of each, and lakelog's extra that includes it."""
+_OR_SPARK: Final = ", or 'lakelog[spark]' for --engine spark"
 HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Disk errors of the output; those of a store are lakelog's own errors."""
 
 
-def make_app() -> typer.Typer:
+class NotInstalled(LakelogError):
+    """A command of a plugin that is not installed, or is switched off; wrong usage."""
+
+
+class App(typer.Typer):
+    """A set of commands.
+
+    A parameter of a class with ``OPTIONS``, such as :class:`~lakelog_cli.options.OpenOptions`,
+    stands for these options.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(rich_markup_mode="rich", add_completion=False, **given)
+
+    def command(self, *given: Any, **named: Any) -> Callable[[Any], Any]:
+        """Add a command, as ``typer.Typer.command``."""
+        return _registering(super().command(*given, **named))
+
+    def callback(self, *given: Any, **named: Any) -> Callable[[Any], Any]:
+        """Set the function of the group itself, as ``typer.Typer.callback``."""
+        return _registering(super().callback(*given, **named))
+
+
+def _registering(register: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def registered(function: Any) -> Any:
+        register(_with_options(function))
+        return function
+
+    return registered
+
+
+def _with_options(function: Any) -> Any:
+    """``function`` with several options in place of one parameter of a class with ``OPTIONS``."""
+    taken = inspect.signature(function, eval_str=True).parameters.values()
+    whole = next((each for each in taken if hasattr(each.annotation, "OPTIONS")), None)
+    if whole is None:
+        return function
+    made = whole.annotation
+
+    @wraps(function)
+    def run(**given: Any) -> Any:
+        options = made(**{name: given.pop(name) for name in made.OPTIONS})
+        return function(**given, **{whole.name: options})
+
+    named = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(each.replace(kind=named) for each in taken if each is not whole),
+        *(
+            inspect.Parameter(name, named, default=None, annotation=hint)
+            for name, hint in made.OPTIONS.items()
+        ),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+class LakelogGroup(TyperGroup):
+    """The command group, for commands of plugins too, with common error handling."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a closed pipe or Ctrl-C ends it without a message."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except (LakelogError, WrongType, WrongValue) as error:
+            _report(error)
+            raise typer.Exit(exitcodes.of(error)) from None
+        except BrokenPipeError:
+            _drop_output()
+            raise typer.Exit(exitcodes.INTERRUPTED) from None
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            _drop_output()
+            print_line(f"lakelog: the output cannot be written: {error.strerror}", err=True)
+            raise typer.Exit(exitcodes.NO_OUTPUT) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(exitcodes.INTERRUPTED) from None
+        return result
+
+
+def _report(error: Exception) -> None:
+    """Print an error on stderr, as one line."""
+    print_line(f"lakelog: {' '.join(str(error).splitlines())}", err=True)
+
+
+def _drop_output() -> None:
+    """Redirect buffered output to ``/dev/null``, to avoid an error message at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+class ListByDefault(LakelogGroup):
+    """A command whose subcommand ``list`` may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert ``list`` unless the first argument is a subcommand or asks for help."""
+        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+class RootGroup(LakelogGroup):
+    """``lakelog COMMAND``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and import it if it is lakelog's own; raises :class:`NotInstalled`."""
+        name = args[0]
+        if name in COMMANDS:
+            self.commands[name] = _imported(name)
+        elif name in _OF_PLUGINS and name not in self.commands:
+            raise NotInstalled(_lacking(name))
+        return super().resolve_command(ctx, args)
+
+
+def _imported(name: str) -> Any:
+    """The command as a click object; a module with subcommands has them in ``app``."""
+    module = import_module(f"{_FOLDER}.{name}")
+    app = getattr(module, "app", None)
+    if app is None:
+        app = App()
+        app.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, name))
+    return typer.main.get_command(app)
+
+
+def _lacking(name: str) -> str:
+    distribution, extra = _OF_PLUGINS[name]
+    try:
+        found = version(distribution)
+    except PackageNotFoundError:
+        return (
+            f"the command '{name}' comes with {distribution}, which is not installed: "
+            f"pip install 'lakelog[{extra}]'{_OR_SPARK if extra == 'lakehouse' else ''}"
+        )
+    return (
+        f"the command '{name}' comes with {distribution} {found}, which is installed and switched "
+        "off: see LAKELOG_DISABLE_PLUGINS, and 'lakelog plugins'"
+    )
+
+
+def make_app() -> App:
     """The application with lakelog's own commands."""
-    app = typer.Typer(
+    app = App(
         name="lakelog",
         cls=RootGroup,
         help=f"{HELP}\n\n{exitcodes.HELP}",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
     )
     app.callback()(_options)
     for name, summary in COMMANDS.items():
@@ -77,17 +244,26 @@ def start() -> None:
     _print_anything()
     app = make_app()
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    try:
-        if name not in COMMANDS or name in _NAME_ALL:
-            Registry.load(None, os.environ).events.cli_commands(app, plugin_of(name))
-    except LakelogError as error:
-        typer.echo(f"lakelog: {error}", err=True)
-        sys.exit(exitcodes.of(error))
+    if name not in COMMANDS or name in _NAME_ALL:
+        _add_plugins(app, name)
     if "_LAKELOG_COMPLETE" in os.environ:  # set by the script of `lakelog completion`
         from typer._completion_classes import completion_init
 
         completion_init()
     app()
+
+
+def _add_plugins(app: App, name: str) -> None:
+    """Add the commands of the plugin that has the command ``name``; of all if it is not known."""
+    from lakelog.registry import Registry  # lakelog's own commands need none
+
+    distribution, _ = _OF_PLUGINS.get(name, ("", ""))
+    plugin = distribution.removeprefix("lakelog-") or None
+    try:
+        Registry.load(None, os.environ).events.cli_commands(app, plugin)
+    except LakelogError as error:
+        _report(error)
+        sys.exit(exitcodes.of(error))
 
 
 def _not_imported() -> None:
@@ -104,9 +280,7 @@ def _print_anything() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(version("lakelog-core"))
+        print_line(version("lakelog-core"))
         raise typer.Exit
 
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakelog.errors import (
-    CorruptRecord,
-    IllegalMessage,
-    LakelogError,
-    PutRefused,
-    StoreError,
-    StoreFailed,
-)
+from lakelog import errors
 
 OK: Final = 0
 FOUND: Final = 1
@@ -29,17 +22,17 @@ HELP: Final = (
     "failed; 5 the output could not be written; 6 serve did not stop in time; 130 interrupted."
 )
 
-_BY_ERROR: Final[tuple[tuple[type[LakelogError], int], ...]] = (
-    (PutRefused, REFUSED),
-    (IllegalMessage, REFUSED),
-    (StoreFailed, REFUSED),
-    (StoreError, NOT_OPENED),
-    (CorruptRecord, FOUND),
+_BY_ERROR: Final[tuple[tuple[type[errors.LakelogError], int], ...]] = (
+    (errors.PutRefused, REFUSED),
+    (errors.IllegalMessage, REFUSED),
+    (errors.StoreFailed, REFUSED),
+    (errors.StoreError, NOT_OPENED),
+    (errors.CorruptRecord, FOUND),
 )
-"""The first matching class counts; any other lakelog error means wrong usage."""
+"""The first matching class counts; any other error of lakelog's own means wrong usage."""
 
 
-def of(error: LakelogError) -> int:
+def of(error: Exception) -> int:
     """The exit code for an error; a plugin's error class may set ``exit_code``."""
     stated = getattr(error, "exit_code", None)
     if isinstance(stated, int):

@@ -1,8 +1,7 @@
-"""Reports findings of a check: some of each kind and a count of the rest, or all of it as JSON.
+"""Reports what a check or a recovery found, as text or as rows of JSON.
 
-Findings of a check that are explained by a crash: recovery repairs them without loss.
-
-The result of a recovery, as text for a terminal and as a row of JSON.
+Of a check, some findings of each kind are printed, and the rest is counted. Findings that a crash
+explains are told apart: a recovery repairs them without loss.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 import attrs
-import typer
 
 from lakelog import Store
 from lakelog.errors import BadSegment
@@ -24,32 +22,105 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
-from lakelog_cli.output import progress, shown, write_lines
+from lakelog_cli.output import labelled, print_line, progress, write_lines
 from lakelog_cli.walk import directory_of, print_damage
 
 
-@attrs.frozen
-class Crash:
-    """The outcome of a recovery of a store without an owner that was not closed.
+class PlaceRow(TypedDict):
+    """A range of the log without whole records."""
 
-    :ivar end_offset: end of the recovered log; later bytes are moved to quarantine
-    :ivar missing: records that were durable, and are lost
+    path: str | None
+    offset: int
+    end_offset: int
+    what: str
+
+
+class MissingRow(TypedDict):
+    """Lost records: a range behind the end of the log, and the evidence of it."""
+
+    offset: int
+    end_offset: int
+    how: str
+
+
+class AsideRow(TypedDict):
+    """A range that was kept in lakelog/quarantine.
+
+    :ivar kept: file with the bytes; null before they are copied
     """
 
+    offset: int
     end_offset: int
-    missing: tuple[MissingEnd, ...]
-
-    def explains_damage(self, damage: Damage) -> bool:
-        """Whether it is the torn end of the log, which contains no acknowledged message."""
-        return damage.offset >= self.end_offset and not self.missing
-
-    def explains(self, problem: Problem) -> bool:
-        """Whether queues or index only lag behind the log, or are ahead of it."""
-        return problem.recoverable
+    what: str
+    kept: str | None
 
 
-def crash_of(store: Store) -> Crash | None:
-    """Plan a recovery, without changing anything.
+class RecoveryDocument(TypedDict):
+    """Findings and actions of a recovery.
+
+    :ivar clean: whether the store had been closed cleanly
+    :ivar read_from: offset from which the log was read
+    :ivar start_reason: reason for reading from ``start_offset`` on
+    :ivar records: number of whole records that were read
+    :ivar mended: other repairs, as texts
+    :ivar dispatched_from: offset from which queues and index were completed; null if not done
+    """
+
+    clean: bool
+    read_from: int
+    start_offset: int
+    start_reason: str
+    min_offset: int
+    end_offset: int
+    records: int
+    damage: list[PlaceRow]
+    missing: list[MissingRow]
+    cut: list[AsideRow]
+    cut_at: PlaceRow | None
+    mended: list[str]
+    dispatched_from: int | None
+    seconds: float
+
+
+class ProblemRow(TypedDict):
+    """A fault in a derived file; of kind ``behind`` if a recovery repairs it without loss.
+
+    :ivar position: position in the file, in bytes
+    """
+
+    kind: Literal["problem", "behind"]
+    path: str
+    position: int
+    what: str
+    expected: str
+    found: str
+
+
+class DamageRow(PlaceRow):
+    """Damage in the log; of kind ``torn`` for an incomplete put at its end after a crash."""
+
+    kind: Literal["damage", "torn"]
+
+
+class BadSegmentRow(TypedDict):
+    """A wrong name or length of a segment."""
+
+    kind: Literal["segment"]
+    what: str
+
+
+class LostRow(MissingRow):
+    """Durable records that are missing at the end of the log."""
+
+    kind: Literal["missing"]
+
+
+ROWS: Final = (ProblemRow, DamageRow, BadSegmentRow, LostRow)
+"""The objects of a check, but for its summary."""
+
+
+def crash_of(store: Store) -> RecoveryReport | None:
+    """Plan the recovery of a store without an owner that was not closed; changes nothing.
 
     ``None`` after a clean stop, beside an owner, or if recovery is impossible.
     """
@@ -58,10 +129,9 @@ def crash_of(store: Store) -> Crash | None:
     try:
         with progress("planning a recovery") as advance:
             core = attrs.evolve(store.settings.core, on_damage="skip")
-            report = examine(directory_of(store), core, advance).report
+            return examine(directory_of(store), core, advance).report
     except (BadSegment, OSError):  # the check reports the cause itself
         return None
-    return Crash(report.end_offset, report.missing)
 
 
 MOST_SHOWN: Final = 20
@@ -71,14 +141,15 @@ MOST_KEPT: Final = 1000
 class ProblemReporter:
     """Writes problems to stderr as text, or to stdout as JSON, as they are found.
 
-    :param crash: problems explained by it are counted, and written only as JSON
+    :param crash: the planned recovery; problems that it mends without loss are counted, and
+        written only as JSON
     :ivar behind: number of places where queues and index lag behind the log, or are ahead of it
     :ivar torn_bytes: bytes after the last record of a log whose owner crashed
     :ivar rows: the first thousand findings, as in JSON
     :ivar not_kept: number of the others
     """
 
-    def __init__(self, crash: Crash | None, *, as_json: bool) -> None:
+    def __init__(self, crash: RecoveryReport | None, *, as_json: bool) -> None:
         self.behind = 0
         self.torn_bytes = 0
         self.rows: list[Mapping[str, Any]] = []
@@ -95,7 +166,8 @@ class ProblemReporter:
     def report(self, problems: Iterable[Problem]) -> None:
         """Report problems of queues and index."""
         for problem in problems:
-            if self._crash is not None and self._crash.explains(problem):
+            # queues or index that only lag behind the log, or are ahead of it
+            if self._crash is not None and problem.recoverable:
                 self.behind += 1
                 self._add(_row("behind", problem))
                 continue
@@ -107,7 +179,7 @@ class ProblemReporter:
         """Report the number of problems that were only counted."""
         for what, count in self._found.items():
             if not self._as_json and count > MOST_SHOWN:
-                typer.echo(f"problem: {what}: {count - MOST_SHOWN} more", err=True)
+                print_line(f"problem: {what}: {count - MOST_SHOWN} more", err=True)
 
     def segment(self, problem: BadSegment) -> None:
         """Report a wrong name or length of a segment."""
@@ -125,18 +197,12 @@ class ProblemReporter:
             self.torn_bytes += damage.end_offset - damage.offset
         else:
             print_damage(damage)
-        kind = "torn" if torn else "damage"
-        place = {"offset": damage.offset, "end_offset": damage.end_offset}
-        path = str(damage.path) if damage.path is not None else None
-        self._add({"kind": kind, "path": path, **place, "what": str(damage.error)})
+        self._add({"kind": "torn" if torn else "damage", **_damage_row(damage)})
 
     def is_torn(self, damage: Damage) -> bool:
-        """Whether it is the torn end of a put at the crash, not damage."""
-        return self._crash is not None and self._crash.explains_damage(damage)
-
-    def line(self, row: Mapping[str, Any]) -> None:
-        """Write one line of JSON."""
-        write_lines([row])
+        """Whether it is the torn end of the log, which has no acknowledged message: no damage."""
+        crash = self._crash
+        return crash is not None and damage.offset >= crash.end_offset and not crash.missing
 
     def _add(self, row: Mapping[str, Any], text: str | None = None) -> None:
         """Keep a finding, and write it; ``None`` if there is nothing to write as text."""
@@ -145,9 +211,9 @@ class ProblemReporter:
         else:
             self.not_kept += 1
         if self._as_json:
-            self.line(row)
+            write_lines([row])
         elif text is not None:
-            typer.echo(text, err=True)
+            print_line(text, err=True)
 
 
 def _row(kind: str, problem: Problem) -> dict[str, Any]:
@@ -165,24 +231,23 @@ def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Ite
     """Yield a line for each finding and each action."""
     cut, mended = ("to cut", "to mend") if dry_run else ("cut", "mended")
     stop = "a clean stop" if report.clean else "an unclean stop"
-    yield f"{shown(str(store))}: {stop}"
-    yield f"  read      from {report.start_offset}: {report.start_reason}"
-    yield f"  records   {report.records} whole ones"
-    yield f"  log       {report.minimum} to {report.end_offset}"
+    yield f"{store}: {stop}"
+    yield labelled("read", f"from {report.start_offset}: {report.start_reason}")
+    yield labelled("records", f"{report.records} whole ones")
+    yield labelled("log", f"{report.minimum} to {report.end_offset}")
     for aside in report.cut:
-        size = aside.end_offset - aside.offset
-        yield f"  {cut:<9} {size} bytes, {shown(str(aside))}"
+        yield labelled(cut, f"{aside.end_offset - aside.offset} bytes, {aside}")
     if report.cut_at is not None:
-        yield f"  {cut} at{'':<{7 - len(cut)}}{shown(str(report.cut_at))}"
+        yield labelled(f"{cut} at", str(report.cut_at))
     for damage in report.damage:
-        yield f"  damage    {damage.end_offset - damage.offset} bytes stay: {shown(str(damage))}"
+        yield labelled("damage", f"{damage.end_offset - damage.offset} bytes stay: {damage}")
     for missing in report.missing:
-        yield f"  missing   {missing.end_offset - missing.offset} bytes, {shown(str(missing))}"
+        yield labelled("missing", f"{missing.end_offset - missing.offset} bytes, {missing}")
     for words in report.mended:
-        yield f"  {mended:<9} {shown(words)}"
+        yield labelled(mended, words)
     if not dry_run:
-        yield f"  queues    and index completed from {report.dispatched_from} on"
-    yield f"  took      {report.seconds:.2f} s"
+        yield labelled("queues", f"and index completed from {report.dispatched_from} on")
+    yield labelled("took", f"{report.seconds:.2f} s")
 
 
 def recovery_row(report: RecoveryReport) -> dict[str, Any]:
@@ -206,13 +271,19 @@ def recovery_row(report: RecoveryReport) -> dict[str, Any]:
 
 
 def _damage_row(damage: Damage) -> dict[str, Any]:
-    path = str(damage.path) if damage.path is not None else None
-    place = {"offset": damage.offset, "end_offset": damage.end_offset}
-    return {"path": path, **place, "what": str(damage.error)}
+    return {
+        "path": None if damage.path is None else str(damage.path),
+        "offset": damage.offset,
+        "end_offset": damage.end_offset,
+        "what": str(damage.error),
+    }
 
 
 def aside_row(aside: Aside) -> dict[str, Any]:
     """A part in quarantine, with its path."""
-    kept = str(aside.path) if aside.path is not None else None
-    place = {"offset": aside.offset, "end_offset": aside.end_offset}
-    return {**place, "what": aside.reason, "kept": kept}
+    return {
+        "offset": aside.offset,
+        "end_offset": aside.end_offset,
+        "what": aside.reason,
+        "kept": None if aside.path is None else str(aside.path),
+    }

@@ -1,15 +1,28 @@
-"""Arguments shared by several commands, each defined once."""
+"""Options shared by several commands, each defined once, and the stores and names that they mean.
+
+Most commands take :class:`OpenOptions`: the store to open is an argument of its own.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import tomllib
+from collections.abc import Collection
+from difflib import get_close_matches
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
+import attrs
 import typer
 
-from lakelog_cli import times
+import lakelog
+from lakelog import times
+from lakelog.errors import LakelogError, SettingsError
+from lakelog_cli.output import print_line, shown
+
+if TYPE_CHECKING:
+    from lakelog import Store
 
 StorePath: TypeAlias = Annotated[
     Path,
@@ -36,9 +49,15 @@ LandTable: TypeAlias = Annotated[
     typer.Option("--table", metavar="NAMESPACE.TABLE", help="The table, for --to."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
-
 AlwaysJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="No effect: the output is JSON.")
+]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; print the plan.")
+]
+ReadingProcesses: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--processes", min=1, help="Number of reading processes; default one per core."),
 ]
 
 
@@ -50,28 +69,17 @@ class LogFormat(StrEnum):
 
 
 LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="Format of log lines.")]
-
-
-def _put_mode(text: str) -> str:
-    if text not in ("write", "exclusive"):
-        raise typer.BadParameter(f"{text!r} is none; give write or exclusive")
-    return text
-
-
 PutMode: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--mode",
-        metavar="[write|exclusive]",
-        callback=_put_mode,
-        help="Together with other processes, or alone.",
-    ),
+    Literal["write", "exclusive"],
+    typer.Option("--mode", help="Together with other processes, or alone."),
 ]
 Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Group: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Tags: TypeAlias = Annotated[
     str | None, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")
 ]
+
+# --- times ---
 
 _FIRST_MS: Final = 126_230_400_000
 """1974-01-01; older than any RocketMQ store."""
@@ -84,7 +92,149 @@ def a_time(text: str) -> int:
     rejected because it looks like seconds.
     """
     try:
-        found = times.parse_time(text, datetime.now(UTC))
+        found = times.parse_time(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return 0 if found < _FIRST_MS and not text.strip().lstrip("+-").isdigit() else found
+
+
+Since: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        parser=a_time,
+        metavar="TIME",
+        help=f"Only messages stored at this time or later; {times.LOCAL}.",
+    ),
+]
+Until: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        parser=a_time,
+        metavar="TIME",
+        help=f"Only messages stored at this time or before; {times.LOCAL}.",
+    ),
+]
+
+# --- opening a store ---
+
+_ARGUMENTS: Final = frozenset(
+    {
+        *("path", "mode", "settings", "broker_conf", "plugins", "files", "clock", "arguments"),
+        *("queues", "index", "keep_tombstones", "progress", "dry_run", "full"),
+    }
+)
+"""Arguments of ``lakelog.open``, ``recover``, ``repair`` and ``rebuild`` that are no settings."""
+
+
+@attrs.frozen(slots=False)
+class OpenOptions:
+    """How a command opens a store: three options of the command line.
+
+    A command of :class:`~lakelog_cli.app.App` has them all if it has a parameter of this class.
+    """
+
+    OPTIONS: ClassVar = {
+        "broker_conf": BrokerConf,
+        "settings": SettingsFile,
+        "assignments": Assignments,
+    }
+
+    broker_conf: Path | None = None
+    settings: Path | None = None
+    assignments: list[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether none of them was given."""
+        return not (self.broker_conf or self.settings or self.assignments)
+
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """The settings of ``--set`` by dotted key; raises ``SettingsError``."""
+        return dict(map(assignment, self.assignments or ()))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All of them, as arguments of ``lakelog.open`` and ``lakelog.recover``."""
+        return {"settings": self.settings, "broker_conf": self.broker_conf, **self.given}
+
+    def open(
+        self, mode: Literal["read", "write", "exclusive"], path: Path, *, notes: bool = True
+    ) -> Store:
+        """Open the store in ``path``; settings without effect are reported on stderr.
+
+        :param notes: whether to report them
+        """
+        store = lakelog.open(path, mode=mode, **self.arguments)
+        for key, why in sorted(store.settings.unused.items()) if notes else ():
+            print_line(f"note: {key} is not used: {why}", err=True)
+        return store
+
+    def open_to_change(self, path: Path) -> Store:
+        """Open an existing store for writing; raises ``NotAStore``, and creates none."""
+        self.open("read", path).close()
+        return self.open("write", path, notes=False)
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """Parse ``KEY=VALUE``; raises :class:`~lakelog.errors.SettingsError`.
+
+    >>> assignment("timed.flush_interval_ms=500"), assignment("flush=inline")
+    (('timed.flush_interval_ms', 500), ('flush', 'inline'))
+    """
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise SettingsError(f"--set {text} is not KEY=VALUE")
+    if key in _ARGUMENTS:
+        raise SettingsError("this is no setting", key=key, source="--set")
+    return key, _value(value)
+
+
+def _value(text: str) -> Any:
+    """Parse a value as TOML, or else as a plain string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+# --- names in a store ---
+
+_NAMED: Final = 5
+"""Number of existing names in a message."""
+
+
+class UnknownName(LakelogError):
+    """The store has no topic, queue or group of that name; wrong usage."""
+
+
+def check_name(kind: str, name: str, known: Collection[str]) -> None:
+    """Raise :class:`UnknownName`, with a suggestion, unless ``name`` is in ``known``.
+
+    :param kind: kind of the name, such as ``topic``
+    """
+    if name in known:
+        return
+    near = get_close_matches(name, known, 1)
+    if near:
+        raise UnknownName(f"no {kind} {_quoted(name)} is here; do you mean {_quoted(near[0])}?")
+    raise UnknownName(f"no {kind} {_quoted(name)} is here; {_listed(kind, known)}")
+
+
+def check_queue(store: Store, topic: str, queue_id: int) -> None:
+    """Raise :class:`UnknownName` unless the store has the queue."""
+    if store.queue_bounds(topic, queue_id) is None:
+        check_name("topic", topic, store.topics())
+        ids = [str(each.queue_id) for each in store.queues(topic)]
+        check_name(f"queue of topic {_quoted(topic)}", str(queue_id), ids)
+
+
+def _listed(kind: str, known: Collection[str]) -> str:
+    if not known:
+        return f"there is no {kind} at all"
+    names = ", ".join(map(_quoted, list(known)[:_NAMED]))
+    return f"there is {names}{' and more' if len(known) > _NAMED else ''}"
+
+
+def _quoted(name: str) -> str:
+    return f"'{shown(name)}'"

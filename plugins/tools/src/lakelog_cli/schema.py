@@ -1,39 +1,35 @@
-"""A JSON Schema (draft 2020-12) of all settings in TOML form, for editors and checks.
+"""JSON Schemas (draft 2020-12): of all settings in TOML form, and of what commands print as JSON.
 
-States the output of commands with ``--json``: a class for each kind of object, and its schema.
-
-A class is a ``TypedDict`` or an attrs class. Its ``:ivar`` lines describe the fields.
+A class of settings, or of printed objects, is an attrs class or a ``TypedDict``. Its ``:ivar``
+lines describe the fields.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from pathlib import PurePath
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Final,
-    Literal,
-    NotRequired,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 from typing import is_typeddict as is_typed_dict
 
 import attrs
 
 from lakelog.settings.catalog import CORE, OWN_SECTIONS, default_of, keys_of, required
-from lakelog.settings.conversion import hints_of, is_union, items_of, pattern_for, without_none
+from lakelog.settings.conversion import hints_of, pattern_for, without_none
+from lakelog_cli.output import Printed, plain_value
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-_NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_NAMES: Final = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    NoneType: "null",
+}
 _IVAR: Final = re.compile(r"^:ivar (\w+):\s*(.*?)(?=^\s*$|^:|\Z)", re.MULTILINE | re.DOTALL)
 
 Schema = dict[str, Any]
@@ -83,86 +79,10 @@ def value_schema(hint: Any, key: str = "") -> Schema:
     """
     bare, optional = without_none(hint)
     pattern = pattern_for(key) if bare in (int, float) else None
-    made = _plain(bare)
+    made = type_schema(bare, section_schema)
     if pattern:
         made = {"type": [_NAMES[bare], "string"], "minimum": 0, "pattern": pattern}
     return {"anyOf": [made, {"const": ""}]} if optional and made.get("type") != "string" else made
-
-
-def _plain(hint: Any) -> Schema:
-    kind, args = get_origin(hint) or hint, get_args(hint)
-    if kind in _NAMES:
-        return {"type": _NAMES[kind]}
-    if is_union(hint):
-        return {"anyOf": [_plain(arg) for arg in args]}
-    if kind is Literal:
-        return {"enum": list(args)}
-    if items_of(hint):
-        items = [_plain(arg) for arg in args if arg is not Ellipsis]
-        return {"type": "array", **({"items": items[0]} if len(set(map(str, items))) == 1 else {})}
-    return _of_class(kind) if isinstance(kind, type) else {}
-
-
-def _of_class(kind: type[Any]) -> Schema:
-    if issubclass(kind, Enum):
-        return {"enum": [member.value for member in kind]}
-    if attrs.has(kind):
-        return section_schema(kind)
-    if issubclass(kind, PurePath):
-        return {"type": "string"}
-    return {"type": "object"} if issubclass(kind, Mapping) else {}
-
-
-def plain_value(value: Any) -> Any:
-    """A setting's value in a form that TOML and JSON support."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, PurePath):
-        return str(value)
-    if isinstance(value, tuple | list | set | frozenset):
-        return [plain_value(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: plain_value(item) for key, item in value.items()}
-    return attrs.asdict(value) if attrs.has(type(value)) else value
-
-
-_TYPE_NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"} | {
-    NoneType: "null"
-}
-_ATTRIBUTE: Final = "printed"
-Function = TypeVar("Function", bound=Callable[..., None])
-
-
-@attrs.frozen
-class Printed:
-    """The output of a command with ``--json``.
-
-    :ivar kinds: the classes of its objects
-    :ivar is_document: whether it is one indented object, and not one object a line
-    :ivar is_always: whether it is JSON without the option, too
-    """
-
-    kinds: tuple[type, ...]
-    is_document: bool
-    is_always: bool
-
-
-def prints(
-    *kinds: type, is_document: bool = False, is_always: bool = False
-) -> Callable[[Function], Function]:
-    """Declare the output of a command; see :class:`Printed`. Without classes it is any object."""
-
-    def marked(function: Function) -> Function:
-        setattr(function, _ATTRIBUTE, Printed(kinds, is_document, is_always))
-        return function
-
-    return marked
-
-
-def printed_by(callback: object) -> Printed | None:
-    """The declared output of a command's function; ``None`` if none was declared."""
-    found = getattr(callback, _ATTRIBUTE, None)
-    return found if isinstance(found, Printed) else None
 
 
 def schema_of(printed: Printed) -> Schema:
@@ -204,26 +124,36 @@ def first_line(kind: type) -> str:
     return inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
 
 
-def type_schema(hint: Any) -> Schema:
-    """The schema of the type of a field."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint in _TYPE_NAMES:
-        return {"type": _TYPE_NAMES[hint]}
-    if origin is Literal:
+def type_schema(hint: Any, of_class: Callable[[type[Any]], Schema] = kind_schema) -> Schema:
+    """The schema of the type of a field.
+
+    :param of_class: returns the schema of a class with fields
+    """
+    kind, arguments = get_origin(hint) or hint, get_args(hint)
+    if kind in _NAMES:
+        return {"type": _NAMES[kind]}
+    if kind is Literal:
         return {"enum": list(arguments)}
-    if origin in (Union, UnionType):
-        return {"anyOf": [type_schema(each) for each in arguments]}
-    if arguments:
-        items = type_schema(arguments[-1 if is_by_name(origin) else 0])
-        if is_by_name(origin):
-            return {"type": "object", "additionalProperties": items}
-        return {"type": "array", "items": items}
-    return kind_schema(hint) if is_object(hint) else {}
+    inner = [type_schema(each, of_class) for each in arguments if each is not Ellipsis]
+    if kind in (Union, UnionType):
+        return {"anyOf": inner}
+    if is_object(kind):
+        return of_class(kind)
+    return _of_class(kind, inner) if isinstance(kind, type) else {}
 
 
-def is_by_name(origin: Any) -> bool:
-    """Whether a type has values by name, and not in order."""
-    return isinstance(origin, type) and issubclass(origin, Mapping)
+def _of_class(kind: type[Any], inner: list[Schema]) -> Schema:
+    """The schema of a class of the standard library, with those of its type arguments."""
+    if issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    if issubclass(kind, PurePath):
+        return {"type": "string"}
+    if issubclass(kind, Mapping):
+        return {"type": "object", **({"additionalProperties": inner[-1]} if inner else {})}
+    if not issubclass(kind, Collection):
+        return {}
+    is_one = len(set(map(str, inner))) == 1
+    return {"type": "array", **({"items": inner[0]} if is_one else {})}
 
 
 def is_object(hint: Any) -> bool:
@@ -240,13 +170,13 @@ def type_text(hint: Any) -> str:
     ('object of integer by name', '"a" or "b"')
     """
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint in _TYPE_NAMES:
-        return _TYPE_NAMES[hint]
+    if hint in _NAMES:
+        return _NAMES[hint]
     if origin is Literal:
         return " or ".join(f'"{each}"' for each in arguments)
     if origin in (Union, UnionType):
         return " or ".join(map(type_text, arguments))
-    if is_by_name(origin):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return f"object of {type_text(arguments[1])} by name"
     if arguments:
         return f"list of {type_text(arguments[0])}"

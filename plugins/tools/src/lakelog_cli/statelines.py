@@ -1,7 +1,8 @@
-"""Lags of copies: of a replica behind its master, of a master's slaves, and of landed tables.
+"""What stands behind, and how full disks are: lags of copies, tables and consumer groups.
 
-``lakelog/replication.json`` has the positions; the process that replicates writes it. A lag is
-``bytes``, ``messages`` and ``seconds``, each ``None`` if it is not known.
+Copies are a replica behind its master, a master's slaves, and landed tables. A process that
+replicates writes their positions to ``lakelog/replication.json``. A lag is ``bytes``, ``messages``
+and ``seconds``, each ``None`` if it is not known.
 
 ``bytes``
     of the log
@@ -12,22 +13,15 @@
     since the store time of the first missing message. A replica does not have that message, so its
     lag is the age of its last message: at the last receipt from the master, or now without a
     connection
-
-Shows the lags of copies as rows of a table.
-
-Lags of consumer groups behind the queues that they consume.
-
-Disk usage of a store, with a bar for each disk.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import attrs
 
@@ -37,8 +31,7 @@ from lakelog.errors import LakelogError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.pins import read_pins
-from lakelog.maintenance.rounds import watched
-from lakelog_cli.output import Columns, shown, size
+from lakelog_cli.output import Columns, bar, size
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
@@ -49,6 +42,64 @@ SLAVE_PINS: Final = "ha-"
 _COUNTED_BYTES: Final = 16 << 20
 _SAMPLE_BYTES: Final = 1 << 20
 NO_LAG: Final[Mapping[str, float]] = {"bytes": 0, "messages": 0, "seconds": 0.0}
+
+
+class DiskRow(TypedDict):
+    """A file system with a part of the store.
+
+    :ivar used_ratio: used part, 0 to 1, of the space for users other than root
+    :ivar free_inodes: null if the file system does not count them
+    """
+
+    path: str
+    used_bytes: int
+    free_bytes: int
+    used_ratio: float
+    free_inodes: int | None
+
+
+class CopyLag(TypedDict):
+    """The lag of a copy; null where unknown."""
+
+    bytes: int | None
+    messages: int | None
+    seconds: float | None
+
+
+class SlaveRow(TypedDict):
+    """A slave of this store.
+
+    :ivar connected_ms: time of the connect
+    """
+
+    address: str
+    learner: bool
+    connected_ms: int
+    unsent_bytes: int | None
+    lag: CopyLag | None
+
+
+class Replication(TypedDict):
+    """The copies of this store, or its master.
+
+    :ivar landed: the lag of each table, by the name of its pin
+    :ivar heard_ms: time of the last bytes from the master
+    """
+
+    role: str
+    pid: int
+    is_running: bool
+    landed: dict[str, CopyLag]
+    listening: NotRequired[str | None]
+    in_sync_replicas: NotRequired[int | None]
+    refused: NotRequired[dict[str, str] | None]
+    slaves: NotRequired[list[SlaveRow]]
+    source: NotRequired[str]
+    is_connected: NotRequired[bool]
+    heard_ms: NotRequired[int | None]
+    says: NotRequired[str]
+    lag: NotRequired[CopyLag]
+    not_durable: NotRequired[CopyLag]
 
 
 @attrs.frozen
@@ -196,7 +247,7 @@ def lag_table(view: Mapping[str, Any]) -> Columns:
     """The lags as a table."""
     table = Columns("copies", "bytes", "messages", "seconds", "says...")
     for name, lag, remark in lag_rows(view):
-        table.add_row(shown(name), *_cells(lag), shown(remark))
+        table.add_row(name, *_cells(lag), remark)
     return table
 
 
@@ -254,32 +305,7 @@ def group_lags(store: Store, queues: Sequence[QueueInfo] | None = None) -> list[
     return sorted(lags, key=lambda each: (-each.behind, each.group, each.topic))
 
 
-BAR_WIDTH: Final = 30
-
-
-def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
-    """The file systems of the store's parts, without duplicates; the log's first.
-
-    Ratios refer to the space usable by users other than root, as in ``df``.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    for each in watched(path, commitlog):
-        if each.is_dir():
-            found.setdefault(each.stat().st_dev, _usage(each))
-    return list(found.values())
-
-
-def _usage(path: Path) -> dict[str, Any]:
-    seen = os.statvfs(path)
-    used = (seen.f_blocks - seen.f_bfree) * seen.f_frsize
-    free = seen.f_bavail * seen.f_frsize
-    return {
-        "path": str(path),
-        "used_bytes": used,
-        "free_bytes": free,
-        "used_ratio": round(used / (used + free), 4) if used + free else 0.0,
-        "free_inodes": seen.f_favail if seen.f_files else None,
-    }
+_BAR_WIDTH: Final = 30
 
 
 def bars(found: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -290,7 +316,6 @@ def bars(found: Iterable[dict[str, Any]]) -> Iterator[str]:
     ['disk [###############...............]  50.0 %, 7 bytes free: /data']
     """
     for each in found:
-        full = round(each["used_ratio"] * BAR_WIDTH)
-        bar = "#" * full + "." * (BAR_WIDTH - full)
         share = f"{each['used_ratio']:6.1%}".replace("%", " %")
-        yield f"disk [{bar}] {share}, {each['free_bytes']} bytes free: {each['path']}"
+        used = bar(each["used_ratio"], _BAR_WIDTH)
+        yield f"disk [{used}] {share}, {each['free_bytes']} bytes free: {each['path']}"

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import attrs
-import typer
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import segment_files
+from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.store_directory import StoreDirectory
-from lakelog_cli.output import progress
+from lakelog_cli.output import print_line, progress
 from lakelog_doctor.parallel_scan import Part, parallel_scan
 
 PartT = TypeVar("PartT", bound="Part")
@@ -57,7 +56,7 @@ def walk_parts(
 
 def print_damage(damage: Damage) -> None:
     """Print one line to stderr."""
-    typer.echo(f"damaged: {damage}", err=True)
+    print_line(f"damaged: {damage}", err=True)
 
 
 def _walked(
@@ -81,11 +80,15 @@ def directory_of(store: Store) -> StoreDirectory:
     return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
 
 
+def segments_of(store: Store) -> list[SegmentFile]:
+    """The segments of an open store, in the order of the log."""
+    directory = directory_of(store)
+    return segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+
+
 def _log_end(store: Store) -> int:
     """The end of the last segment, a physical offset."""
-    directory = directory_of(store)
-    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    return max((each.start_offset + each.length for each in segments), default=0)
+    return max((each.start_offset + each.length for each in segments_of(store)), default=0)
 
 
 def _end_of(piece: Part) -> int:

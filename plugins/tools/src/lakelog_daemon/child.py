@@ -93,6 +93,11 @@ class Child:
             else:
                 os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Ask the program to end."""
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
+
     def _notified(self) -> None:
         for line in self._notifications.lines():
             self._events.notified(line)

@@ -25,21 +25,11 @@ from lakelog.errors import StoreFailed, ThreadNotStarted
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.processes.shared_page import PageView
 from lakelog.runtime.threads import started
+from lakelog_daemon import notify, status
 from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.logs import LogWriter, fields, stop_log
-from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_daemon.plan import ServePlan
 from lakelog_daemon.service import Supervisor
-from lakelog_daemon.status import (
-    SERVING,
-    STOPPED,
-    StatusReporter,
-    heartbeat_ms,
-    remove_pid,
-    write_pid,
-    write_status,
-)
-from lakelog_daemon.status import STOPPING as NOW_STOPPING
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
@@ -101,9 +91,9 @@ class Daemon:
         self._files: FileSystem = RealFileSystem()
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(log_failure)
-        self._manager = Notifier.of(os.environ)
+        self._manager = notify.Notifier.of(os.environ)
         self._supervisor = Supervisor(plan.services, plan.path, plan.settings, self._loop)
-        self._state = SERVING
+        self._state = status.SERVING
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._signals = 0
@@ -136,40 +126,40 @@ class Daemon:
 
     # --- while it serves ---
 
-    def _begin(self, reporter: StatusReporter) -> None:
+    def _begin(self, reporter: status.StatusReporter) -> None:
         path, settings = self._plan.path, self._plan.settings
         end_leftovers(self._files, path, self._loop)
-        self._on_disk(lambda: write_pid(self._files, path))
+        self._on_disk(lambda: status.write_pid(self._files, path))
         _LOG.info("serves %s", path, extra=fields("serving", pid=os.getpid(), store=str(path)))
         self._supervisor.start()
         every(self._loop, settings.status_interval_ms / 1000, lambda: self._tick(reporter))
         if self._manager.watchdog_seconds is not None:
             every(self._loop, self._manager.watchdog_seconds / 2, lambda: self._live(reporter))
-        self._manager.send(READY)
+        self._manager.send(notify.READY)
 
-    def _tick(self, reporter: StatusReporter) -> None:
-        if self._state == STOPPED:  # asyncio may make a last call after the store was closed
+    def _tick(self, reporter: status.StatusReporter) -> None:
+        if self._state == status.STOPPED:  # asyncio may make a last call after the store was closed
             return
         if reporter.has_failed:
             self._stop.set()
         self._supervisor.look()
         self._report(reporter)
 
-    def _report(self, reporter: StatusReporter) -> None:
-        status = reporter.status(self._state)
-        self._on_disk(lambda: write_status(self._files, self._plan.path, status))
-        status_text = "; ".join((f"{status['state']}, {status['health']}", *status["problems"]))
-        if status_text != self._notified_status:
-            self._notified_status = status_text
-            self._manager.send(STATUS + status_text)
+    def _report(self, reporter: status.StatusReporter) -> None:
+        report = reporter.status(self._state)
+        self._on_disk(lambda: status.write_status(self._files, self._plan.path, report))
+        text = "; ".join((f"{report['state']}, {report['health']}", *report["problems"]))
+        if text != self._notified_status:
+            self._notified_status = text
+            self._manager.send(notify.STATUS + text)
 
-    def _live(self, reporter: StatusReporter) -> None:
+    def _live(self, reporter: status.StatusReporter) -> None:
         """Notify the service manager's watchdog, unless the store's threads are stuck."""
-        if self._state == STOPPED:
+        if self._state == status.STOPPED:
             return
-        age_ms = time.time_ns() // 1_000_000 - heartbeat_ms(reporter.page)
+        age_ms = time.time_ns() // 1_000_000 - status.heartbeat_ms(reporter.page)
         if age_ms < STALE_MS and not reporter.has_failed:
-            self._manager.send(WATCHDOG)
+            self._manager.send(notify.WATCHDOG)
 
     def _signalled(self, number: signal.Signals) -> None:
         if number is signal.SIGHUP:
@@ -182,10 +172,10 @@ class Daemon:
         what = "services are stopped at once" if hurried else "stops"
         _LOG.info("%s: %s", number.name, what, extra=fields("hurried" if hurried else "stopping"))
 
-    def _reporter(self, store: Store) -> StatusReporter:
+    def _reporter(self, store: Store) -> status.StatusReporter:
         page = PageView.open(self._files, store.path)
         assert page is not None, "an owner publishes its positions"
-        return StatusReporter(
+        return status.StatusReporter(
             self._files,
             store,
             self._plan.commitlog,
@@ -207,15 +197,15 @@ class Daemon:
 
     # --- when it stops ---
 
-    async def _end(self, store: Store, reporter: StatusReporter) -> Ending:
+    async def _end(self, store: Store, reporter: status.StatusReporter) -> Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         with Deadline(seconds, self._late_code, self._writer):
-            self._state = NOW_STOPPING
-            self._manager.send(STOPPING)
+            self._state = status.STOPPING
+            self._manager.send(notify.STOPPING)
             with suppress(Exception):  # a failed status report must not prevent the stop
                 self._report(reporter)
             await self._supervisor.stop(seconds * FOR_SERVICES, self._hurry)
-            self._state = STOPPED
+            self._state = status.STOPPED
             with suppress(Exception):  # likewise
                 self._report(reporter)
             ending = self._close(store)
@@ -225,7 +215,7 @@ class Daemon:
         return ending
 
     def _close(self, store: Store) -> Ending:
-        remove_pid(self._files, self._plan.path)
+        status.remove_pid(self._files, self._plan.path)
         try:
             store.close()
         except StoreFailed as error:

@@ -27,7 +27,7 @@ from lakelog.processes.ownership import is_followed
 from lakelog.runtime.signals import soon
 from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import with_accelerator
-from lakelog_daemon.logs import LogTarget, start_log, stop_log
+from lakelog_daemon.logs import start_log, stop_log
 from lakelog_daemon.notify import READY, STOPPING, WATCHDOG, Notifier
 
 BEATS: Final = 3
@@ -38,7 +38,7 @@ UNUSABLE: Final = 2
 
 def main(arguments: Sequence[str]) -> int:
     """Run a follower; returns the exit code."""
-    log = start_log(LogTarget(None), "INFO", as_json=False)
+    log = start_log("INFO")
     path, name = arguments
     given = json.load(sys.stdin)
     try:

@@ -22,8 +22,6 @@ from pathlib import Path
 from queue import Full, Queue
 from typing import Any, Final
 
-import attrs
-
 from lakelog.errors import ThreadNotStarted
 
 FIELDS: Final = "fields"
@@ -93,17 +91,11 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
     return found
 
 
-@attrs.frozen
-class LogTarget:
-    """The destination of the log: a file to append to, or stderr."""
-
-    path: Path | None = None
-
-    def open(self) -> int:
-        """Open a descriptor for it; raises ``OSError``."""
-        if self.path is None:
-            return os.dup(_STDERR)
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+def open_target(path: Path | None) -> int:
+    """Open a descriptor for the file, to append to it, or for stderr; raises ``OSError``."""
+    if path is None:
+        return os.dup(_STDERR)
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
 
 
 class _LineWriter(QueueListener):
@@ -112,12 +104,12 @@ class _LineWriter(QueueListener):
     It is no ``logging.Handler``: Python locks each one at exit, and would wait for a blocked write.
     """
 
-    def __init__(self, lines: Queue[Any], target: LogTarget, dropped: Callable[[], None]) -> None:
+    def __init__(self, lines: Queue[Any], path: Path | None, dropped: Callable[[], None]) -> None:
         super().__init__(lines)
         self.is_old = False
-        self._target = target
+        self._path = path
         self._dropped = dropped
-        self._fd = target.open()
+        self._fd = open_target(path)
         try:
             self.start()
         except (RuntimeError, MemoryError) as error:
@@ -137,7 +129,7 @@ class _LineWriter(QueueListener):
 
     def _reopen(self) -> None:
         self.is_old = False
-        fresh = self._target.open()
+        fresh = open_target(self._path)
         os.close(self._fd)
         self._fd = fresh
 
@@ -148,11 +140,11 @@ class LogWriter(QueueHandler):
     :ivar dropped: number of lines that could not be written
     """
 
-    def __init__(self, target: LogTarget) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         self._lines: Queue[Any] = Queue(MOST_LINES)
         super().__init__(self._lines)
         self.dropped = 0
-        self._writer = _LineWriter(self._lines, target, self._drop)
+        self._writer = _LineWriter(self._lines, path, self._drop)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         """Count a record that cannot be formatted, or for which the queue has no room."""
@@ -179,9 +171,9 @@ class LogWriter(QueueHandler):
         self.dropped += 1
 
 
-def start_log(target: LogTarget, level: str, *, as_json: bool) -> LogWriter:
-    """Send all log records of this process to ``target``; raises ``OSError``."""
-    writer = LogWriter(target)
+def start_log(level: str, path: Path | None = None, *, as_json: bool = False) -> LogWriter:
+    """Send all log records of this process to the file ``path``, or stderr; raises ``OSError``."""
+    writer = LogWriter(path)
     writer.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
     root.addHandler(writer)

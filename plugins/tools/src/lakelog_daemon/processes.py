@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +79,10 @@ def command_of(pid: int) -> list[str]:
 def with_children(pid: int) -> ProcessSample | None:
     """A process, plus CPU time and memory of all its descendants."""
     found = look_at(pid)
-    if found is None:
-        return None
-    for each in _below(pid):
-        found = found.plus(each)
+    if found is not None:
+        for below in filter(None, map(with_children, children(pid))):
+            found = found.plus(below)
     return found
-
-
-def _below(pid: int) -> Iterator[ProcessSample]:
-    for each in children(pid):
-        seen = look_at(each)
-        if seen is not None:
-            yield seen
-            yield from _below(each)
 
 
 @attrs.define

@@ -143,20 +143,15 @@ class Service:
         self._child, self.state = child, ServiceState.RUNNING
         record = self.record
         record.started, record.started_ms = time.monotonic(), time.time_ns() // 1_000_000
-        record.is_ready, record.message, record.watchdog_time, record.stopped_since = (
-            False,
-            None,
-            None,
-            None,
-        )
+        record.is_ready, record.message = False, None
+        record.watchdog_time = record.stopped_since = None
         self._log(logging.INFO, "started", f"runs as process {child.pid}")
 
     def become(self, spec: Spec) -> None:
         """Run another program from now on; the present one gets SIGTERM."""
         self.spec = spec
         if self._child is not None and self.state is ServiceState.RUNNING:
-            self._child.send(signal.SIGTERM)
-            self._child.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
+            self._child.terminate()
 
     def look(self) -> None:
         """Kill it if it hangs; to be called periodically."""
@@ -184,8 +179,7 @@ class Service:
             self._finish()
         else:
             self.state = ServiceState.STOPPING
-            self._child.send(signal.SIGTERM)
-            self._child.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
+            self._child.terminate()
 
     def kill(self) -> None:
         """Kill it, together with its process group."""

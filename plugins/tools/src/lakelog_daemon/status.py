@@ -17,7 +17,8 @@
     rates          increase of appended, flushed, dispatched (bytes), records and syncs per second
     lags           flush_bytes, dispatch_bytes, dispatch_ms; followers: bytes by name of their pin
     flush          mean_ms: mean duration of a sync since the last status; null if there was none
-    disks          a list of path, used_bytes, free_bytes, used_ratio; one for each file system
+    disks          a list of path, used_bytes, free_bytes, used_ratio, free_inodes (null if they are
+                   not counted); one for each file system
     processes      a list, the owner first; each has name, kind (owner, service, follower, child),
                    pid (null if it does not run), state (running, waiting, stopping, stopped),
                    health (ok, restarting, hanging, stopped), cpu_percent (of one core, since the
@@ -32,8 +33,6 @@ Times are of the wall clock. Names may be added; existing ones keep their meanin
 until just before its end. One left by a crash has no meaning: the lock determines the owner of a
 store, and the next ``serve`` overwrites it. Both files are replaced by a rename, and never synced:
 they describe a process, and need not survive a power cut.
-
-Numbers of the shared page, for display and monitoring.
 """
 
 from __future__ import annotations
@@ -43,48 +42,30 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
-from lakelog.dispatch import Lag
+from lakelog import Store
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.pins import read_pins
 from lakelog.maintenance.rounds import watched
-from lakelog.processes.shared_page import (
-    APPEND_HOLDER,
-    APPENDED,
-    APPENDER_PID,
-    APPENDER_SINCE,
-    COMMITTED,
-    DISPATCHED,
-    FLUSHED,
-    HEARTBEAT,
-    LIFE_AT,
-    MINIMUM,
-    RECORDS,
-    SEVERAL,
-    SYNC_US,
-    SYNCS,
-    OwnerState,
-    PageView,
-    process_start,
-)
+from lakelog.processes import shared_page
+from lakelog.processes.shared_page import PageView, process_start
 from lakelog_daemon.processes import Usage
 
 _NAMED: Final = {
-    "appended": APPENDED,
-    "committed": COMMITTED,
-    "flushed": FLUSHED,
-    "dispatched": DISPATCHED,
-    "minimum": MINIMUM,
-    "syncs": SYNCS,
-    "sync_us": SYNC_US,
-    "records": RECORDS,
+    "appended": shared_page.APPENDED,
+    "committed": shared_page.COMMITTED,
+    "flushed": shared_page.FLUSHED,
+    "dispatched": shared_page.DISPATCHED,
+    "minimum": shared_page.MINIMUM,
+    "syncs": shared_page.SYNCS,
+    "sync_us": shared_page.SYNC_US,
+    "records": shared_page.RECORDS,
 }
 """The words that are shown as numbers."""
 
@@ -96,7 +77,7 @@ def counts(page: PageView) -> dict[str, int]:
 
 def heartbeat_ms(page: PageView) -> int:
     """Time of the owner's last heartbeat, in ms since 1970."""
-    return page.words[HEARTBEAT]
+    return page.words[shared_page.HEARTBEAT]
 
 
 def appender(page: PageView) -> tuple[int, int] | None:
@@ -105,13 +86,17 @@ def appender(page: PageView) -> tuple[int, int] | None:
     ``None`` while a single process has the store open.
     """
     words = page.words
-    return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
+    return (
+        (words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE])
+        if words[shared_page.SEVERAL]
+        else None
+    )
 
 
 def append_life(page: PageView) -> int | None:
     """The byte of ``lock`` that compiled code in the append section has locked, if any."""
-    holder = page.words[APPEND_HOLDER]
-    return LIFE_AT + holder if holder else None
+    holder = page.words[shared_page.APPEND_HOLDER]
+    return shared_page.LIFE_AT + holder if holder else None
 
 
 VERSION: Final = 1
@@ -135,28 +120,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Served(Protocol):
-    """The part of an open store that a status reads."""
-
-    path: Path
-
-    @property
-    def dispatch_lag(self) -> Lag:
-        """The lag of queues and index behind the log."""
-
-    @property
-    def dispatch_failure(self) -> Exception | None:
-        """The error that stopped dispatching, if any."""
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether puts are accepted."""
-
-    @property
-    def role(self) -> str:
-        """The role of the store in its process: a replica takes no puts, which is no problem."""
-
-
 @attrs.define
 class StatusReporter:
     """Builds a status; rates cover the time since the last call.
@@ -166,7 +129,7 @@ class StatusReporter:
     """
 
     files: FileSystem
-    store: Served
+    store: Store
     commitlog: Path
     page: PageView
     services: Callable[[], Sequence[Mapping[str, Any]]]
@@ -178,7 +141,7 @@ class StatusReporter:
     @property
     def has_failed(self) -> bool:
         """Whether the store refuses puts until it is reopened."""
-        return self.page.state is OwnerState.FAILED and not self.store.is_writable
+        return self.page.state is shared_page.OwnerState.FAILED and not self.store.is_writable
 
     def status(self, state: str) -> dict[str, Any]:
         """The status, as described in this module."""
@@ -189,7 +152,7 @@ class StatusReporter:
         failed = self.has_failed
         return {
             "version": VERSION,
-            "lakelog": _version(),
+            "lakelog": version("lakelog-core"),
             "path": str(self.store.path),
             **writer(),
             "started_ms": self._started_ms,
@@ -216,7 +179,7 @@ class StatusReporter:
     def _problems(self) -> list[str]:
         failure = self.store.dispatch_failure
         found = [] if failure is None else [str(failure)]
-        if not self.store.is_writable and self.store.role != "replica":
+        if not self.store.is_writable and self.store.role != "replica":  # which takes none
             found.append("the store takes no puts")
         return found
 
@@ -227,7 +190,10 @@ def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]
 
 
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
-    """The file systems of the store's parts, without duplicates; the log's first."""
+    """The file systems of the store's parts, without duplicates; the log's first.
+
+    Ratios refer to the space usable by users other than root, as in ``df``.
+    """
     found: dict[int, dict[str, Any]] = {}
     for each in watched(path, commitlog):
         with suppress(OSError):
@@ -238,8 +204,13 @@ def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
 def _usage(path: Path) -> dict[str, Any]:
     seen = os.statvfs(path)
     used, free = (seen.f_blocks - seen.f_bfree) * seen.f_frsize, seen.f_bavail * seen.f_frsize
-    ratio = round(used / (used + free), 4) if used + free else 0.0
-    return {"path": str(path), "used_bytes": used, "free_bytes": free, "used_ratio": ratio}
+    return {
+        "path": str(path),
+        "used_bytes": used,
+        "free_bytes": free,
+        "used_ratio": round(used / (used + free), 4) if used + free else 0.0,
+        "free_inodes": seen.f_favail if seen.f_files else None,
+    }
 
 
 def _unhealthy(services: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -248,13 +219,6 @@ def _unhealthy(services: Sequence[Mapping[str, Any]]) -> list[str]:
         for row in services
         if row["health"] in ("restarting", "hanging")
     ]
-
-
-@cache
-def _version() -> str | None:
-    with suppress(PackageNotFoundError):
-        return version("lakelog-core")
-    return None
 
 
 # --- rates and lags ---

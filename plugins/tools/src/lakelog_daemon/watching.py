@@ -1,10 +1,8 @@
-"""Observes a running store from another process, for ``lakelog top``.
+"""Observes a running store from another process, for ``lakelog top`` and metrics.
 
 The status file of ``serve`` is used if the process that wrote it is alive, owns the store, and
 wrote it recently; positions and rates are measured again. With any other owner, the view consists
 of its shared page and of Linux's data on its processes.
-
-Finds the processes that have a store open, or that retain its deleted files on disk.
 
 Linux shows a process's open and mapped files, and the locks of each open file, to permitted users
 only (proc(5)). A user sees their own processes; root sees all of its PID namespace. The total
@@ -29,50 +27,28 @@ from lakelog.log.commit_log import APPENDING
 from lakelog.processes.ownership import OPEN, SERVICES, is_held, is_owned, is_served, owner_pid
 from lakelog.processes.shared_page import PageReader, PageView, process_start
 from lakelog.store.open import prepare
+from lakelog_daemon import status
 from lakelog_daemon.processes import Usage, command_of, look_at
-from lakelog_daemon.status import (
-    VERSION,
-    CounterSample,
-    append_life,
-    counts,
-    disks,
-    follower_lags,
-    heartbeat_ms,
-    lags,
-    rates,
-    read_status,
-    sync_ms,
-)
-from lakelog_daemon.status import appender as appender_of
 
 _GONE: Final = " (deleted)"
 
 
-@attrs.frozen
-class Members:
-    """The result of one inspection.
+def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
+    """Inspect all processes once; returns a part of the view.
 
-    :ivar rows: for each process: ``pid``, its program's ``name``, ``opens`` (how many times it has
-        the store open), and ``does`` (the services that it runs, according to its locks)
-    :ivar not_seen: number of further opens by hidden processes; ``None`` if Linux does not show it
-    :ivar deleted: for each process: ``pid``, ``name``, and the ``files`` and ``bytes`` that are
-        deleted, but stay on disk until it closes them
-    :ivar unreadable: number of processes whose open files Linux does not show
+    ``members``
+        for each process: ``pid``, its program's ``name``, ``opens`` (how many times it has the
+        store open), and ``does`` (the services that it runs, according to its locks)
+    ``members_not_seen``
+        number of further opens by hidden processes; ``None`` if Linux does not show it
+    ``deleted``
+        for each process: ``pid``, ``name``, and the ``files`` and ``bytes`` that are deleted, but
+        stay on disk until it closes them
+    ``processes_not_readable``
+        number of processes whose open files Linux does not show
+
+    :param path: the store directory
     """
-
-    rows: tuple[dict[str, Any], ...]
-    not_seen: int | None
-    deleted: tuple[dict[str, Any], ...]
-    unreadable: int
-
-    @property
-    def services(self) -> int | None:
-        """The id of the process that runs the services, if it was seen."""
-        return next((row["pid"] for row in self.rows if "services" in row["does"]), None)
-
-
-def look_for_members(path: Path, commitlog: Path) -> Members:
-    """Inspect all processes once; ``path`` is the store directory."""
     lock = os.path.realpath(path / LOCK_FILE)
     roots = tuple(f"{os.path.realpath(each)}/" for each in (path, commitlog))
     rows, deleted, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), 0
@@ -91,8 +67,12 @@ def look_for_members(path: Path, commitlog: Path) -> Members:
         if gone:
             deleted.append({**_named(pid), "files": len(gone), "bytes": sum(gone.values())})
     known, seen = _open_locks(lock), sum(row["opens"] for row in rows)
-    not_seen = None if known is None else max(0, known - seen)
-    return Members(tuple(rows), not_seen, tuple(deleted), unreadable)
+    return {
+        "members": rows,
+        "members_not_seen": None if known is None else max(0, known - seen),
+        "deleted": deleted,
+        "processes_not_readable": unreadable,
+    }
 
 
 def _processes() -> list[int]:
@@ -174,7 +154,7 @@ class Watcher:
     path: Path
     commitlog: Path
     _reader: PageReader = attrs.field(init=False)
-    _former: CounterSample | None = attrs.field(default=None, init=False)
+    _former: status.CounterSample | None = attrs.field(default=None, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -209,9 +189,8 @@ class Watcher:
     def view(self) -> dict[str, Any]:
         """The view, as described in :mod:`lakelog_daemon.status`; ``served_by`` names its source.
 
-        Adds ``members``, the process with the ``services``, a slow append (``appending``), and
-        ``deleted`` files that processes retain on disk; see
-        :class:`~lakelog_daemon.watching.Members`.
+        Adds what :func:`look_for_members` finds, the process with the ``services``, and a slow
+        append (``appending``).
 
         Without ``serve`` there are no followers. Problems are then a missing heartbeat, or services
         that no process runs. If RocketMQ owns the store, there are no positions either.
@@ -241,41 +220,35 @@ class Watcher:
         before = self._long(page)
         found = look_for_members(self.path, self.commitlog)
         still = before is not None and before == self._long(page)
-        services = found.services
+        services = next((row["pid"] for row in found["members"] if row["does"]), None)
         if services is None and page is not None and is_served(self.files, self.path):
             services = page.owner[0]
-        return {
-            "members": list(found.rows),
-            "members_not_seen": found.not_seen,
-            "services": services,
-            "appending": _append_row(*before) if still and before is not None else None,
-            "deleted": list(found.deleted),
-            "processes_not_readable": found.unreadable,
-        }
+        appending = _append_row(*before) if still and before is not None else None
+        return {**found, "services": services, "appending": appending}
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
         """The process in a slow append, and its start in ms of the monotonic clock."""
-        appender = None if page is None else appender_of(page)
+        appender = None if page is None else status.appender(page)
         if page is None or appender is None:
             return None
-        if not is_held(self.files, self.path, append_life(page) or APPENDING):
+        if not is_held(self.files, self.path, status.append_life(page) or APPENDING):
             return None
         return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
 
     def _served(self) -> dict[str, Any] | None:
         """The status of a running ``serve`` that owns the store, if any."""
-        status = self._fresh()
-        is_owner = status is not None and status["pid"] == owner_pid(self.files, self.path)
-        return status if is_owner else None
+        found = self._fresh()
+        is_owner = found is not None and found["pid"] == owner_pid(self.files, self.path)
+        return found if is_owner else None
 
     def _fresh(self) -> dict[str, Any] | None:
         """The status of a process that runs and has written it recently."""
-        status = read_status(self.files, self.path)
-        if status is None or status.get("version") != VERSION or not _is_fresh(status):
+        found = status.read_status(self.files, self.path)
+        if found is None or found.get("version") != status.VERSION or not _is_fresh(found):
             return None
-        start = process_start(status["pid"])
-        is_there = start is not None and start == status.get("start_ticks")
-        return status if is_there else None
+        start = process_start(found["pid"])
+        is_there = start is not None and start == found.get("start_ticks")
+        return found if is_there else None
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
         pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)
@@ -286,11 +259,11 @@ class Watcher:
         return {
             "path": str(self.path),
             "pid": pid,
-            "heartbeat_ms": None if page is None else heartbeat_ms(page),
+            "heartbeat_ms": None if page is None else status.heartbeat_ms(page),
             "state": state,
             "health": "failed" if state == "failed" else "degraded" if problems else "ok",
             "problems": problems,
-            "disks": disks(self.path, self.commitlog),
+            "disks": status.disks(self.path, self.commitlog),
             "processes": [] if pid is None else self._usage.rows(pid, ()),
         }
 
@@ -298,14 +271,16 @@ class Watcher:
         """The positions in the shared page; rates only from the second call on."""
         if page is None:
             return {}
-        sample = CounterSample(time.monotonic(), counts(page))
+        sample = status.CounterSample(time.monotonic(), status.counts(page))
         former, self._former = self._former, sample
         view: dict[str, Any] = {"positions": sample.counts}
         if former is not None:
-            view["rates"] = {name: round(rate, 1) for name, rate in rates(former, sample).items()}
-            view["flush"] = {"mean_ms": sync_ms(former, sample)}
-        followers = follower_lags(self.files, self.path, sample.counts["flushed"])
-        return {**view, "lags": {**lags(sample.counts), "followers": followers}}
+            view["rates"] = {
+                name: round(rate, 1) for name, rate in status.rates(former, sample).items()
+            }
+            view["flush"] = {"mean_ms": status.sync_ms(former, sample)}
+        followers = status.follower_lags(self.files, self.path, sample.counts["flushed"])
+        return {**view, "lags": {**status.lags(sample.counts), "followers": followers}}
 
 
 def _append_row(pid: int, since_ms: int) -> dict[str, int]:
@@ -313,8 +288,8 @@ def _append_row(pid: int, since_ms: int) -> dict[str, int]:
     return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
 
 
-def _is_fresh(status: dict[str, Any]) -> bool:
-    beat, pid = status.get("heartbeat_ms"), status.get("pid")
+def _is_fresh(found: dict[str, Any]) -> bool:
+    beat, pid = found.get("heartbeat_ms"), found.get("pid")
     if type(beat) is not int or type(pid) is not int:
         return False
     return abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS
@@ -336,7 +311,7 @@ def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str
 
 
 def _silence(page: PageView) -> str | None:
-    age_ms = time.time_ns() // 1_000_000 - heartbeat_ms(page)
+    age_ms = time.time_ns() // 1_000_000 - status.heartbeat_ms(page)
     if age_ms < SILENT_MS:
         return None
     return f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"

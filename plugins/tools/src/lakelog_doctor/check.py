@@ -1,9 +1,7 @@
-"""Checks queues and index against the log, in a single scan.
+"""Checks queues and index against the log in a single scan; checkpoint and segments by themselves.
 
 Nothing is opened for writing, and no lock is taken. So it works beside a running owner, and after a
 crash. Dispatchers that support it are ``Verifiable``.
-
-All problems of a directory of segments, also those that a recovery mends.
 """
 
 from __future__ import annotations
@@ -122,9 +120,12 @@ class Checking:
         asked = [each for each in made if is_asked_for(each, queues=queues, index=index)]
         _check_all_asked_for(asked, queues=queues, index=index)
         living, minimum = is_owned(seam, store.path), store.min_offset
-        able = [each for each in asked if isinstance(each.dispatcher, Verifiable)]
-        verifiers = [_verifier(each, minimum, living=living) for each in able]
-        return cls(tuple(each.name for each in able), tuple(verifiers), minimum)
+        verifiers = {
+            each.name: each.dispatcher.verifier(minimum, living=living)
+            for each in asked
+            if isinstance(each.dispatcher, Verifiable)
+        }
+        return cls(tuple(verifiers), tuple(verifiers.values()), minimum)
 
     def take(self, piece: Piece) -> Iterator[Problem]:
         """Compare with the next piece of the log; iterate to the end."""
@@ -168,12 +169,6 @@ def _check_all_asked_for(asked: Sequence[NamedDispatcher], *, queues: bool, inde
                 f"nothing here can check {words}"
                 + (f": {names} cannot" if names else "; no dispatcher for it is in use")
             )
-
-
-def _verifier(named: NamedDispatcher, minimum: int, *, living: bool) -> Verifier:
-    dispatcher = named.dispatcher
-    assert isinstance(dispatcher, Verifiable)  # for the type checker
-    return dispatcher.verifier(minimum, living=living)
 
 
 def problems(

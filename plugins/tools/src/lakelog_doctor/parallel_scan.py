@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -28,6 +28,7 @@ from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BLANK
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.damage import read_damage
+from lakelog.log.scan import scan
 from lakelog.log.sources import FileExtent
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
@@ -138,14 +139,9 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
     """Read a segment with every check; ``None`` if any part of it is not valid."""
-    from lakelog.log.scan import scan
-
-    file = RealFileSystem().open(segment.path)
-    try:
+    with closing(RealFileSystem().open(segment.path)) as file:
         extent = FileExtent(segment, file, segment.length)
         return _summed(segment, scan(_Single(extent), extent.start, extent.end))
-    finally:
-        file.close()
 
 
 @attrs.frozen

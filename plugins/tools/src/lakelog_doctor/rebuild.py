@@ -1,11 +1,9 @@
-"""Rebuilds queues and index from the log, and replaces the old ones.
+"""Builds queues and index again from the log, and replaces the old ones.
 
 The new folders are built in ``lakelog/tmp/rebuild``. Nothing else changes until all of them are
 durable. Then the store is marked as crashed, the list of durable queues is removed, and the new
 folders replace the old ones. After a crash meanwhile, the next open dispatches the whole log under
 the tombstones that it finds. The log is only read; damage in it is skipped and reported.
-
-Replaces a folder atomically; after a crash one of the two is in place.
 """
 
 from __future__ import annotations
@@ -22,61 +20,21 @@ import attrs
 from lakelog.dispatch import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.checkpoint import CheckpointKeeper
-from lakelog.files.filesystem import (
-    FileSystem,
-    RealFileSystem,
-    overwrite_file,
-    read_file,
-    remove_tree,
-)
+from lakelog.files.filesystem import FileSystem, overwrite_file, read_file, remove_tree
 from lakelog.files.queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks import Context, Dispatcher
 from lakelog.log.damage import read_damage
+from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes.membership import alone
 from lakelog.processes.ownership import remove_abort, unowned, write_abort
-from lakelog.registry import Registry
-from lakelog.settings.effective import Settings
-from lakelog.settings.resolver import resolve
+from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import make_dispatchers
 from lakelog_doctor.check import is_asked_for
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
-
-
-def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
-    """Replace the folder ``target`` by ``new``; a former ``target`` is moved to ``old``.
-
-    ``new`` may be missing: ``target`` is then only moved. All three are on one file system; the
-    names are durable on return. ``OSError`` leaves ``target`` unchanged.
-    """
-    if not new.is_dir():
-        _move(files, target, old)
-    elif not target.exists():
-        _move(files, new, target)
-    elif files.exchange(new, target):
-        _move(files, new, old)
-    else:
-        _in_two_steps(files, new, target, old)
-    files.sync_dir(target.parent)
-
-
-def _move(files: FileSystem, source: Path, target: Path) -> None:
-    if source.is_dir():
-        files.rename(source, target)
-
-
-def _in_two_steps(files: FileSystem, new: Path, target: Path, old: Path) -> None:
-    """Replace without an atomic exchange: a crash in between leaves both folders in tmp."""
-    files.rename(target, old)
-    try:
-        files.rename(new, target)
-    except OSError:
-        files.rename(old, target)
-        raise
-
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes of the log read so far, and the total length of its segments."""
@@ -130,33 +88,30 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     :class:`~lakelog.errors.StoreError`. On an error before the new folders are complete, everything
     but ``lock`` is unchanged. After a later one, the next open recovers.
     """
-    place = Path(path).absolute()
-    registry = Registry.load(plugins, os.environ)
-    effective = resolve(
-        place,
-        installed=registry.installed(place),
-        arguments=arguments,
-        source=settings,
-        broker_conf=Path(broker_conf) if broker_conf is not None else None,
-        environ=os.environ,
-        cwd=Path.cwd(),
+    opening = prepare(
+        path,
+        settings=settings,
+        broker_conf=broker_conf,
+        plugins=plugins,
+        files=files,
         tolerate_missing=True,
+        arguments=arguments,
     )
-    seam = files or RealFileSystem.of_store(place)
-    directory = StoreDirectory.of(seam, place, effective.core)
+    seam, place = opening.files, opening.path
+    directory = StoreDirectory.of(seam, place, opening.settings.core)
     try:
         directory.check_readable()
         with unowned(seam, place), ExitStack() as held:
             held.callback(alone(seam, place).leave)
-            work = _Rebuild(directory, registry, effective, progress or _ignore_progress)
+            work = _Rebuild(directory, opening, progress or ignore_progress)
             held.callback(work.clear)
             return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)
     except OSError as error:
         raise readable(error, place) from error
 
 
-def _ignore_progress(done_bytes: int, total_bytes: int) -> None:
-    """Ignore progress."""
+def ignore_progress(done_bytes: int, total_bytes: int) -> None:
+    """The :data:`Progress` of a caller that wants none."""
 
 
 @attrs.define
@@ -164,8 +119,7 @@ class _Rebuild:
     """A rebuild in progress; the store is locked."""
 
     directory: StoreDirectory
-    registry: Registry
-    settings: Settings
+    opening: Opening
     progress: Progress
     records: int = 0
     bytes: int = 0
@@ -174,10 +128,6 @@ class _Rebuild:
     @property
     def temporary(self) -> Path:
         return self.directory.path / OWN_DIR / TMP_DIR / REBUILD_DIR
-
-    @property
-    def replaced(self) -> Path:
-        return self.temporary / _OLD
 
     def clear(self) -> None:
         """Remove the temporary folder, also one from an interrupted rebuild."""
@@ -207,7 +157,7 @@ class _Rebuild:
     def _prepare(self) -> None:
         """Create the files of a store directory that dispatchers need in the temporary folder."""
         files = self.directory.files
-        files.make_dir(self.replaced)
+        files.make_dir(self.temporary / _OLD)
         files.make_dir(self.temporary / CONFIG_DIR)
         files.make_dir(self.temporary / OWN_DIR)  # required for recording the ends of queues
         for name in _TOPICS:
@@ -231,8 +181,9 @@ class _Rebuild:
     def _dispatchers(self, *, queues: bool, index: bool) -> tuple[NamedDispatcher, ...]:
         files = self.directory.files
         keeper = CheckpointKeeper(files, self.temporary)
-        context = Context(self.temporary, self.settings.core, files, keeper)
-        made = make_dispatchers(self.registry, self.settings, context)
+        settings = self.opening.settings
+        context = Context(self.temporary, settings.core, files, keeper)
+        made = make_dispatchers(self.opening.registry, settings, context)
         chosen = tuple(each for each in made if is_asked_for(each, queues=queues, index=index))
         for each in made:
             if each not in chosen:
@@ -259,7 +210,7 @@ class _Rebuild:
             source = FileSource(
                 self.directory.files,
                 self.directory.commitlog,
-                self.settings.core.segment_size_bytes,
+                self.opening.settings.core.segment_size_bytes,
                 read_damage(self.directory.files, self.directory.path),
             )
             segments = source.segments()
@@ -268,15 +219,13 @@ class _Rebuild:
                 end = last.start_offset + last.length
                 for each in named:
                     each.dispatcher.resume(first.start_offset, end)
-                dispatching = DispatchCursor(self.directory.path, named, first.start_offset)
-                dispatching.run(self._pieces(source, first.start_offset, end))
+                cursor = DispatchCursor(self.directory.path, named, first.start_offset)
+                cursor.run(self._pieces(source, first.start_offset, end))
             for each in named:
                 each.dispatcher.flush()
 
     def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of the log, and count them."""
-        from lakelog.log.scan import scan
-
         for piece in scan(source, first):
             yield piece
             self.progress(self._count(piece) - first, end - first)
@@ -313,7 +262,7 @@ class _Rebuild:
 
     def _replace(self, new: Path, name: str) -> None:
         target = self.directory.path / name
-        swap_in(self.directory.files, new, target, self.replaced / name)
+        swap_in(self.directory.files, new, target, self.temporary / _OLD / name)
 
     @contextmanager
     def _marked(self) -> Iterator[None]:
@@ -325,3 +274,35 @@ class _Rebuild:
         yield
         if not crashed:
             remove_abort(files, path)
+
+
+def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
+    """Replace the folder ``target`` by ``new``; a former ``target`` is moved to ``old``.
+
+    ``new`` may be missing: ``target`` is then only moved. All three are on one file system; the
+    names are durable on return. ``OSError`` leaves ``target`` unchanged.
+    """
+    if not new.is_dir():
+        _move(files, target, old)
+    elif not target.exists():
+        _move(files, new, target)
+    elif files.exchange(new, target):
+        _move(files, new, old)
+    else:
+        _in_two_steps(files, new, target, old)
+    files.sync_dir(target.parent)
+
+
+def _move(files: FileSystem, source: Path, target: Path) -> None:
+    if source.is_dir():
+        files.rename(source, target)
+
+
+def _in_two_steps(files: FileSystem, new: Path, target: Path, old: Path) -> None:
+    """Replace without an atomic exchange: a crash in between leaves both folders in tmp."""
+    files.rename(target, old)
+    try:
+        files.rename(new, target)
+    except OSError:
+        files.rename(old, target)
+        raise

@@ -5,95 +5,98 @@ or with blanks where a segment ends or is missing. Then it checks queues and ind
 and rebuilds faulty ones. Bytes are copied to quarantine before they are overwritten or moved. An
 interrupted repair is continued by the next repair or recovery.
 
-Carries out the steps of a repair; overwritten bytes are durable in quarantine before.
-
-The caller holds the lock, and has marked the store as not closed cleanly. An interrupted step
-leaves the former state, or one that the next repair detects and mends.
+All steps are planned before: a scan of the whole log finds the gaps, and the data for the records
+that fill them. A step is carried out under the lock, in a store marked as not closed cleanly.
+If it is interrupted, it leaves the former state, or one that the next repair detects and mends.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
-from lakelog.errors import PluginError
+from lakelog.errors import BadSegment, PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.preallocation import SegmentMaker
 from lakelog.files.queue_ends import forget_ends
-from lakelog.files.segment_files import segment_files
-from lakelog.format.layout import INDEX_DIR
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.format.checksum import is_sealed
+from lakelog.format.layout import INDEX_DIR, is_segment_name
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.record_batch import Damage, Piece
+from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.damage import keep_damage, read_damage
+from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes.membership import alone
 from lakelog.processes.ownership import is_owned, locked, unowned, write_abort
-from lakelog.recovery.filler import (
-    FILLER_TOPIC,
-    FillerMaker,
-    Filling,
-    Step,
-    fill,
-    keep_gaps,
-    write_blank,
-)
+from lakelog.recovery import filler
 from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
-from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.rebuild import Progress, ignore_progress, rebuild
 from lakelog_doctor.recover import recover
-from lakelog_doctor.repair_plan import (
-    LogScan,
-    MissingRange,
-    RepairPlan,
-    Stray,
-    check_sizes,
-    find_fillings,
-    find_missing,
-    find_strays,
-)
+from lakelog_queues.check.checkqueues import queues_with_replacements
 
 
 @attrs.frozen
-class Acting:
-    """Executes steps in one store directory."""
+class Stray:
+    """A file among the segments that is not a segment: it is moved to quarantine."""
 
-    directory: StoreDirectory
-    maker: SegmentMaker
+    path: Path
+    length: int
 
-    def move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
-        """Move files that are not segments to quarantine."""
-        files = self.directory.files
-        for stray in strays:
-            if stray.length:
-                tail = Tail(stray.path, 0, stray.length, 0, "it is no segment")
-                yield keep(files, self.directory.path, tail)
-            files.unlink(stray.path)
-            files.sync_dir(stray.path.parent)
-
-    def make_missing(self, missing: Sequence[MissingRange]) -> None:
-        """Create missing segments, each with one blank record."""
-        self.directory.files.make_dir(self.maker.temporary)
-        for each in missing:
-            file = self.maker.make(each.start_offset).file
-            try:
-                write_blank(file, 0, each.size_bytes)
-                file.sync()
-            finally:
-                file.close()
+    def step(self) -> filler.Step:
+        """The step that moves it."""
+        return filler.Step(self.path, 0, "move it to quarantine", "it is no segment")
 
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the bytes of the log read so far, and their total; each pass starts at 0."""
+@attrs.frozen
+class MissingRange:
+    """A segment missing between others: it is replaced by one blank record."""
+
+    path: Path
+    start_offset: int
+    size_bytes: int
+
+    def step(self) -> filler.Step:
+        """The step that creates it."""
+        return filler.Step(
+            self.path,
+            self.start_offset,
+            f"make the segment, with one blank record of {self.size_bytes} bytes",
+            "it is missing",
+        )
+
+
+@attrs.frozen
+class RepairPlan:
+    """All steps of a repair.
+
+    :ivar recovery: the report of the recovery that runs first; ``None`` if it is not known until
+        strays and missing segments are mended
+    """
+
+    strays: tuple[Stray, ...]
+    missing: tuple[MissingRange, ...]
+    recovery: RecoveryReport | None
+    fillings: tuple[filler.Filling, ...]
+
+    @property
+    def steps(self) -> tuple[filler.Step, ...]:
+        """The steps in order, without those of the recovery."""
+        strays = [each.step() for each in self.strays]
+        missing = [each.step() for each in self.missing]
+        return (*strays, *missing, *(each.step() for each in self.fillings))
 
 
 @attrs.frozen
@@ -122,7 +125,7 @@ class RepairReport:
         return self.plan.recovery
 
     @property
-    def left(self) -> tuple[Step, ...]:
+    def left(self) -> tuple[filler.Step, ...]:
         """The steps that are impossible."""
         return tuple(each for each in self.plan.steps if not each.is_possible)
 
@@ -171,17 +174,13 @@ def repair(  # all but the path are optional keyword arguments
     )
     core = opening.settings.core
     directory = StoreDirectory.of(opening.files, place, core)
-    work = _Repair(directory, core, given, progress or _ignore_progress)
+    work = _Repair(directory, core, given, progress or ignore_progress)
     try:
         directory.check_readable()
         with unowned(opening.files, place):
             return work.plan() if dry_run else work.run()
     except OSError as error:
         raise readable(error, place) from error
-
-
-def _ignore_progress(done_bytes: int, total_bytes: int) -> None:
-    """Ignore progress."""
 
 
 @attrs.frozen
@@ -225,14 +224,10 @@ class _Repair:
     def _scan_log(self, damage: Sequence[Damage] = ()) -> LogScan:
         """Scan the whole log; ranges in which recovery found damage count as damaged."""
         sealed = self.core.record_crc or self.core.require_record_crc
-        return LogScan.at(self._pieces((*self._known_damage(), *damage)), sealed=sealed)
-
-    def _known_damage(self) -> tuple[Damage, ...]:
-        return read_damage(self.directory.files, self.directory.path)
+        known = read_damage(self.directory.files, self.directory.path)
+        return LogScan.at(self._pieces((*known, *damage)), sealed=sealed)
 
     def _pieces(self, known_damage: Sequence[Damage]) -> Iterator[Piece]:
-        from lakelog.log.scan import scan
-
         directory = self.directory
         source = FileSource(directory.files, directory.commitlog, self.size_bytes, known_damage)
         segments = [each for each in source.segments() if not each.start_offset % self.size_bytes]
@@ -256,12 +251,8 @@ class _Repair:
         rebuilt = self._repair_derived()
         plan = RepairPlan(strays, missing, recovery, fillings)
         kept = (*moved, *recovery.cut, *kept)
-        return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
-
-    def _led(self) -> tuple[Queue, ...]:
-        from lakelog_queues.check.checkqueues import queues_with_replacements
-
-        return queues_with_replacements(self.directory.files, self.directory.path)
+        led = queues_with_replacements(self.directory.files, self.directory.path)
+        return RepairReport(plan, True, kept, rebuilt, led, time.monotonic() - begun)
 
     def _repair_files(
         self,
@@ -272,15 +263,35 @@ class _Repair:
             if not strays and not missing:
                 return strays, missing, ()
             write_abort(self.directory.files, self.directory.path)
-            moved = tuple(self._acting().move_away(strays))
-            self._acting().make_missing(missing)
+            moved = tuple(self._move_away(strays))
+            self._make_missing(missing)
         return strays, missing, moved
+
+    def _move_away(self, strays: Sequence[Stray]) -> Iterator[Aside]:
+        """Move files that are not segments to quarantine."""
+        files = self.directory.files
+        for stray in strays:
+            if stray.length:
+                tail = Tail(stray.path, 0, stray.length, 0, "it is no segment")
+                yield keep(files, self.directory.path, tail)
+            files.unlink(stray.path)
+            files.sync_dir(stray.path.parent)
+
+    def _make_missing(self, missing: Sequence[MissingRange]) -> None:
+        """Create missing segments, each with one blank record."""
+        files, temporary = self.directory.files, self.directory.temporary()
+        maker = SegmentMaker(files, self.directory.commitlog, temporary, self.size_bytes)
+        files.make_dir(temporary)
+        for each in missing:
+            with closing(maker.make(each.start_offset).file) as file:
+                filler.write_blank(file, 0, each.size_bytes)
+                file.sync()
 
     def _recover(self, *, dry_run: bool) -> RecoveryReport:
         given = {**self.given, "dry_run": dry_run, "progress": self.progress}
         return recover(self.directory.path, **given)
 
-    def _repair_log(self) -> tuple[tuple[Filling, ...], tuple[Aside, ...]]:
+    def _repair_log(self) -> tuple[tuple[filler.Filling, ...], tuple[Aside, ...]]:
         """Fill the gaps of a recovered log."""
         files, path = self.directory.files, self.directory.path
         with self._locked():
@@ -293,10 +304,10 @@ class _Repair:
             forget_ends(files, path)  # so that recovery adds units for the fillers
             queue_id, next_offset = scanned.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
-            fillers = FillerMaker((FILLER_TOPIC, queue_id), next_offset, now_ms)
-            kept = tuple(keep_gaps(self.directory, possible))
-            fill(files, possible, fillers)
-            keep_damage(files, path, 0, 0, _still_damaged(self._known_damage(), possible))
+            fillers = filler.FillerMaker((filler.FILLER_TOPIC, queue_id), next_offset, now_ms)
+            kept = tuple(filler.keep_gaps(self.directory, possible))
+            filler.fill(files, possible, fillers)
+            keep_damage(files, path, 0, 0, _still_damaged(read_damage(files, path), possible))
         return fillings, kept
 
     def _repair_derived(self) -> tuple[str, ...]:
@@ -326,19 +337,16 @@ class _Repair:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with ExitStack() as held:
-            files, path = self.directory.files, self.directory.path
-            held.callback(alone(files, path).leave)
+        held = alone(self.directory.files, self.directory.path)
+        try:
             yield
-
-    def _acting(self) -> Acting:
-        directory = self.directory
-        temporary = directory.temporary()
-        maker = SegmentMaker(directory.files, directory.commitlog, temporary, self.size_bytes)
-        return Acting(directory, maker)
+        finally:
+            held.leave()
 
 
-def _still_damaged(known_damage: Sequence[Damage], filled: Sequence[Filling]) -> list[Damage]:
+def _still_damaged(
+    known_damage: Sequence[Damage], filled: Sequence[filler.Filling]
+) -> list[Damage]:
     """The known damage, without the filled gaps."""
     gaps = [each.gap for each in filled]
     return [
@@ -346,3 +354,121 @@ def _still_damaged(known_damage: Sequence[Damage], filled: Sequence[Filling]) ->
         for each in known_damage
         if not any(gap.offset < each.end_offset and each.offset < gap.end_offset for gap in gaps)
     ]
+
+
+def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
+    """Refuse a wrong setting of the segment size: nearly every file would seem to be wrong.
+
+    Raises :class:`~lakelog.errors.BadSegment`.
+    """
+    odd = [each for each in segments if each.length != size_bytes or each.start_offset % size_bytes]
+    if len(odd) > 1 and 2 * len(odd) > len(segments):
+        raise BadSegment(
+            f"{len(odd)} of {len(segments)} segments do not have the length or place that "
+            f"segment_size_bytes = {size_bytes} requires; check this setting. Nothing was changed",
+            path=odd[0].path,
+            offset=odd[0].start_offset,
+            expected=size_bytes,
+            found=odd[0].length,
+        )
+
+
+def find_strays(directory: StoreDirectory, size_bytes: int) -> Iterator[Stray]:
+    """Yield files whose name or length no segment can have."""
+    for name, length in directory.files.list(directory.commitlog):
+        if not is_segment_name(name) or int(name) % size_bytes:
+            yield Stray(directory.commitlog / name, length)
+
+
+def find_missing(directory: StoreDirectory, size_bytes: int) -> Iterator[MissingRange]:
+    """Yield segments missing between others; a loss at either end only shortens the log."""
+    starts = [each.start_offset for each in _segments(directory, size_bytes)]
+    for before, behind in pairwise(starts):
+        for start in range(before + size_bytes, behind, size_bytes):
+            yield MissingRange(directory.segment(start), start, size_bytes)
+
+
+def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
+    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    return [each for each in found if not each.start_offset % size_bytes]
+
+
+def find_fillings(
+    directory: StoreDirectory, scanned: LogScan, size_bytes: int, missing: Sequence[MissingRange]
+) -> Iterator[filler.Filling]:
+    """Yield the filling of each gap that is not a missing segment."""
+    absent = {each.start_offset for each in missing}
+    for gap in scanned.gaps:
+        for filling in filler.fillings_of(directory, gap, size_bytes):
+            if filling.start_offset not in absent:
+                yield filling
+
+
+@attrs.define
+class LogScan:
+    """The result of the scan.
+
+    :ivar gaps: damage followed by a record; a gap may span several segments
+    :ivar end_offset: behind the last record
+    :ivar fillers: queues with fillers of earlier repairs: by id, the physical offset of the last
+        one, and the next queue offset
+    """
+
+    sealed: bool
+    gaps: list[filler.LogGap] = attrs.field(factory=list)
+    end_offset: int = 0
+    fillers: dict[int, tuple[int, int]] = attrs.field(factory=dict)
+    _last_ms: int | None = None
+    _last_sealed: bool = False
+    _pending: list[Damage] = attrs.field(factory=list)
+
+    @classmethod
+    def at(cls, pieces: Iterable[Piece], *, sealed: bool) -> LogScan:
+        """Evaluate everything that a scan yields.
+
+        :param sealed: whether fillers need a record checksum, whatever their neighbours have
+        """
+        scanned = cls(sealed)
+        for piece in pieces:
+            if isinstance(piece, Damage):
+                scanned._pending.append(piece)
+            elif not isinstance(piece, Blank):
+                scanned._close_gaps(piece)
+                scanned._note(piece)
+        return scanned
+
+    def _close_gaps(self, behind: RecordBatch) -> None:
+        """Turn pending damage into gaps, as a record follows."""
+        for damage in self._pending:
+            before_ms = self._last_ms
+            time_ms = int(behind.store_timestamps_ms[0]) if before_ms is None else before_ms
+            sealed = self.sealed or self._last_sealed or _seal(behind, 0)
+            reason = damage.error.what
+            self.gaps.append(
+                filler.LogGap(damage.offset, damage.end_offset, reason, time_ms, sealed)
+            )
+        self._pending.clear()
+
+    def _note(self, batch: RecordBatch) -> None:
+        self.end_offset = batch.end_offset
+        self._last_ms = int(batch.store_timestamps_ms[-1])
+        self._last_sealed = _seal(batch, len(batch) - 1)
+        for at, topic in enumerate(batch.topics):
+            if topic == filler.FILLER_TOPIC:
+                offset, number = int(batch.physical_offsets[at]), int(batch.queue_offsets[at])
+                self.fillers[int(batch.queue_ids[at])] = offset, number + 1
+
+    def queue_for(self, first_gap: int) -> tuple[int, int]:
+        """Id and next queue offset of a queue with no record behind ``first_gap``.
+
+        Fillers of an earlier repair may stand behind a new gap. In the same queue, the queue
+        offsets would then decrease.
+        """
+        queue_id = 0
+        while queue_id in self.fillers and self.fillers[queue_id][0] > first_gap:
+            queue_id += 1
+        return queue_id, self.fillers.get(queue_id, (0, 0))[1]
+
+
+def _seal(batch: RecordBatch, at: int) -> bool:
+    return is_sealed(batch[at : at + 1].property_strings[0])

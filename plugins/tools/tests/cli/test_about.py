@@ -120,7 +120,7 @@ def test_a_command_of_a_package_that_is_not_here_names_it(monkeypatch: pytest.Mo
     def not_installed(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("lakelog_cli.group.version", not_installed)
+    monkeypatch.setattr("lakelog_cli.app.version", not_installed)
     for command in ("dispatch", "export", "sql"):
         done = CliRunner().invoke(make_app(), [command, "STORE"])
         assert done.exit_code == 2
@@ -171,7 +171,7 @@ def test_ctrl_c_while_the_commands_are_loaded_ends_it_quietly() -> None:
         "import os, signal, sys\n"
         "class Hit:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'lakelog_cli.group':\n"
+        "        if name == 'lakelog_cli.app':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Hit())\n"
         "sys.argv = ['lakelog', '--help']\n"

@@ -16,7 +16,7 @@ from core.tests.store.support import SEGMENT
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, write_pin
 from lakelog_cli.app import make_app
-from lakelog_cli.commands import clean
+from lakelog_cli.options import OpenOptions
 from plugins.tools.tests.cli.conftest import Run
 
 Command = Callable[..., str]
@@ -31,10 +31,10 @@ def cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     with plugin.open(path) as store:
         fill(store, 160)
 
-    def open_for(mode: str, path: Path, *_rest: Any, **_more: Any) -> Any:
+    def opened(_self: OpenOptions, mode: str, path: Path, **_more: Any) -> Any:
         return plugin.open(path, mode=mode)
 
-    monkeypatch.setattr(clean, "open_for", open_for)
+    monkeypatch.setattr(OpenOptions, "open", opened)
 
     def run(*arguments: str) -> str:
         done = CliRunner().invoke(make_app(), ["clean", str(path), *arguments])

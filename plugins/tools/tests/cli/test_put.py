@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+from lakelog.errors import SettingsError
+from lakelog.store.open import open_store
+from lakelog_cli.options import assignment
+from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.recover import recover
+from lakelog_doctor.repair import repair
 from plugins.tools.tests.cli.conftest import Run
 
 
@@ -83,3 +90,10 @@ def test_refusals(lakelog: Run) -> None:
         assert (done.returncode, done.stdout) == (code, ""), args
         assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_no_argument_of_a_function_passes_for_a_setting() -> None:
+    functions = (open_store, rebuild, recover, repair)
+    for name in {name for each in functions for name in signature(each).parameters}:
+        with pytest.raises(SettingsError, match="this is no setting"):
+            assignment(f"{name}=1")

@@ -126,7 +126,7 @@ def test_verify_names_each_place(lakelog: Run, store: Path) -> None:
     done = lakelog("verify", store)
     assert done.returncode == 1
     assert "DAMAGED" in done.stdout
-    assert "records  2 " in done.stdout
+    assert "records   2 " in done.stdout
     assert f"record at offset {second}" in done.stderr
     dumped = lakelog("dump", "--records", store)
     assert dumped.returncode == 1

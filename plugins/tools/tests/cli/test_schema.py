@@ -44,7 +44,7 @@ def test_every_kind_of_type() -> None:
         "mode": {"enum": ["a", "b"], "description": "one of two", "default": "a"},
         "colour": {"enum": ["red"], "default": "red"},
         "names": {"type": "array", "items": {"type": "string"}, "default": ["x"]},
-        "table": {"type": "object", "default": {}},
+        "table": {"type": "object", "additionalProperties": {"type": "string"}, "default": {}},
         "place": {"type": "string"},
         "maybe": {"anyOf": [{"type": "integer"}, {"const": ""}]},
         "either": {"anyOf": [{"type": "integer"}, {"type": "string"}], "default": 1},

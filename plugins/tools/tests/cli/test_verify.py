@@ -41,12 +41,12 @@ def test_a_problem_is_told_with_file_and_place_and_a_rebuild_mends_it(
     assert done.returncode == 1
     assert f"problem: {path}: at byte {UNIT.size}: the unit differs from its record" in done.stderr
     assert "DAMAGED" in done.stdout
-    assert "derived  1 problems in consume-queue\n" in done.stdout
-    assert "next     `lakelog rebuild` builds queues and index anew" in done.stdout
+    assert "derived   1 problems in consume-queue\n" in done.stdout
+    assert "next      `lakelog rebuild` builds queues and index anew" in done.stdout
     assert lakelog("rebuild", store, "--queues").returncode == 0
     done = lakelog("verify", store, "--queues")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "derived  0 problems in consume-queue" in done.stdout.splitlines()[-1]
+    assert "derived   0 problems in consume-queue" in done.stdout.splitlines()[-1]
 
 
 def test_twenty_of_a_kind_are_told_and_the_rest_is_counted(lakelog: Run, store: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_store_that_merely_crashed_is_whole_and_recover_mends_it(
     done = lakelog("verify", crashed, "--all")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{crashed}: crashed, whole; `lakelog recover` mends it" in done.stdout
-    assert "behind   queues and index lag behind the log in " in done.stdout
+    assert "behind    queues and index lag behind the log in " in done.stdout
     assert "rebuild" not in done.stdout
     summary = _summary(lakelog, crashed)
     assert (summary["state"], summary["whole"], summary["problems"]) == ("crashed", True, 0)
@@ -195,7 +195,7 @@ def test_damage_in_a_store_that_crashed_is_damage(lakelog: Run, crashed: Path) -
     assert done.returncode == 1
     assert f"{crashed}: DAMAGED" in done.stdout
     assert [line for line in done.stderr.splitlines() if not line.startswith("damaged: ")] == []
-    assert "next     `lakelog recover` mends what a crash leaves" in done.stdout
+    assert "next      `lakelog recover` mends what a crash leaves" in done.stdout
     refusing = lakelog("verify", crashed, "--set", "on_damage=truncate")
     assert refusing.returncode == 1
 

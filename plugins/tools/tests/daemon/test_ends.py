@@ -16,7 +16,7 @@ import pytest
 from core.tests.store.support import open_small
 from lakelog import Store
 from lakelog_daemon.daemon import Daemon, Ending
-from lakelog_daemon.logs import LogTarget, LogWriter
+from lakelog_daemon.logs import LogWriter
 from lakelog_daemon.plan import ServePlan
 from plugins.tools.tests.daemon.support import SECONDS
 
@@ -25,7 +25,7 @@ LATE = 6
 
 @pytest.fixture
 def log(tmp_path: Path) -> LogWriter:
-    return LogWriter(LogTarget(tmp_path / "log"))
+    return LogWriter(tmp_path / "log")
 
 
 @attrs.frozen
@@ -81,8 +81,8 @@ def test_a_stop_that_takes_too_long_ends_as_it_is(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; "
         "from lakelog_daemon.daemon import Deadline; "
-        "from lakelog_daemon.logs import LogTarget, start_log\n"
-        "log = start_log(LogTarget(Path(sys.argv[1])), 'INFO', as_json=True)\n"
+        "from lakelog_daemon.logs import start_log\n"
+        "log = start_log('INFO', Path(sys.argv[1]), as_json=True)\n"
         "with Deadline(float(sys.argv[2]), 6, log): time.sleep(float(sys.argv[3]))"
     )
 

@@ -21,9 +21,9 @@ import pytest
 from lakelog.errors import SettingsError
 from lakelog.runtime.signals import soon
 from lakelog.settings.catalog import ServeSettings
-from lakelog_daemon import follower
+from lakelog_daemon import follower, logs
 from lakelog_daemon.daemon import every, log_failure
-from lakelog_daemon.logs import MOST_LINES, LogTarget, LogWriter, TextFormatter, fields, start_log
+from lakelog_daemon.logs import MOST_LINES, LogWriter, TextFormatter, fields, start_log
 from lakelog_daemon.logs import stop_log as end_log
 from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import Spec, check_names, parse
@@ -158,7 +158,7 @@ def log() -> Iterator[logging.Logger]:
 
 
 def test_json_lines_have_fields_and_errors(tmp_path: Path, log: logging.Logger) -> None:
-    writer = start_log(LogTarget(tmp_path / "log"), "INFO", as_json=True)
+    writer = start_log("INFO", tmp_path / "log", as_json=True)
     log.info("it %s", "runs", extra=fields("started", service="x", pid=7))
     log.debug("not this")
     log.error("no", exc_info=ValueError("why\nso"))
@@ -187,8 +187,8 @@ def test_text_lines_say_which_service(log: logging.Logger) -> None:
 
 def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    monkeypatch.setattr(LogTarget, "open", lambda _: writing)
-    writer = LogWriter(LogTarget())
+    monkeypatch.setattr(logs, "open_target", lambda _: writing)
+    writer = LogWriter()
     record = logging.makeLogRecord({"msg": "x" * 100})
     for _ in range(MOST_LINES + 2_000):
         writer.emit(record)

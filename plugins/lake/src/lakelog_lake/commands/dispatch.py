@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -19,9 +18,8 @@ import typer
 
 from lakelog.errors import SettingsError
 from lakelog_cli.exitcodes import FOUND, INTERRUPTED
-from lakelog_cli.options import AsJson
-from lakelog_cli.output import write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, Since
+from lakelog_cli.output import ProgressBar, is_terminal, print_line, prints, progress, write_lines
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Event
 
-    from lakelog_cli.output import Advance
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
     from lakelog_lake.landing.destinations import Destination
@@ -51,7 +48,7 @@ class LandingBar:
     """
 
     _store: Path
-    _advance: Advance
+    _advance: ProgressBar
     _start: int | None = None
     _ends: list[int] = attrs.field(factory=list)
     _end: int = 0
@@ -84,24 +81,11 @@ class LandingBar:
 @contextmanager
 def landing_bar(store: Path) -> Iterator[LandingBar | None]:
     """Show a bar during the block; yields ``None`` where stderr is no terminal."""
-    import sys
-
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
-    from lakelog_cli.output import progress  # brings rich
-
     with progress("landing") as advance:
         yield LandingBar(store, advance)
-
-
-@contextmanager
-def reading_bar() -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes the bytes read so far, and their total."""
-    from lakelog_cli.output import progress  # brings rich
-
-    with progress("reading") as advance:
-        yield advance
 
 
 def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
@@ -319,10 +303,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             raise
         lander.finish()
     if not is_done:
-        typer.echo("lakelog: stopped before everything had landed; run it again", err=True)
+        print_line("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)
     if once and reporter.nothing_parsed:
-        typer.echo(
+        print_line(
             f"lakelog: all {reporter.rows} rows are dead letters, as no body parses: see --body",
             err=True,
         )
@@ -413,9 +397,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
     ] = None,
-    since: Annotated[
-        datetime | None, typer.Option(help="Only messages stored at this time or later; in UTC.")
-    ] = None,
+    since: Since = None,
     processes: Processes = None,
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
@@ -442,7 +424,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     )
     check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):
-        with reading_bar() as on_read:
+        with progress("reading") as on_read:
             rows = to_file(source, Path(to), made.value, on_read)
     else:
         is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
@@ -457,9 +439,9 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if as_json:
         write_lines([{"rows": rows}])
     else:
-        typer.echo(f"{rows} rows")
-    if not rows and (topics or since):
-        typer.echo("lakelog: no durable message of the store is selected", err=True)
+        print_line(f"{rows} rows")
+    if not rows and (topics or since is not None):
+        print_line("lakelog: no durable message of the store is selected", err=True)
         raise typer.Exit(FOUND)
 
 
@@ -487,7 +469,7 @@ def _running(
 
 def _print_retry(error: TemporaryError, seconds: float) -> None:
     """Print one line on stderr."""
-    typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
+    print_line(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 
 
 def _print_landed(landed: Landed) -> None:
@@ -495,11 +477,10 @@ def _print_landed(landed: Landed) -> None:
     what = f"{landed.rows} rows in {landed.files} files" if landed.won else "landed by another"
     dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
     damaged = f", {landed.damaged} damaged skipped" if landed.damaged else ""
-    typer.echo(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)
+    print_line(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)
 
 
 def _print_landed_json(landed: Landed) -> None:
     """Print one object per pass on stdout."""
     names = ("start", "end", "rows", "files", "damaged", "won", "dead_letters")
     write_lines([{name: getattr(landed, name) for name in names}])
-    sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lakelog_cli.options import AlwaysJson
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_line, prints, write_document
 
 
 @prints(is_document=True, is_always=True)
@@ -26,13 +26,11 @@ def infer_schema(
 
     Fields without a single type are left out, and listed on stderr.
     """
-    import json
-
     from lakelog_lake.bodies.infer import infer_topic
 
     found = infer_topic(store.absolute(), topic, messages, times=times)
-    typer.echo(json.dumps(found.schema, indent=2, ensure_ascii=False))
+    write_document(found.schema)
     others = f", {found.others} others are not" if found.others else ""
-    typer.echo(f"{found.read} bodies are JSON objects{others}", err=True)
+    print_line(f"{found.read} bodies are JSON objects{others}", err=True)
     for field in found.left_out:
-        typer.echo(f"left out {field}", err=True)
+        print_line(f"left out {field}", err=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from lakelog import times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.schema import prints
+from lakelog_cli.options import a_time
+from lakelog_cli.output import print_line, prints, write_file, write_lines
 from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import (
@@ -52,7 +53,7 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
-@app.command()
+@app.command(epilog=times.HELP)
 @prints(QueueRow, RangeRow, NotComparedRow, VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
@@ -71,8 +72,12 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
     ] = None,
     since: Annotated[
-        datetime | None,
-        typer.Option(help="Only messages stored at this time or later landed; in UTC."),
+        int | None,
+        typer.Option(
+            parser=a_time,
+            metavar="TIME",
+            help=f"Only messages stored at this time or later landed; {times.LOCAL}.",
+        ),
     ] = None,
     dead_letters: Annotated[
         str | None,
@@ -94,7 +99,6 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     columns. Each range that differs is listed. Rows of messages that were deleted from the log are
     not compared.
     """
-    from lakelog_cli.output import write_file
     from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
@@ -245,7 +249,7 @@ def rewind(  # each is an option of the command
         if yes:
             each.do()
     if not found and not as_json:
-        typer.echo("the log holds everything that has landed: nothing to do")
+        print_line("the log holds everything that has landed: nothing to do")
     if found and not yes:
         raise typer.Exit(FOUND)
 
@@ -291,15 +295,13 @@ def reland(
         dead = f"{done.taken_out} dead letters removed, {done.left} left"
         _print_result(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
     if not found and not as_json:
-        typer.echo(f"{to} has no table of dead letters: there is nothing to land again")
+        print_line(f"{to} has no table of dead letters: there is nothing to land again")
 
 
 def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
     import attrs
 
-    from lakelog_lake.commands.printing import write_json
-
     if as_json:
-        write_json([{"table": name, **attrs.asdict(done)}])
+        write_lines([{"table": name, **attrs.asdict(done)}])
     else:
-        typer.echo(f"{name}: {text}")
+        print_line(f"{name}: {text}")

@@ -15,7 +15,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+import lakelog
 from lakelog.errors import SettingsError
+from lakelog_cli.options import check_name
+from lakelog_cli.output import print_line
 from lakelog_lake.engine_provider import is_installed, provider
 
 
@@ -50,9 +53,6 @@ def check_topics(store: Path, names: Sequence[str]) -> None:
     """Raise for a topic that the store does not have: a typo must not look like an empty topic."""
     if not names:
         return
-    import lakelog
-    from lakelog_cli.opening import check_name
-
     with lakelog.open(store, mode="read") as opened:
         known = opened.topics()
     for name in names:
@@ -75,11 +75,11 @@ def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
         return given
     missing = _missing()
     if missing is None:
-        typer.echo("lakelog: engine spark: it, PySpark and Java are installed", err=True)
+        print_line("lakelog: engine spark: it, PySpark and Java are installed", err=True)
         return EngineName.SPARK
     if needs_spark:
         raise SettingsError(f"options of Spark need Spark: {missing}", key="--engine")
-    typer.echo(f"lakelog: engine processes, not spark: {missing}", err=True)
+    print_line(f"lakelog: engine processes, not spark: {missing}", err=True)
     return EngineName.PROCESSES
 
 

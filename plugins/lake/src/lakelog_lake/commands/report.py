@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import typer
 
-from lakelog_cli.output import size
+from lakelog_cli.output import bar, blocks, print_line, print_lines, size, write_lines, write_rows
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
-from lakelog_lake.commands.printing import write_json, write_rows
 from lakelog_lake.maintenance.rewind import Rewind
 from lakelog_lake.maintenance.status import Status
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
@@ -31,23 +29,22 @@ def print_verified(found: Verified) -> None:
     write_rows(queue_rows(found))
     ranges = range_rows(found)
     if ranges:
-        typer.echo()
+        print_line()
         write_rows(ranges)
-    typer.echo()
-    for line in remarks(found):
-        typer.echo(line)
-    typer.echo(f"{found.asked.table.name}: {verdict(found)}")
+    print_line()
+    print_lines(remarks(found))
+    print_line(f"{found.asked.table.name}: {verdict(found)}")
 
 
 def print_verified_json(found: Verified) -> None:
     """Print the same as JSON lines, with the summary in the last."""
-    write_json({"kind": "queue", **row} for row in queue_rows(found))
+    write_lines({"kind": "queue", **row} for row in queue_rows(found))
     for row in range_rows(found):
         difference = row.pop("difference")
         kind = GAP if difference == GAP else "difference"
-        write_json([{"kind": kind, "difference": difference, **row}])
-    write_json({"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged)
-    write_json([_summary(found)])
+        write_lines([{"kind": kind, "difference": difference, **row}])
+    write_lines({"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged)
+    write_lines([_summary(found)])
 
 
 def queue_rows(found: Verified) -> list[dict[str, Any]]:
@@ -144,7 +141,7 @@ def print_rewind(each: Rewind, *, is_done: bool) -> None:
     if each.rows:
         write_rows([attrs.asdict(rows) for rows in each.queues])
     goes = "go" if is_done else "would be removed; give --yes to remove them"
-    typer.echo(
+    print_line(
         f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
         f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
     )
@@ -161,7 +158,7 @@ def print_rewind_json(each: Rewind, *, is_done: bool) -> None:
         "queues": [attrs.asdict(rows) for rows in each.queues],
         "is_done": is_done,
     }
-    write_json([row])
+    write_lines([row])
 
 
 def print_status(found: Sequence[Status]) -> None:
@@ -183,19 +180,15 @@ def print_status(found: Sequence[Status]) -> None:
     )
     for each in found:
         if each.commits:
-            typer.echo()
+            print_line()
             _picture(each)
-
-
-_LEVELS: Final = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-"""Bar characters from empty to full, all of one width."""
 
 
 def _picture(status: Status) -> None:
     """Print charts of what each of the last commits added, oldest on the left."""
     commits = status.commits
     seconds = [(b.at_ms - a.at_ms) / 1000 for a, b in pairwise(commits)]
-    typer.echo(f"the last {len(commits)} commits of {status.table}")
+    print_line(f"the last {len(commits)} commits of {status.table}")
     for name, values in (
         ("rows", [each.rows for each in commits]),
         ("files", [each.files for each in commits]),
@@ -204,26 +197,18 @@ def _picture(status: Status) -> None:
         ("duration ms", [each.took_ms or 0 for each in commits]),
     ):
         most = max(values)
-        typer.echo(f"{name:>13} |{_sparks(values)}| at most {most:.15g}")
-
-
-def _sparks(values: Sequence[float]) -> str:
-    """One character per value, scaled by the largest; values above zero are never blank."""
-    most = max(values)
-    last = len(_LEVELS) - 1
-    return "".join(_LEVELS[math.ceil(each / most * last) if each > 0 else 0] for each in values)
+        print_line(f"{name:>13} |{blocks(values)}| at most {most:.15g}")
 
 
 def print_status_json(found: Sequence[Status]) -> None:
     """Print one object for each table."""
-    write_json({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
+    write_lines({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
 
 
 def _bar(share: float | None) -> str:
     if share is None:
         return "not known"
-    full = int(share * _BAR_CHARACTERS)
-    return f"{'#' * full}{'.' * (_BAR_CHARACTERS - full)} {math.floor(share * 100)} %"
+    return f"{bar(share, _BAR_CHARACTERS)} {math.floor(share * 100)} %"
 
 
 _CELLS: Final = 240

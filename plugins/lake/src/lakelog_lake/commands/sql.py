@@ -6,6 +6,7 @@ Splits SQL text into statements at semicolons.
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lakelog.errors import SettingsError
-from lakelog_cli.schema import prints
+from lakelog_cli.output import (
+    is_terminal,
+    plain_value,
+    print_line,
+    prints,
+    shown,
+    write_lines,
+    write_rows,
+)
 from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
 
 if TYPE_CHECKING:
@@ -108,7 +117,7 @@ def sql(  # each is an option of the command
         if answer.rows.num_columns:  # a statement such as CREATE has none
             _write(answer.rows, as_json=as_json, as_csv=as_csv)
         if answer.is_more:
-            typer.echo(f"there are more rows: give --limit, now {limit}", err=True)
+            print_line(f"there are more rows: give --limit, now {limit}", err=True)
 
 
 def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
@@ -133,7 +142,7 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
 
 
 def _reported(engine: SqlEngine, why: str) -> SqlEngine:
-    typer.echo(f"lakelog: engine {engine.value}: {why}", err=True)
+    print_line(f"lakelog: engine {engine.value}: {why}", err=True)
     return engine
 
 
@@ -157,7 +166,8 @@ def _lines() -> Iterator[str]:
     """The lines of standard input as they arrive, with a prompt on a terminal."""
     while True:
         if sys.stdin.isatty():
-            typer.echo("sql> ", nl=False, err=True)
+            sys.stderr.write("sql> ")
+            sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
             return
@@ -172,21 +182,18 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
-    from lakelog_lake.commands.printing import plain, write_json, write_rows
-
     columns = [_values(column) for column in table.columns]
     rows = list(zip(*columns, strict=True))
     names = _distinct_names(table.column_names)
     as_dicts = [dict(zip(names, row, strict=True)) for row in rows]
     if as_json:
-        write_json(as_dicts)
+        write_lines(as_dicts)
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(table.column_names)
-        for row in rows:
-            writer.writerow([_cell(each, plain) for each in row])
+        writer.writerow(map(_csv_cell, table.column_names))
+        writer.writerows(map(_csv_cell, row) for row in rows)
     else:
-        write_rows(as_dicts, names)
+        write_rows(as_dicts, names=names)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -214,11 +221,11 @@ def _distinct_names(names: Sequence[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}_{at}" for at, name in enumerate(names, 1)]
 
 
-def _cell(value: Any, plain: Any) -> Any:
-    import json
-
-    if value is None or isinstance(value, str | int | float):
+def _csv_cell(value: Any) -> Any:
+    """A value as it is for other programs, and without control characters for a terminal."""
+    if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, list | dict):
-        return json.dumps(value, default=plain, ensure_ascii=False)
-    return plain(value)
+        value = json.dumps(value, default=plain_value, ensure_ascii=False)
+    text = str(plain_value(value))
+    return shown(text) if is_terminal(sys.stdout) else text

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
@@ -218,14 +217,10 @@ class Chosen:
 
     @classmethod
     def of(
-        cls, topics: Sequence[str] | None, since: datetime | None, *, system_topics: bool = False
+        cls, topics: Sequence[str] | None, since_ms: int | None, *, system_topics: bool = False
     ) -> Chosen:
-        """Build a condition from options; a time without a zone is in UTC."""
-        at = None
-        if since is not None:
-            aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
-            at = int(aware.timestamp() * 1000)
-        return cls(system_topics, frozenset(topics) if topics else None, at)
+        """Build a condition from options; no topics are all topics."""
+        return cls(system_topics, frozenset(topics) if topics else None, since_ms)
 
     @property
     def is_partial(self) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -23,12 +22,12 @@ from urllib.parse import unquote, urlsplit
 import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
+from lakelog.times import parse_time
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
 from lakelog_lake.log.ends import READABLE
 from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
 
 SOURCE: Final = "the options of the data source"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZE: Final = re.compile(r"(\d{1,18})\s*(|[kmgt])(|b|ib)", re.IGNORECASE)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DIGITS: Final = re.compile(r"\d{1,18}")
@@ -96,26 +95,6 @@ def mapping(key: str, text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise refused(key, f"{text!r} is not a JSON object")
     return found
-
-
-def time_ms(key: str, text: str) -> int:
-    """Parse a time to ms since 1970: such a number, or ISO 8601, by default in UTC."""
-    if _DIGITS.fullmatch(text.strip()):
-        return int(text)
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise refused(
-            key,
-            f"{text!r} is not a time; write ms since 1970 or ISO 8601, as 2026-11-21T10:15:00Z",
-        ) from None
-    return ms_of(found)
-
-
-def ms_of(when: datetime) -> int:
-    """Convert ``when`` to ms since 1970, rounded down; by default in UTC."""
-    aware = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
 Limit: TypeAlias = "frozenset[Any] | NumberSpan"
@@ -250,7 +229,7 @@ class ReadBoundary:
 
 
 def place(key: str, text: str) -> ReadBoundary:
-    """Parse ``earliest``, ``latest``, a time, or JSON.
+    """Parse ``earliest``, ``latest``, a time as :func:`lakelog.times.parse_time`, or JSON.
 
     JSON is ``{"offset": BYTES}``, as in the offsets of a streaming query, or queue offsets,
     ``{"TOPIC": {"0": 12, "1": 7}}``. Raises :class:`~lakelog.errors.SettingsError`.
@@ -260,9 +239,11 @@ def place(key: str, text: str) -> ReadBoundary:
         return ReadBoundary(word=short.lower())
     if short.startswith("{"):
         return _of_json(key, mapping(key, short))
-    if short.isalpha():
-        raise refused(key, f"{text!r} is not a place; {nearest(short.lower(), (EARLIEST, LATEST))}")
-    return ReadBoundary(time_ms=time_ms(key, short))
+    try:
+        return ReadBoundary(time_ms=parse_time(short))
+    except ValueError as error:
+        hint = f"{text!r} is not a place; {nearest(short.lower(), (EARLIEST, LATEST))}"
+        raise refused(key, hint if short.isalpha() else str(error)) from None
 
 
 def _of_json(key: str, found: Mapping[str, Any]) -> ReadBoundary:

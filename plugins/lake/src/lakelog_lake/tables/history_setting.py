@@ -11,20 +11,18 @@ Tables created by lakelog have the setting. Other tables keep all versions until
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import attrs
 
 from lakelog.errors import SettingsError
+from lakelog.times import duration_ms
 
 HISTORY: Final = "lakelog.history"
 """The name of the setting."""
 DEFAULT_HISTORY: Final = "100"
 """The default: about a minute of frequent commits; a larger number makes each commit slower."""
 OFF: Final = "off"
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"(\d+)([smhdw])")
 
 
 @attrs.frozen
@@ -52,7 +50,7 @@ def kept(text: str | None, key: str = HISTORY) -> KeptVersions | None:
         return None
     if value.isdecimal() and int(value):
         return KeptVersions(versions=int(value))
-    if value.isdecimal() or _DURATION.fullmatch(value) is None:
+    if duration_ms(value) is None:
         raise SettingsError(
             f"{text!r} is not a history: write a number of versions, a time such as 12h, or off",
             key=key,
@@ -61,12 +59,12 @@ def kept(text: str | None, key: str = HISTORY) -> KeptVersions | None:
 
 
 def duration(text: str, key: str = "--older-than") -> int:
-    """Parse a duration to seconds; raises :class:`~lakelog.errors.SettingsError`.
+    """Parse a duration to seconds, rounded up; raises :class:`~lakelog.errors.SettingsError`.
 
     >>> duration("7d"), duration("90s")
     (604800, 90)
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    found_ms = duration_ms(text)
+    if found_ms is None:
         raise SettingsError(f"{text!r} is not a duration; write 7d, 12h, 30m or 90s", key=key)
-    return int(found[1]) * _SECONDS[found[2]]
+    return -(-found_ms // 1000)

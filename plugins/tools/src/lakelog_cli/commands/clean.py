@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypedDict
 
 import typer
 
 from lakelog.hooks import CleaningReport, Deleted
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import shown, write_lines
-from lakelog_cli.rows.repairs import CleanSummary, DeletedSegmentRow
-from lakelog_cli.schema import prints
+from lakelog.hooks.housekeeping import KeptSegment
+from lakelog.times import iso
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import print_lines, prints, write_lines
+
+
+class DeletedSegmentRow(TypedDict):
+    """A deleted segment; with ``--dry-run``, a segment to delete.
+
+    :ivar last_timestamp_ms: store time of its last message
+    :ivar pinned_by: followers whose pins need it
+    """
+
+    kind: Literal["segment"]
+    start_offset: int
+    size_bytes: int
+    last_timestamp_ms: int
+    reason: str
+    pinned_by: list[str]
+
+
+class CleanSummary(TypedDict):
+    """The last line of a cleaning.
+
+    :ivar min_offset: start of the log after the cleaning
+    :ivar kept: the first segment that stays
+    :ivar other_files: number of deleted files of queues and index
+    :ivar topics: topics without messages, whose queues were removed
+    """
+
+    kind: Literal["summary"]
+    dry_run: bool
+    segments: int
+    freed_bytes: int
+    min_offset: int
+    kept: KeptSegment | None
+    other_files: int
+    topics: list[str]
 
 
 @prints(DeletedSegmentRow, CleanSummary)
 def clean(
+    opening: OpenOptions,
     store: StorePath,
     *,
     dry_run: Annotated[
@@ -27,9 +60,6 @@ def clean(
         ),
     ] = False,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Delete now the segments that the store's cleaner selects, outside of its hours too.
 
@@ -39,18 +69,16 @@ def clean(
     deletes, by its own settings. With --dry-run nothing is changed.
     With --json there is a line for each segment, and the summary last.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         report = opened.delete_expired(dry_run=True)  # or no store is here, or no cleaner is set
     if not dry_run:
-        given = (store, broker_conf, settings, assignments)
-        with open_for("write", *given, notes=False) as opened:
+        with opening.open("write", store, notes=False) as opened:
             opened.wait_dispatched(timeout_ms=60_000)
             report = opened.delete_expired()
     if as_json:
         write_lines([*_rows(report), _summary(report)])
         return
-    for line in _lines(report):
-        typer.echo(line)
+    print_lines(_lines(report))
 
 
 def _rows(report: CleaningReport) -> Iterator[dict[str, Any]]:
@@ -74,9 +102,9 @@ def _summary(report: CleaningReport) -> dict[str, Any]:
 def _lines(report: CleaningReport) -> Iterator[str]:
     yield from (_line(each) for each in report.deleted)
     if report.kept is not None:
-        yield f"{report.kept.start_offset:020d} stays: {shown(report.kept.reason)}"
+        yield f"{report.kept.start_offset:020d} stays: {report.kept.reason}"
     if report.topics:
-        yield f"topics without messages: {', '.join(map(shown, report.topics))}"
+        yield f"topics without messages: {', '.join(report.topics)}"
     verb = "would be deleted" if report.dry_run else "deleted"
     count, others = len(report.deleted), report.other_files
     yield (
@@ -87,9 +115,8 @@ def _lines(report: CleaningReport) -> Iterator[str]:
 
 
 def _line(each: Deleted) -> str:
-    last = datetime.fromtimestamp(each.last_timestamp_ms / 1000, UTC).astimezone()
-    needed = f"; STILL NEEDED by {', '.join(map(shown, each.pinned_by))}" if each.pinned_by else ""
+    needed = f"; STILL NEEDED by {', '.join(each.pinned_by)}" if each.pinned_by else ""
     return (
         f"{each.start_offset:020d}  {each.size_bytes} bytes  last message "
-        f"{last.isoformat(timespec='seconds')}  {shown(each.reason)}{needed}"
+        f"{iso(each.last_timestamp_ms, None)}  {each.reason}{needed}"
     )

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal, TypedDict
 
 import typer
 
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import write_lines
-from lakelog_cli.rows.state import CompletionRow
-from lakelog_cli.schema import prints
+from lakelog_cli.output import print_lines, prints, write_lines
 
 
-class Shell(StrEnum):
-    """The shells that are supported."""
+class CompletionRow(TypedDict):
+    """A script for a shell."""
 
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+    shell: str
+    script: str
 
 
 @prints(CompletionRow)
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="The shell.")], as_json: AsJson = False
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.")],
+    as_json: AsJson = False,
 ) -> None:
     """Print a script that completes commands and options in bash, zsh or fish.
 
@@ -36,9 +33,9 @@ def completion(
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(
-        prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell.value
+        prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell
     )
     if as_json:
-        write_lines([{"shell": shell.value, "script": script}])
+        write_lines([{"shell": shell, "script": script}])
     else:
-        typer.echo(script)
+        print_lines(script.splitlines())

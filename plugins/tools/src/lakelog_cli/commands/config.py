@@ -3,38 +3,60 @@
 from __future__ import annotations
 
 import os
-from typing import Any
-
-import typer
-from rich.console import Console
-from rich.table import Table
+import sys
+from typing import Any, TypedDict
 
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AlwaysJson, AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_document
-from lakelog_cli.rows.state import SettingsDocument
-from lakelog_cli.schema import plain_value, prints, schema
+from lakelog_cli.app import App
+from lakelog_cli.options import AlwaysJson, AsJson, OpenOptions, StorePath
+from lakelog_cli.output import (
+    is_terminal,
+    plain_value,
+    print_lines,
+    prints,
+    write_document,
+    write_rows,
+)
+from lakelog_cli.schema import schema
 
-app = typer.Typer(
+app = App(
     help="Show settings: values, origins, and the schema.",
     no_args_is_help=True,
-    add_completion=False,
 )
+
+
+class SettingRow(TypedDict):
+    """A setting in force.
+
+    :ivar value: the value as in TOML
+    :ivar origin: source of the value
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+
+class SettingsDocument(TypedDict):
+    """The settings of a store.
+
+    :ivar unused: keys that have no effect, each with the reason
+    """
+
+    settings: list[SettingRow]
+    unused: dict[str, str]
 
 
 @app.command()
 @prints(SettingsDocument, is_document=True)
 def show(
+    opening: OpenOptions,
     store: StorePath,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print every setting of a store, with its value and origin."""
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         found, unused = rows(opened.settings), dict(opened.settings.unused)
     if as_json:
         write_document({"settings": found, "unused": unused})
@@ -58,18 +80,8 @@ def rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _print(found: list[dict[str, Any]]) -> None:
-    table = Table("setting", "value", "origin", box=None, pad_edge=False)
-    for row in found:
-        table.add_row(row["key"], _value_text(row["value"]), row["origin"])
-    console = Console(markup=False, highlight=False)
-    console.print(table) if console.is_terminal else _print_plain(found)
-
-
-def _print_plain(found: list[dict[str, Any]]) -> None:
-    """Whole lines for other programs: nothing is folded to a width."""
-    for row in found:
-        typer.echo(f"{row['key']} = {_value_text(row['value'])}  ({row['origin']})")
-
-
-def _value_text(value: object) -> str:
-    return "" if value is None else str(value)
+    shown = [row | {"value": "" if row["value"] is None else str(row["value"])} for row in found]
+    if is_terminal(sys.stdout):
+        write_rows(shown)
+    else:
+        print_lines(f"{row['key']} = {row['value']}  ({row['origin']})" for row in shown)

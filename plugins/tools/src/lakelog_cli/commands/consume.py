@@ -8,36 +8,29 @@ from typing import Annotated, Final
 
 import typer
 
-from lakelog import GroupConsumer, StoredMessage
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_to_change
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    Group,
-    SettingsFile,
-    StorePath,
-    Tags,
-    a_time,
-)
-from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.schema import prints
+from lakelog import GroupConsumer, StoredMessage, times
+from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, Tags, a_time
+from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST
 
+_PLACES: Final = (EARLIEST, LATEST)
 _WAIT_MS: Final = 500
 _BATCH: Final = 32
 
 
 @prints(MessageRow)
 def consume(  # noqa: PLR0913  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     *,
     start: Annotated[
         str,
-        typer.Option(metavar="PLACE", help="Start of a new group: earliest, latest, or a time."),
+        typer.Option(
+            metavar="PLACE",
+            help=f"Start of a new group: earliest, latest, or a store time ({times.LOCAL}).",
+        ),
     ] = EARLIEST,
     most: Annotated[
         int | None, typer.Option("-n", min=1, help="End after this number of messages.")
@@ -55,16 +48,11 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
         ),
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print messages as a member of a consumer group, and acknowledge each once it is printed."""
-    place = (
-        start if start in (EARLIEST, LATEST) else datetime.fromtimestamp(a_time(start) / 1000, UTC)
-    )
+    place = start if start in _PLACES else datetime.fromtimestamp(a_time(start) / 1000, UTC)
     with (
-        open_to_change(store, broker_conf, settings, assignments) as opened,
+        opening.open_to_change(store) as opened,
         opened.subscribe(group, topics, tags=tags, filter=chosen, start=place) as consumer,
     ):
         opened.wait_dispatched()

@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
-import typer
+from typing import TypedDict
 
 from lakelog import Store
-from lakelog_cli.group import LakelogGroup
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_for, open_to_change
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, Group, SettingsFile, StorePath
-from lakelog_cli.output import shown, write_lines
-from lakelog_cli.rows.queues import MessageRow, ResentRow
-from lakelog_cli.schema import prints
+from lakelog_cli.app import App, LakelogGroup
+from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, resent
 
-app = typer.Typer(
+app = App(
     cls=LakelogGroup,
     help="List the dead letters of a consumer group, or put them into their topics again.",
     no_args_is_help=True,
-    add_completion=False,
 )
 
 
 @app.command(name="list")
 @prints(MessageRow)
 def list_letters(
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the dead letters of a group, including resent ones."""
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         for each in _queues(opened, group):
             write_messages(opened.read(each.topic, each.queue_id), as_json=as_json)
+
+
+class ResentRow(TypedDict):
+    """The number of dead letters that were put again."""
+
+    group: str
+    messages: int
 
 
 @app.command()
 @prints(ResentRow)
 def resend(
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Put each dead letter that was not resent yet into its topic again; print their number.
 
     All groups of the topic receive it. The group's offset in its dead letters is the progress.
     """
     count = 0
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         _queues(opened, group)
         topic = f"{DEAD_LETTER_PREFIX}{group}"
@@ -64,15 +62,12 @@ def resend(
                 opened.put_batch([resent(each) for each in found])
                 consumer.commit()
                 count += len(found)
-    if as_json:
-        write_lines([{"group": group, "messages": count}])
-    else:
-        typer.echo(count)
+    write_result({"group": group, "messages": count}, str(count), as_json=as_json)
 
 
 def _queues(store: Store, group: str) -> list[QueueInfo]:
     """The queues of the group's dead letters; if there are none, a note goes to stderr."""
     found = store.queues(f"{DEAD_LETTER_PREFIX}{check_group(group)}")
     if not found:
-        typer.echo(f"note: group {shown(group)} has no dead letters", err=True)
+        print_line(f"note: group {group} has no dead letters", err=True)
     return found

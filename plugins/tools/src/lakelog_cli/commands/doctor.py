@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 import typer
 
@@ -14,22 +13,20 @@ from lakelog.errors import LakelogError
 from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import ABORT_FILE, OWN_DIR
 from lakelog.format.record_batch import RecordBatch
 from lakelog.processes.ownership import is_owned, owner_pid
 from lakelog.recovery.examine import MARGIN_MS
 from lakelog.recovery.report import RecoveryReport
-from lakelog_cli.commands.verify import Verdict, begin_checking, findings_of
+from lakelog_cli.commands.verify import Verdict, checked
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import ProblemReporter, crash_of, recovery_row
-from lakelog_cli.opening import assignment, open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import progress, shown, write_document
-from lakelog_cli.rows.state import DoctorDocument
-from lakelog_cli.schema import prints
-from lakelog_cli.statelines import bars, disks
-from lakelog_cli.walk import directory_of
+from lakelog_cli.findings import RecoveryDocument, recovery_row
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import labelled, print_lines, prints, progress, shown, write_document
+from lakelog_cli.statelines import DiskRow, bars
+from lakelog_cli.walk import directory_of, segments_of
+from lakelog_daemon.status import disks
 from lakelog_doctor.recover import recover
 
 _FULL: Final = 0.9
@@ -38,14 +35,47 @@ _RECOVERED_SEGMENTS: Final = 3
 """Number of segments that RocketMQ's recovery reads after a clean stop."""
 
 
+class DoctorDocument(TypedDict):
+    """The state of a directory.
+
+    :ivar replica_of: its master; null if it is no replica
+    :ivar problems: number of faults of queues and index
+    :ivar behind: number of places where queues and index lag behind the log
+    :ivar recovery: the plan of a recovery; null if none is needed
+    :ivar recovery_refused: reason for refusing a recovery
+    :ivar rocketmq: effect of an open by RocketMQ, as a text
+    :ivar next: commands to run, in this order
+    """
+
+    path: str
+    written_by: Literal["lakelog", "rocketmq"]
+    replica_of: str | None
+    is_in_use: bool
+    owner_pid: int | None
+    is_clean_stop: bool
+    min_offset: int
+    end_offset: int
+    segments: int
+    segment_size_bytes: int
+    records: int
+    damaged_places: int
+    damaged_bytes: int
+    problems: int
+    behind: int
+    recovery: RecoveryDocument | None
+    recovery_refused: str | None
+    disks: list[DiskRow]
+    rocketmq: str
+    findings: list[str]
+    next: list[str]
+
+
 @prints(DoctorDocument, is_document=True)
 def doctor(
+    opening: OpenOptions,
     store: StorePath,
     *,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
@@ -53,30 +83,17 @@ def doctor(
     nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
     --all'. The exit code is 1 if a command has to be run.
     """
-    given: dict[str, Any] = dict(map(assignment, assignments or ()))
-    given |= {"settings": settings, "broker_conf": broker_conf}
-    with ExitStack() as held:
-        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
-        verdict = _verdict(opened, held)
-        report, refusal = _planned(store, opened, given)
+    with opening.open("read", store) as opened:
+        verdict = checked(opened, queues=True, index=True)
+        verdict.reporter.finish()
+        report, refusal = _planned(store, opened, opening.arguments)
         document = _document(opened, verdict, report, refusal)
     if as_json:
         write_document(document)
     else:
-        typer.echo("\n".join(_lines(document)))
+        print_lines(_lines(document))
     if document["findings"]:
         raise typer.Exit(FOUND)
-
-
-def _verdict(store: Store, held: ExitStack) -> Verdict:
-    checking = begin_checking(store, queues=True, index=True)
-    if checking is not None:
-        held.callback(checking.close)
-    crash = crash_of(store)
-    reporter = ProblemReporter(crash, as_json=False)
-    found = findings_of(store, checking, reporter)
-    reporter.finish()
-    return Verdict(found, reporter, crash, checking.names if checking is not None else ())
 
 
 def _planned(
@@ -97,7 +114,7 @@ def _document(
 ) -> dict[str, Any]:
     files = RealFileSystem()
     directory = directory_of(store)
-    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    segments = segments_of(store)
     replica = read_replica(files, store.path)
     is_in_use = is_owned(files, store.path)
     is_clean = not (store.path / ABORT_FILE).exists()
@@ -202,27 +219,26 @@ def _advice(
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     names = {"lakelog": "lakelog", "rocketmq": "RocketMQ; lakelog has not written to it"}
-    yield f"{shown(document['path'])}: a store of {names[document['written_by']]}"
+    yield f"{document['path']}: a store of {names[document['written_by']]}"
     if document["replica_of"]:
-        yield f"  copy of   {shown(document['replica_of'])}; it takes no puts before a promote"
-    yield f"  state     {_state(document)}"
-    yield (
-        f"  log       {document['min_offset']} to {document['end_offset']}, "
-        f"{document['records']} records in {document['segments']} segments of "
-        f"{document['segment_size_bytes']} bytes"
+        yield labelled("copy of", f"{document['replica_of']}; it takes no puts before a promote")
+    yield labelled("state", _state(document))
+    yield labelled(
+        "log",
+        f"{document['min_offset']} to {document['end_offset']}, {document['records']} records in "
+        f"{document['segments']} segments of {document['segment_size_bytes']} bytes",
     )
-    yield f"  damaged   {document['damaged_places']} places ({document['damaged_bytes']} bytes)"
-    yield (
-        f"  queues    and index: {document['problems']} problems; they lag in "
-        f"{document['behind']} places"
-    )
-    yield f"  open      {_opening(document)}"
-    yield f"  RocketMQ  {document['rocketmq']}"
+    damaged = f"{document['damaged_places']} places ({document['damaged_bytes']} bytes)"
+    yield labelled("damaged", damaged)
+    lagging = f"they lag in {document['behind']} places"
+    yield labelled("queues", f"and index: {document['problems']} problems; {lagging}")
+    yield labelled("open", _opening(document))
+    yield labelled("RocketMQ", document["rocketmq"])
     yield from (f"  {line}" for line in bars(document["disks"]))
     for finding in document["findings"]:
-        yield f"  finding   {shown(finding)}"
+        yield labelled("finding", finding)
     for command in document["next"] or ["nothing has to be done"]:
-        yield f"  next      {command}"
+        yield labelled("next", command)
 
 
 def _state(document: dict[str, Any]) -> str:

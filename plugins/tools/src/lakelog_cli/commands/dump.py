@@ -1,20 +1,10 @@
 """``lakelog dump``: everything in a store as JSON, for comparing stores.
 
-The records to which the units of a queue point, as record batches in the units' order.
-
-Units that are close together in the log are read at once.
-
-Records as rows of ``dump``, with the names and values of RocketMQ's own dump.
-
-Numbers are as in the record. Hosts are written ``address|port``, as Java writes addresses: IPv6
-with all eight groups, and IPv4 for an IPv4-mapped IPv6 address.
-
-The rows of ``dump``, with the names and values of RocketMQ's own dump.
-
-``store``, then every ``queue``, then the messages of every queue (``msg``), the log (``rec`` and
-``blank``), and every key with its offsets in the index (``query``).
-
-Objects of ``lakelog dump``, with the names and values of RocketMQ's own dump.
+The rows have the names and values of RocketMQ's own dump: ``store``, then every ``queue``, then the
+messages of every queue (``msg``), the log (``rec`` and ``blank``), and every key with its offsets
+in the index (``query``). Numbers are as in the record. Hosts are written ``address|port``, as Java
+writes addresses: IPv6 with all eight groups, and IPv4 for an IPv4-mapped IPv6 address. Units of a
+queue that are close together in the log are read at once.
 """
 
 from __future__ import annotations
@@ -38,10 +28,8 @@ from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AlwaysJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import shown, write_lines
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AlwaysJson, OpenOptions, StorePath
+from lakelog_cli.output import print_line, prints, write_lines
 from lakelog_cli.walk import DamageCounter, walk
 from lakelog_queues.finding.finder import java_order
 from lakelog_queues.finding.results import QueueInfo
@@ -55,15 +43,7 @@ RUN_BYTES: Final = 16 << 20
 """Approximate size of one read."""
 
 
-@attrs.frozen(eq=False)
-class Queued:
-    """Units, and the record of each."""
-
-    units: Units
-    records: RecordBatch
-
-
-def queued_records(units: Units, pieces: Pieces) -> Iterator[Queued]:
+def queued_records(units: Units, pieces: Pieces) -> Iterator[tuple[Units, RecordBatch]]:
     """Yield ``units`` with their records; units without a whole record are omitted."""
     for run in _runs(units):
         first, last = int(run.offsets[0]), int(run.offsets[-1])
@@ -91,33 +71,22 @@ def _limited(run: Units) -> Iterator[Units]:
         yield run[start:end]
 
 
-def _met(run: Units, batch: RecordBatch) -> Iterator[Queued]:
+def _met(run: Units, batch: RecordBatch) -> Iterator[tuple[Units, RecordBatch]]:
     """Select the units whose records start in ``batch``."""
     places: Longs = batch.base_offset + batch.starts
     at = np.searchsorted(places, run.offsets)
     known = np.flatnonzero(places[np.minimum(at, len(places) - 1)] == run.offsets)
     if len(known):
-        records = batch.take(at[known])
-        yield Queued(run[known], records)
+        yield run[known], batch.take(at[known])
 
 
 Row = dict[str, Any]
-
-
-def record_lines(batch: RecordBatch) -> Iterator[Row]:
-    """One row per record of a batch."""
-    return rows_of("rec", record_columns(batch) | {"pos": batch.physical_offsets.tolist()})
 
 
 def rows_of(kind: str, columns: Mapping[str, Iterable[Any]]) -> Iterator[Row]:
     """Convert columns to rows."""
     for values in zip(*columns.values(), strict=True):
         yield {"kind": kind, **dict(zip(columns, values, strict=True))}
-
-
-def blank_line(blank: Blank) -> Row:
-    """The row of the blank record at the end of a segment."""
-    return {"kind": "blank", "physOffset": blank.offset, "size": blank.size}
 
 
 def record_columns(batch: RecordBatch) -> dict[str, list[Any]]:
@@ -216,18 +185,14 @@ def message_lines(store: Store, queue: QueueInfo, problems: list[str]) -> Iterat
             problems.append(f"queue {queue.topic}/{queue.queue_id}: no unit for offset {at}")
             return
         left = len(units)
-        for queued in queued_records(units, store.scan_pieces):
-            left -= len(queued.units)
-            yield from _message_rows(queue, queued)
+        for some, records in queued_records(units, store.scan_pieces):
+            left -= len(some)
+            columns = record_columns(records) | _content(records) | _units(queue, some)
+            yield from rows_of("msg", columns)
         if left:
             place = f"queue {queue.topic}/{queue.queue_id} from offset {at}"
             problems.append(f"{place}: {left} units point to no whole record")
         at = int(units.queue_offsets[-1] + units.counts[-1])
-
-
-def _message_rows(queue: QueueInfo, queued: Queued) -> Iterator[Row]:
-    columns = record_columns(queued.records) | _content(queued.records) | _units(queue, queued)
-    return rows_of("msg", columns)
 
 
 def _content(batch: RecordBatch) -> dict[str, list[Any]]:
@@ -253,11 +218,10 @@ def java_properties(text: bytes) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name and value}
 
 
-def _units(queue: QueueInfo, queued: Queued) -> dict[str, list[Any]]:
-    units, count = queued.units, len(queued.units)
+def _units(queue: QueueInfo, units: Units) -> dict[str, list[Any]]:
     return {
-        "cqTopic": [queue.topic] * count,
-        "cqQueueId": [queue.queue_id] * count,
+        "cqTopic": [queue.topic] * len(units),
+        "cqQueueId": [queue.queue_id] * len(units),
         "cqOffset": units.queue_offsets.tolist(),
         "cqPos": units.offsets.tolist(),
         "cqSize": units.sizes.tolist(),
@@ -286,12 +250,6 @@ class KeysSeen:
         for topic in sorted(self._topics, key=java_order):
             for key in sorted(self._topics[topic], key=java_order):
                 yield topic, key
-
-
-def query_line(store: Store, topic: str, key: str) -> Row:
-    """The row of one key; its offsets are sorted, and may include those of other topics."""
-    found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
-    return {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
 
 
 class StoreLine(TypedDict):
@@ -395,14 +353,12 @@ class QueryLine(TypedDict):
 
 @prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)
 def dump(
+    opening: OpenOptions,
     store: StorePath,
     records: Annotated[
         bool, typer.Option("--records", help="Print only the records and blanks of the log.")
     ] = False,
     _as_json: AlwaysJson = True,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the store, its queues, their messages, the log, and all keys, as lines of JSON.
 
@@ -410,7 +366,7 @@ def dump(
     1. If the store is written to meanwhile, later lines may be newer than earlier ones.
     """
     damages = DamageCounter()
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
     if damages.count:
         raise typer.Exit(FOUND)
@@ -425,22 +381,21 @@ def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:
     for queue in queues:
         yield from message_lines(store, queue, problems)
     for problem in problems:
-        typer.echo(f"damaged: {shown(problem)}", err=True)
+        print_line(f"damaged: {problem}", err=True)
     damages.count += len(problems)
     keys = KeysSeen()
     yield from _log(store, keys, damages)
-    yield from (query_line(store, topic, key) for topic, key in keys)
+    for topic, key in keys:  # offsets may include those of other topics
+        found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
+        yield {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
 
 
 def _log(store: Store, keys: KeysSeen | None, damages: DamageCounter) -> Iterator[Row]:
     for piece in walk(store, damages):
-        yield from _lines(piece)
-        if keys is not None and isinstance(piece, RecordBatch):
-            keys.add(piece)
-
-
-def _lines(piece: Piece) -> Iterator[Row]:
-    if isinstance(piece, RecordBatch):
-        yield from record_lines(piece)
-    elif isinstance(piece, Blank):
-        yield blank_line(piece)
+        if isinstance(piece, RecordBatch):
+            columns = record_columns(piece) | {"pos": piece.physical_offsets.tolist()}
+            yield from rows_of("rec", columns)
+            if keys is not None:
+                keys.add(piece)
+        elif isinstance(piece, Blank):
+            yield {"kind": "blank", "physOffset": piece.offset, "size": piece.size}

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Final
 
-import attrs
 import typer
 
-from lakelog import Store
-from lakelog.message import StoredMessage
-from lakelog_cli import times
+from lakelog import Store, times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import check_queue, open_for
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    SettingsFile,
-    StorePath,
-    Tags,
-    Topic,
-    a_time,
-)
-from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, a_time, check_queue
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
-GO_ON: Final = frozenset(
+_GO_ON: Final = frozenset(
     {
         GetStatus.FOUND,
         GetStatus.NO_MATCHED_MESSAGE,
@@ -44,6 +29,7 @@ GO_ON: Final = frozenset(
 
 @prints(MessageRow)
 def get(  # noqa: PLR0913  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],
@@ -60,15 +46,12 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
         typer.Option(
             parser=a_time,
             metavar="TIME",
-            help="Begin at the first message stored at this time or later.",
+            help=f"Begin at the first message stored at this time or later; {times.LOCAL}.",
         ),
     ] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 32,
     tags: Tags = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print messages of a queue in its order.
 
@@ -77,13 +60,13 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     """
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         check_queue(opened, topic, queue)
         first = _start(opened, topic, queue, offset or EARLIEST, at)
-        run = _Run(opened, topic, queue, tags)
-        write_messages(run.messages(first, most), as_json=as_json)
-        if run.result is not None and not run.found:
-            typer.echo(_why_none(run.result), err=True)
+        found = opened.get(topic, queue, first, 1, tags=tags)
+        messages = islice(opened.read(topic, queue, first, tags=tags), most)
+        if found.status not in _GO_ON or not write_messages(messages, as_json=as_json):
+            print_line(_why_none(found), err=True)
             raise typer.Exit(FOUND)
 
 
@@ -100,36 +83,6 @@ def _start(store: Store, topic: str, queue: int, offset: str, at: int | None) ->
     except ValueError:
         what = f"--offset {offset} is none of: a whole number, {EARLIEST}, {LATEST}"
         raise typer.BadParameter(what) from None
-
-
-@attrs.define
-class _Run:
-    """Reads a queue by several calls, since the store limits the messages of one call.
-
-    :ivar found: number of messages so far
-    :ivar result: the result of the last call
-    """
-
-    store: Store
-    topic: str
-    queue: int
-    tags: str | None
-    found: int = 0
-    result: GetResult | None = None
-
-    def messages(self, first: int, most: int) -> Iterator[StoredMessage]:
-        """At most ``most`` messages from queue offset ``first`` on."""
-        at = first
-        while self.found < most:
-            left = most - self.found
-            self.result = self.store.get(self.topic, self.queue, at, left, tags=self.tags)
-            for message in self.result.messages[:left]:
-                self.found += 1
-                yield message
-            ahead = at < self.result.next_offset < self.result.max_offset
-            if not ahead or self.result.status not in GO_ON:
-                return
-            at = self.result.next_offset
 
 
 def _why_none(result: GetResult) -> str:

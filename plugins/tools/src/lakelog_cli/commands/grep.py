@@ -1,7 +1,4 @@
-"""``lakelog grep``: messages by text, topic, tag, key and time.
-
-Finds messages by topic, time, tag, key and text, with a process for each range of the log.
-"""
+"""``lakelog grep``: messages by text, topic, tag, key and time, by a process for each range."""
 
 from __future__ import annotations
 
@@ -13,27 +10,21 @@ from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypedDict
 
 import attrs
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from lakelog import Store
-from lakelog.files.segment_files import segment_files
+from lakelog import Store, times
 from lakelog.format.compression import decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
-from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, a_time
-from lakelog_cli.output import shown, write_lines
-from lakelog_cli.rows.queues import CountRow, MessageRow
-from lakelog_cli.schema import prints
-from lakelog_cli.walk import DamageCounter, directory_of
+from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
+from lakelog_cli.walk import DamageCounter, segments_of
 
 WORTH_BYTES: Final = 128 << 20
 """A shorter log is read by one process: starting others takes longer."""
@@ -163,10 +154,11 @@ def _reported(
 
 def _ranges(store: Store) -> list[tuple[int, int | None]]:
     """A range for each segment; the last one has no end, as it may grow."""
-    directory = directory_of(store)
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    starts = [each.start_offset for each in found if each.start_offset < store.max_offset]
-    starts = [max(start, store.min_offset) for start in starts if start >= store.min_offset]
+    starts = [
+        each.start_offset
+        for each in segments_of(store)
+        if store.min_offset <= each.start_offset < store.max_offset
+    ]
     ends: list[int | None] = [*starts[1:], None]
     return list(zip(starts, ends, strict=True))
 
@@ -200,8 +192,16 @@ def _found(
 EPILOG: Final = times.HELP
 
 
+class CountRow(TypedDict):
+    """The number of matching messages of a store, with ``--count``."""
+
+    store: str
+    messages: int
+
+
 @prints(MessageRow, CountRow)
 def grep(  # noqa: PLR0913  # each argument is an option of the command
+    opening: OpenOptions,
     pattern: Annotated[
         str,
         typer.Argument(metavar="TEXT", help="The text; with -e an expression; '' for any body."),
@@ -221,24 +221,12 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only messages with this tag.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only messages with this key.")] = None,
-    since: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Earliest store time.")
-    ] = None,
-    until: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Latest store time.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Most messages to print.")] = None,
     count: Annotated[bool, typer.Option("-c", "--count", help="Print only the number.")] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", min=1, help="Number of reading processes; default one per core."
-        ),
-    ] = None,
+    processes: ReadingProcesses = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the messages whose bodies contain a text, in the log's order.
 
@@ -258,9 +246,8 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     damages, found = DamageCounter(), 0
     for store in stores:
         left = None if limit is None else limit - found
-        given = ("read", store, broker_conf, settings, assignments)
-        again = partial(open_for, *given, notes=False)
-        with open_for(*given) as opened:
+        again = partial(opening.open, "read", store, notes=False)
+        with opening.open("read", store) as opened:
             places = islice(search(opened, again, wanted, processes, damages), left)
             if count:
                 number = sum(1 for _ in places)
@@ -271,16 +258,14 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
                 found += 1
                 write_messages([message], as_json=as_json)
     if not found and not count:
-        typer.echo("no message matches", err=True)
+        print_line("no message matches", err=True)
     if damages.count or not found:
         raise typer.Exit(FOUND)
 
 
 def _print_count(store: Path, number: int, *, is_single: bool, as_json: bool) -> None:
-    if as_json:
-        write_lines([{"store": str(store), "messages": number}])
-    else:
-        typer.echo(str(number) if is_single else f"{shown(str(store))}: {number}")
+    text = str(number) if is_single else f"{store}: {number}"
+    write_result({"store": str(store), "messages": number}, text, as_json=as_json)
 
 
 def _compiled(text: str, *, is_regex: bool, ignore_case: bool) -> re.Pattern[bytes] | None:

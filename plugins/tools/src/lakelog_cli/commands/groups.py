@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypedDict
 
 import typer
 
-from lakelog import Store
+from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import check_name, open_for, open_to_change
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    Group,
-    SettingsFile,
-    StorePath,
-    a_time,
-)
-from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
-from lakelog_cli.schema import prints
+from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, a_time, check_name
+from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST, within
 from lakelog_queues.consumers.offsettable import check_group
 
-Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
-"""A group's next offsets, by topic and queue id."""
 Bounds: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 """Minimum and maximum offset of every queue."""
 
@@ -36,43 +23,92 @@ Topics: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated."),
 ]
-app = typer.Typer(
+app = App(
     cls=ListByDefault,
     help="List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
     no_args_is_help=True,
-    add_completion=False,
 )
+
+
+class GroupRow(TypedDict):
+    """The progress of a consumer group in a queue.
+
+    :ivar offset: queue offset of its next message
+    :ivar min_offset: queue offset of the first message; null if the queue was removed
+    :ivar max_offset: queue offset of the next message that is put
+    :ivar lag: number of messages that the group has not consumed
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    min_offset: int | None
+    max_offset: int | None
+    lag: int | None
+
+
+class CreatedGroupRow(TypedDict):
+    """A consumer group in config/subscriptionGroup.json."""
+
+    group: str
+    max_retries: int
+
+
+class ResetRow(TypedDict):
+    """A committed queue offset."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class ForgottenRow(TypedDict):
+    """A consumer group whose offsets were removed.
+
+    :ivar topics: topics with removed offsets
+    :ivar is_configured: whether its entry in config/subscriptionGroup.json was removed
+    """
+
+    group: str
+    topics: list[str]
+    is_configured: bool
 
 
 @app.command(name="list")
 @prints(GroupRow)
 def list_groups(
+    opening: OpenOptions,
     store: StorePath,
     group: Annotated[
         str | None, typer.Argument(metavar="[GROUP]", help="Only this consumer group.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List consumer groups: the next offset of each queue, and the lag in messages.
 
     A removed queue has no lag.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         known = opened.groups()
         if group is not None:
             check_name("group", group, known)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     chosen = sorted(known) if group is None else [group]
-    rows = [row for name in chosen for row in _rows(name, known[name], bounds)]
+    rows = [
+        _row(name, (topic, queue_id), offset, bounds)
+        for name in chosen
+        for topic, offsets in sorted(known[name].items())
+        for queue_id, offset in sorted(offsets.items())
+    ]
     write_rows(rows, as_json=as_json)
 
 
 @app.command()
 @prints(CreatedGroupRow)
 def create(
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     *,
@@ -83,16 +119,13 @@ def create(
         ),
     ] = DEFAULT_RETRIES,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Create a group in RocketMQ's config/subscriptionGroup.json, or change its limit.
 
     Members need no such entry; its limit applies to members that join later.
     """
     check_group(group)
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         set_retry_limit(RealFileSystem.of_store(opened.path), opened.path, group, max_retries)
     if as_json:
         write_lines([{"group": group, "max_retries": max_retries}])
@@ -101,19 +134,20 @@ def create(
 @app.command()
 @prints(ResetRow)
 def reset(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     *,
-    to: Annotated[str, typer.Option(metavar="PLACE", help="earliest, latest, or a store time.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="PLACE", help=f"earliest, latest, or a store time ({times.LOCAL})."),
+    ],
     topics: Topics = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Commit another offset in each queue; running members continue there within a second."""
     place = to if to in (EARLIEST, LATEST) else a_time(to)
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         offsets = {each: _places(opened, each, place) for each in _topics(opened, group, topics)}
         opened.commit_offsets((group, topic, table) for topic, table in offsets.items())
@@ -128,20 +162,18 @@ def reset(  # each argument is an option of the command
 @app.command()
 @prints(ForgottenRow)
 def delete(
+    opening: OpenOptions,
     store: StorePath,
     group: Group,
     topics: Topics = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Remove the offsets of a group; running members start again.
 
     Without --topic, its entry in config/subscriptionGroup.json is removed as well.
     """
     forgotten: list[str] = []
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         files = RealFileSystem.of_store(opened.path)
         is_configured = not topics and group in retry_limits(files, opened.path)
         if group in opened.groups() or not is_configured:
@@ -175,14 +207,6 @@ def _places(store: Store, topic: str, place: str | int) -> dict[int, int]:
             at = bounds[0] if place == EARLIEST else bounds[1]
         found[each.queue_id] = at
     return found
-
-
-def _rows(group: str, offsets: Offsets, bounds: Bounds) -> list[dict[str, Any]]:
-    return [
-        _row(group, (topic, queue_id), offsets[topic][queue_id], bounds)
-        for topic in sorted(offsets)
-        for queue_id in sorted(offsets[topic])
-    ]
 
 
 def _row(group: str, queue: tuple[str, int], offset: int, bounds: Bounds) -> dict[str, Any]:

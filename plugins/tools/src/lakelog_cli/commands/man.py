@@ -1,7 +1,4 @@
-"""``lakelog man``: the manual pages, made from the commands themselves.
-
-All commands with their arguments and options, read from the commands themselves.
-"""
+"""``lakelog man``: the manual pages, made from the commands with their arguments and options."""
 
 from __future__ import annotations
 
@@ -10,16 +7,14 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import attrs
 import typer
 
 from lakelog_cli import exitcodes
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import FileNotWritten, shown, write_file, write_lines
-from lakelog_cli.rows.state import ManualRow
-from lakelog_cli.schema import Printed, printed_by, prints
+from lakelog_cli.output import FileNotWritten, Printed, printed_by, prints, write_file, write_result
 
 _MARKUP: Final = re.compile(r"(?<!\\)\[/?(?:bold|dim|italic|b|i|code|cyan|green|red|yellow)\]")
 """Rich's tags in help texts."""
@@ -123,6 +118,13 @@ def _plain(text: str) -> str:
     return _MARKUP.sub("", text).replace("\\[", "[").replace("\f", "").replace("\b", "")
 
 
+class ManualRow(TypedDict):
+    """A folder of manual pages."""
+
+    folder: str
+    pages: int
+
+
 @prints(ManualRow)
 def man(
     context: typer.Context,
@@ -143,14 +145,12 @@ def man(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileNotWritten(f"{shown(str(folder))} cannot be made: {error.strerror}") from None
+        raise FileNotWritten(f"{folder} cannot be made: {error.strerror}") from None
     write_file(folder / "lakelog.1", "\n".join(_overview(found)) + "\n")
     for each in found:
         write_file(folder / f"{_name(each)}.1", "\n".join(_page(each)) + "\n")
-    if as_json:
-        write_lines([{"folder": str(folder), "pages": len(found) + 1}])
-    else:
-        typer.echo(f"{len(found) + 1} pages are in {folder}")
+    row = {"folder": str(folder), "pages": len(found) + 1}
+    write_result(row, f"{len(found) + 1} pages are in {folder}", as_json=as_json)
 
 
 def _name(command: Command) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -15,38 +14,56 @@ from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, PinValidator, read_pins, remove_pin
 from lakelog.settings.catalog import MAINTENANCE
-from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import check_name, open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.rows.queues import PinRow, RemovedPinRow
-from lakelog_cli.schema import prints
+from lakelog.times import iso
+from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, check_name
+from lakelog_cli.output import print_line, prints, write_lines, write_rows
 
-app = typer.Typer(
+app = App(
     cls=ListByDefault,
     help="List the pins of followers: 'lakelog pins STORE'. Segments that a pin needs are kept.",
     no_args_is_help=True,
-    add_completion=False,
 )
+
+
+class PinRow(TypedDict):
+    """A pin of a follower.
+
+    :ivar position: offset of the follower; null if the pin cannot be read
+    :ivar held_bytes: length of the part of the log that it holds
+    :ivar time: time of the pin, in ISO 8601
+    :ivar problem: reason for ignoring the pin
+    """
+
+    name: str
+    position: int | None
+    held_bytes: int
+    time: str | None
+    destination: str | None
+    problem: str | None
+
+
+class RemovedPinRow(TypedDict):
+    """A pin that was removed."""
+
+    name: str
 
 
 @app.command(name="list")
 @prints(PinRow)
 def list_pins(
+    opening: OpenOptions,
     store: StorePath,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List pins: the position of each follower, the time of its report, and the held bytes."""
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         pins = read_pins(RealFileSystem(), opened.path)
         found, rows = _judged(opened, pins)
     write_rows(rows, as_json=as_json)
     for each in found:
         if each.problem is not None:
-            typer.echo(f"lakelog: {each.problem}", err=True)
+            print_line(f"lakelog: {each.problem}", err=True)
 
 
 @app.command()
@@ -71,7 +88,8 @@ def remove(
 
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
     """The pins after their check, and a line for each."""
-    after_ms, now_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms, _now_ms()
+    after_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms
+    now_ms = time.time_ns() // 1_000_000
     log, judge = (store.min_offset, store.max_offset), PinValidator(store.scan_pieces)
     found, rows = [], []
     for each in pins:
@@ -82,10 +100,6 @@ def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str
     return found, rows
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _row(pin: Pin, log: tuple[int, int], *, expired: bool) -> dict[str, Any]:
     """One line; ``log`` is its first offset and its end."""
     known = pin.problem is None
@@ -93,15 +107,7 @@ def _row(pin: Pin, log: tuple[int, int], *, expired: bool) -> dict[str, Any]:
         "name": pin.name,
         "position": pin.position if known else None,
         "held_bytes": 0 if expired else max(0, log[1] - max(pin.position, log[0])),
-        "time": _time(pin.time_ms) if known else None,
+        "time": iso(pin.time_ms) if known else None,
         "destination": pin.destination or None,
         "problem": "it has expired" if expired else pin.problem,
     }
-
-
-def _time(time_ms: int) -> str:
-    """A time in ISO 8601, in UTC; the number itself if it is out of the range of ``datetime``."""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms"

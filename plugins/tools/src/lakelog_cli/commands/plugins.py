@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import attrs
 import typer
@@ -19,34 +19,83 @@ from lakelog.registry.registry import Offered
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
+from lakelog_cli.app import App
 from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
-from lakelog_cli.output import shown, write_document, write_lines
-from lakelog_cli.rows.state import PluginsDocument, WrittenFileRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions
+from lakelog_cli.output import print_line, print_lines, prints, write_document, write_lines
 
-app = typer.Typer(
+app = App(
     help="List installed strategies and plugins with their distributions and settings; "
     "create a new plugin.",
-    rich_markup_mode="rich",
-    add_completion=False,
     invoke_without_command=True,
 )
+
+
+class PluginSetting(TypedDict):
+    """A setting of a strategy.
+
+    :ivar default: null for a required setting
+    """
+
+    name: str
+    type: str
+    default: str | None
+
+
+class StrategyRow(TypedDict):
+    """A strategy.
+
+    :ivar plugin: name of its plugin
+    :ivar active: with ``--store``, whether that store uses it
+    """
+
+    kind: str
+    name: str
+    plugin: str
+    distribution: str | None
+    version: str | None
+    summary: str
+    settings: list[PluginSetting]
+    active: NotRequired[bool]
+
+
+class PluginRow(TypedDict):
+    """A plugin.
+
+    :ivar hooks: names of the implemented hooks
+    :ivar enabled: false if it is switched off
+    """
+
+    name: str
+    distribution: str | None
+    version: str | None
+    hooks: list[str]
+    enabled: bool
+
+
+class PluginsDocument(TypedDict):
+    """The installed strategies and plugins."""
+
+    strategies: list[StrategyRow]
+    plugins: list[PluginRow]
+
+
+class WrittenFileRow(TypedDict):
+    """A file of a new plugin's package."""
+
+    path: str
 
 
 @app.callback()
 @prints(PluginsDocument, is_document=True)
 def plugins(
+    opening: OpenOptions,
     context: typer.Context,
     store: Annotated[
         Path | None,
         typer.Option("--store", metavar="STORE", help="Mark the strategies in use by this store."),
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List installed strategies and plugins with their distributions and settings."""
     if context.invoked_subcommand is not None:
@@ -54,9 +103,9 @@ def plugins(
     registry = Registry.load(None, os.environ)
     active = None
     if store is not None:
-        with open_for("read", store, broker_conf, settings, assignments) as opened:
+        with opening.open("read", store) as opened:
             active = _active(registry, opened.settings)
-    elif broker_conf or settings or assignments:
+    elif not opening.is_empty:
         raise typer.BadParameter("settings say nothing without --store STORE")
     if as_json:
         write_document(document(registry, active))
@@ -92,8 +141,8 @@ def new(
     if as_json:
         write_lines({"path": each} for each in written)
     else:
-        typer.echo("\n".join(written))
-    typer.echo(f"next: pip install -e '{target}[test]', then python -m pytest {target}", err=True)
+        print_lines(written)
+    print_line(f"next: pip install -e '{target}[test]', then python -m pytest {target}", err=True)
 
 
 def _template(kind: str) -> PluginTemplate:
@@ -102,7 +151,7 @@ def _template(kind: str) -> PluginTemplate:
         return TEMPLATES[word]
     near = get_close_matches(word, TEMPLATES, 1)
     hint = f"; do you mean {near[0]!r}?" if near else f"; give one of {', '.join(TEMPLATES)}"
-    raise typer.BadParameter(f"{shown(kind)!r} is no kind of plugin{hint}")
+    raise typer.BadParameter(f"{kind!r} is no kind of plugin{hint}")
 
 
 def _asked() -> str:
@@ -111,7 +160,7 @@ def _asked() -> str:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"give --kind KIND; one of {', '.join(words)}")
     for number, template in enumerate(TEMPLATES.values(), 1):
-        typer.echo(f"{number} {template.word}: the template {template.summary}", err=True)
+        print_line(f"{number} {template.word}: the template {template.summary}", err=True)
     answer: str = typer.prompt("Which kind of plugin", err=True)
     is_number = answer.strip().isdigit() and 1 <= int(answer) <= len(words)
     return words[int(answer) - 1] if is_number else answer
@@ -203,10 +252,8 @@ def _package(source: PluginSource) -> dict[str, str | None]:
 
 def _print(registry: Registry, active: set[tuple[Kind, str]] | None) -> None:
     for offered in _offers(registry):
-        for line in _offer_lines(offered, active or set()):
-            typer.echo(line)
-    for row in _plugin_rows(registry):
-        typer.echo(_plugin_line(row))
+        print_lines(_offer_lines(offered, active or set()))
+    print_lines(map(_plugin_line, _plugin_rows(registry)))
 
 
 def _offer_lines(offered: Offered, active: set[tuple[Kind, str]]) -> Iterator[str]:

@@ -1,8 +1,6 @@
 """``lakelog put``: appends messages from arguments, from lines, or from JSON.
 
-Parses messages from lines of JSON, with the field names of ``lakelog.Message``.
-
-A binary body is given as ``body_base64``.
+A line of JSON has the field names of ``lakelog.Message``, and a binary body as ``body_base64``.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final, TypedDict
 
 import attrs
 import typer
@@ -22,11 +20,8 @@ from lakelog import Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, PutMode, SettingsFile, StorePath
-from lakelog_cli.output import progress, write_lines
-from lakelog_cli.rows.queues import PutRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, PutMode, StorePath
+from lakelog_cli.output import print_line, prints, progress, write_lines
 
 BASE64: Final = "body_base64"
 FIELDS: Final = {each.name for each in attrs.fields(Message)} | {BASE64}
@@ -79,8 +74,27 @@ BATCH: Final = 512
 STDIN: Final = "-"
 
 
+class PutRow(TypedDict):
+    """A message that was put.
+
+    :ivar status: PUT_OK, or the status for a guarantee that was not met in time
+    :ivar size: length of its record, in bytes
+    """
+
+    status: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp_ms: int
+    store_host: str
+    message_id: str
+
+
 @prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of messages without one.")],
     bodies: Annotated[
@@ -102,9 +116,6 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     mode: PutMode = "write",
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Append messages, and print the place of each; a missing store is made.
 
@@ -121,7 +132,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     )
     with ExitStack() as stack:
         messages = _messages(stack, like, bodies, jsonl)
-        opened = stack.enter_context(open_for(mode, store, broker_conf, settings, assignments))
+        opened = stack.enter_context(opening.open(mode, store))
         _put_all(opened, messages, as_json)
 
 
@@ -173,16 +184,13 @@ def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
 
 def _report(results: Iterable[PutResult], as_json: bool) -> None:
     if as_json:
-        write_lines(map(_line, results))
+        write_lines(map(_row, results))
         return
     for each in results:
         place = f"{each.physical_offset} {each.topic}/{each.queue_id}@{each.queue_offset}"
-        typer.echo(f"{each.status.name} {place} {each.message_id}")
+        print_line(f"{each.status.name} {place} {each.message_id}")
 
 
-def _line(result: PutResult) -> dict[str, object]:
-    return {
-        **attrs.asdict(result),
-        "status": result.status.name,
-        "message_id": result.message_id,
-    }
+def _row(result: PutResult) -> dict[str, object]:
+    more = {"status": result.status.name, "message_id": result.message_id}
+    return attrs.asdict(result) | more

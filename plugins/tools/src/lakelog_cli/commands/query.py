@@ -6,43 +6,25 @@ from typing import Annotated, Final
 
 import typer
 
-from lakelog_cli import times
+from lakelog import times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import check_name, open_for
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    SettingsFile,
-    StorePath,
-    Topic,
-    a_time,
-)
-from lakelog_cli.output import shown
-from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, Since, StorePath, Topic, Until, check_name
+from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 
 EPILOG: Final = times.HELP
 
 
 @prints(MessageRow)
-def query(  # noqa: PLR0913  # each argument is an option of the command
+def query(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     *,
     key: Annotated[str, typer.Option(help="One of the message's keys, or its unique key.")],
-    since: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Earliest store time.")
-    ] = None,
-    until: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Latest store time.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 64,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the messages with a key, the newest first.
 
@@ -51,10 +33,9 @@ def query(  # noqa: PLR0913  # each argument is an option of the command
     """
     if since is not None and until is not None and since > until:
         raise typer.BadParameter("--since is later than --until")
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         found = opened.query(topic, key, since_ms=since, until_ms=until, max_messages=most)
-        if not found:
+        if not write_messages(found, as_json=as_json):
             check_name("topic", topic, opened.topics())
-            typer.echo(f"no message has the key '{shown(key)}' there", err=True)
+            print_line(f"no message has the key '{key}' there", err=True)
             raise typer.Exit(FOUND)
-        write_messages(found, as_json=as_json)

@@ -7,26 +7,22 @@ from typing import Annotated
 import attrs
 import typer
 
-from lakelog_cli.opening import check_name, open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_rows
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, check_name
+from lakelog_cli.output import prints, write_rows
 from lakelog_queues.finding.results import QueueInfo
 
 
 @prints(QueueInfo)
 def queues(
+    opening: OpenOptions,
     store: StorePath,
     topic: Annotated[
         str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List queues: the first offset, the next offset, and the end of the last record."""
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         if topic is not None:
             check_name("topic", topic, opened.topics())
         write_rows([attrs.asdict(each) for each in opened.queues(topic)], as_json=as_json)

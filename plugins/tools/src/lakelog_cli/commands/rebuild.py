@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import progress, write_lines
-from lakelog_cli.rows.repairs import RebuildRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import prints, progress, write_result
+from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
 
 
+class RebuildRow(TypedDict):
+    """A rebuild.
+
+    :ivar size_bytes: length of the log
+    :ivar folders: folders of the built files
+    """
+
+    records: int
+    size_bytes: int
+    damaged_places: int
+    damaged_bytes: int
+    folders: list[str]
+    seconds: float
+
+
 @prints(RebuildRow)
 def rebuild(
+    opening: OpenOptions,
     store: StorePath,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Build the queues.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Build the key index.")] = False,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Build queues, index, or both again from the log; no process may own the store.
 
@@ -39,21 +50,16 @@ def rebuild(
             queues=queues or not index,
             index=index or not queues,
             progress=advance,
-            settings=settings,
-            broker_conf=broker_conf,
-            **dict(map(assignment, assignments or ())),
+            **opening.arguments,
         )
     for damage in report.damage:
-        typer.echo(f"damaged: {damage}", err=True)
-    if as_json:
-        write_lines([_line(report)])
-    else:
-        typer.echo(_summary(report))
+        print_damage(damage)
+    write_result(_row(report), _summary(report), as_json=as_json)
     if report.damage:
         raise typer.Exit(FOUND)
 
 
-def _line(report: RebuildReport) -> dict[str, Any]:
+def _row(report: RebuildReport) -> dict[str, Any]:
     return {
         "records": report.records,
         "size_bytes": report.bytes,

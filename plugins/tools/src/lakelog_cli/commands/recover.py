@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import recovery_lines, recovery_row
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import progress, write_lines
-from lakelog_cli.rows.repairs import RecoverRow
-from lakelog_cli.schema import prints
+from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
+from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
+from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
 from lakelog_doctor.recover import recover as recover_store
+
+
+class RecoverRow(RecoveryDocument):
+    """A recovery.
+
+    :ivar dry_run: whether nothing was changed
+    """
+
+    dry_run: bool
 
 
 @prints(RecoverRow)
 def recover(
+    opening: OpenOptions,
     store: StorePath,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; print the plan.")
-    ] = False,
+    dry_run: DryRun = False,
     full: Annotated[
         bool, typer.Option("--full", help="Read the whole log, not only its end.")
     ] = False,
@@ -36,9 +40,6 @@ def recover(
         ),
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Recover a store after any stop, complete its queues and index, and leave a clean stop.
 
@@ -46,30 +47,16 @@ def recover(
     stays in the log, and reads skip it; the exit code is then 1. It is also 1 if durable records at
     the end of the log are missing.
     """
-    given: dict[str, Any] = dict(map(assignment, assignments or ()))
-    if on_damage is not None:
-        given["on_damage"] = on_damage
+    given = opening.arguments | ({"on_damage": on_damage} if on_damage is not None else {})
     with progress("recovering") as advance:
-        report = recover_store(
-            store,
-            dry_run=dry_run,
-            full=full,
-            progress=advance,
-            settings=settings,
-            broker_conf=broker_conf,
-            **given,
-        )
+        report = recover_store(store, dry_run=dry_run, full=full, progress=advance, **given)
     if as_json:
         write_lines([{"dry_run": dry_run, **recovery_row(report)}])
     else:
-        typer.echo("\n".join(_lines(store, report, dry_run=dry_run)))
+        print_lines(recovery_lines(store, report, dry_run=dry_run))
+        print_line(labelled("next", _next(report, dry_run=dry_run)))
     if report.damage or report.missing:
         raise typer.Exit(FOUND)
-
-
-def _lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> list[str]:
-    following = _next(report, dry_run=dry_run)
-    return [*recovery_lines(store, report, dry_run=dry_run), f"  next      {following}"]
 
 
 def _next(report: RecoveryReport, *, dry_run: bool) -> str:

@@ -5,34 +5,66 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
-from lakelog_cli.findings import aside_row, recovery_lines, recovery_row
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import progress, shown, write_lines
-from lakelog_cli.rows.repairs import RepairRow
-from lakelog_cli.schema import prints
+from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
+from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
+from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
 
 
+class StepRow(TypedDict):
+    """A step of a repair.
+
+    :ivar possible: whether the step can be done
+    """
+
+    path: str
+    offset: int
+    what: str
+    why: str
+    possible: bool
+
+
+class QueueName(TypedDict):
+    """A queue."""
+
+    topic: str
+    queue_id: int
+
+
+class RepairRow(TypedDict):
+    """A repair.
+
+    :ivar dry_run: whether nothing was changed
+    :ivar recovery: the recovery; null if none was possible
+    :ivar kept: overwritten ranges
+    :ivar rebuilt: folders of rebuilt files
+    :ivar led: queues with units that point to records of the repair
+    """
+
+    dry_run: bool
+    recovery: RecoveryDocument | None
+    steps: list[StepRow]
+    kept: list[AsideRow]
+    rebuilt: list[str]
+    led: list[QueueName]
+    seconds: float
+
+
 @prints(RepairRow)
 def repair(
+    opening: OpenOptions,
     store: StorePath,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; print the plan.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Repair the log so that RocketMQ keeps all of it, too; then wrong queues and index.
 
@@ -41,8 +73,7 @@ def repair(
     be confirmed; without a terminal, --yes is required. The exit code is 1 if a repair is not
     possible, and with --dry-run if a repair is needed.
     """
-    given: dict[str, Any] = dict(map(assignment, assignments or ()))
-    given |= {"settings": settings, "broker_conf": broker_conf}
+    given = opening.arguments
     if not dry_run and not yes:
         _ask(store, _run(store, given, dry_run=True))
     report = _run(store, given, dry_run=dry_run)
@@ -50,7 +81,7 @@ def repair(
         write_lines([_row(report)])
     else:
         lines = _done_lines if report.done else _plan_lines
-        typer.echo("\n".join(lines(store, report)))
+        print_lines(lines(store, report))
     if report.left or (dry_run and _finds(report)):
         raise typer.Exit(FOUND)
 
@@ -69,9 +100,9 @@ def _run(store: Path, given: dict[str, Any], *, dry_run: bool) -> RepairReport:
 
 def _ask(store: Path, planned: RepairReport) -> None:
     """Print the plan, and ask for confirmation; exits without it, or without a terminal."""
-    typer.echo("\n".join(_plan_lines(store, planned)), err=True)
+    print_lines(_plan_lines(store, planned), err=True)
     if not sys.stdin.isatty():
-        typer.echo("lakelog: nobody can be asked here; give --yes to do it", err=True)
+        print_line("lakelog: nobody can be asked here; give --yes to do it", err=True)
         raise typer.Exit(USAGE)
     typer.confirm("Do it?", abort=True, err=True)
 
@@ -81,9 +112,9 @@ def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
     if planned.recovery is not None:
         yield from recovery_lines(store, planned.recovery, dry_run=True)
     else:
-        yield f"{shown(str(store))}: what a recovery does can be told once this is mended"
+        yield f"{store}: what a recovery does can be told once this is mended"
     yield from _steps(planned.plan.steps, "mend")
-    yield "  then      queues and index are compared with the log, and built anew where wrong"
+    yield labelled("then", "queues and index are compared with the log, and built anew where wrong")
 
 
 def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
@@ -92,20 +123,22 @@ def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
         yield from recovery_lines(store, done.recovery, dry_run=False)
     yield from _steps(done.plan.steps, "mended")
     for aside in done.kept:
-        yield f"  kept      {shown(str(aside))}"
+        yield labelled("kept", str(aside))
     built = ", ".join(done.rebuilt)
-    yield f"  queues    and index {f'were wrong; built anew: {built}' if built else 'are right'}"
+    yield labelled(
+        "queues", f"and index {f'were wrong; built anew: {built}' if built else 'are right'}"
+    )
     if done.led:
-        led = ", ".join(f"{shown(topic)}/{queue_id}" for topic, queue_id in done.led)
-        yield f"  lost      messages of {led}; their places lead to what replaces them"
-    yield f"  took      {done.seconds:.2f} s in all; the store was closed cleanly"
+        led = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in done.led)
+        yield labelled("lost", f"messages of {led}; their places lead to what replaces them")
+    yield labelled("took", f"{done.seconds:.2f} s in all; the store was closed cleanly")
 
 
 def _steps(steps: tuple[Step, ...], words: str) -> Iterator[str]:
     for step in steps:
-        yield f"  {words if step.is_possible else 'CANNOT':<9} {shown(str(step))}"
+        yield labelled(words if step.is_possible else "CANNOT", str(step))
     if not steps:
-        yield "  log       nothing has to be replaced in it"
+        yield labelled("log", "nothing has to be replaced in it")
 
 
 def _row(report: RepairReport) -> dict[str, Any]:

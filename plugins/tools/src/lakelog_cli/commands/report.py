@@ -1,31 +1,20 @@
-"""``lakelog report``: a store as one HTML page.
-
-The page of ``lakelog report``.
-"""
+"""``lakelog report``: a store as one HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import progress, size, write_file, write_lines
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import prints, progress, size, write_file, write_result
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, section
 from lakelog_cli.report.content import Content, read_content
-from lakelog_cli.rows.repairs import ReportRow
-from lakelog_cli.schema import prints
-
-
-def page(content: Content) -> str:
-    """The whole document."""
-    return document(content.path, _sections(content), content.made_ms)
 
 
 def _sections(content: Content) -> Iterator[str]:
@@ -106,30 +95,33 @@ def _lag(lag: dict[str, object] | None) -> tuple[object, object, object]:
     return lag["bytes"], lag["messages"], lag["seconds"]
 
 
+class ReportRow(TypedDict):
+    """A written page."""
+
+    path: str
+    damaged_places: int
+
+
 @prints(ReportRow)
 def report(
+    opening: OpenOptions,
     store: StorePath,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
     ] = Path("report.html"),
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Write a page about a store: traffic, topics, segments, damage, lags, disks.
 
     The page is one file without references to others. The whole log is read once; the store may be
     in use, or left by a crashed broker. The exit code is 1 if damage was found.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         start, end = opened.min_offset, opened.max_offset
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))
-    write_file(output, page(content))
-    if as_json:
-        write_lines([{"path": str(output), "damaged_places": len(content.damages)}])
-    else:
-        typer.echo(str(output))
+    write_file(output, document(content.path, _sections(content), content.made_ms))
+    row = {"path": str(output), "damaged_places": len(content.damages)}
+    write_result(row, str(output), as_json=as_json)
     if content.damages:
         raise typer.Exit(FOUND)

@@ -11,16 +11,14 @@ import typer
 from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_cli.walk import DamageCounter, walk
 
 
 @prints(MessageRow)
 def scan(
+    opening: OpenOptions,
     store: StorePath,
     start: Annotated[
         int | None, typer.Option(min=0, help="Offset of a record to start at.")
@@ -28,16 +26,13 @@ def scan(
     end: Annotated[int | None, typer.Option(min=0, help="Offset to stop before.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Most messages to print.")] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the messages from one offset up to another; damage is reported on stderr.
 
     The exit code is 1 if damage was found: messages may be missing in between.
     """
     damages = DamageCounter()
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         messages = islice(_messages(walk(opened, damages, start, end), end), limit)
         write_messages(messages, as_json=as_json)
     if damages.count:

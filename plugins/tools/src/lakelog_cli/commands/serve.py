@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import logging
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
 from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import (
-    Assignments,
-    BrokerConf,
-    LogFormat,
-    LogFormatOption,
-    SettingsFile,
-    StorePath,
-)
+from lakelog_cli.options import LogFormat, LogFormatOption, OpenOptions, StorePath
 from lakelog_daemon.daemon import Ending, runner_of
-from lakelog_daemon.logs import LogTarget, LogWriter, fields, start_log, stop_log
+from lakelog_daemon.logs import LogWriter, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
 
 _LOG: Final = logging.getLogger("lakelog.serve")
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 _CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
 
 
-class LogLevel(StrEnum):
-    """The lowest level that is logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 def serve(
+    opening: OpenOptions,
     store: StorePath,
     services: Annotated[
         list[str] | None,
@@ -48,14 +32,11 @@ def serve(
         ),
     ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
-    log_level: Annotated[LogLevel, typer.Option(help="Lowest level of log lines.")] = LogLevel.INFO,
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level of log lines.")] = "info",
     log_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File of the log; default stderr. SIGHUP reopens it."),
     ] = None,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Own a store until SIGTERM or Ctrl-C; a missing store is made.
 
@@ -71,9 +52,9 @@ def serve(
     plan = ServePlan.make(
         store,
         services=services or (),
-        settings=settings,
-        broker_conf=broker_conf,
-        arguments=dict(map(assignment, assignments or ())),
+        settings=opening.settings,
+        broker_conf=opening.broker_conf,
+        arguments=opening.given,
     )
     log = _start_log(log_file, log_level, log_format)
     raise typer.Exit(served(plan, log))
@@ -95,6 +76,6 @@ def served(plan: ServePlan, log: LogWriter) -> int:
 
 def _start_log(file: Path | None, level: LogLevel, log_format: LogFormat) -> LogWriter:
     try:
-        return start_log(LogTarget(file), level.upper(), as_json=log_format is LogFormat.JSON)
+        return start_log(level.upper(), file, as_json=log_format is LogFormat.JSON)
     except OSError as error:
         raise typer.BadParameter(f"--log-file {file}: {error.strerror}") from None

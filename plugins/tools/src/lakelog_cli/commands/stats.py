@@ -2,51 +2,100 @@
 
 from __future__ import annotations
 
-from collections import deque
+import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import attrs
 import typer
 
 from lakelog import Store
-from lakelog.files.checkpoint import read_checkpoint
+from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import segment_files
-from lakelog.format.layout import (
-    ABORT_FILE,
-    CONFIG_DIR,
-    CONSUMEQUEUE_DIR,
-    INDEX_DIR,
-    OWN_DIR,
-    QUARANTINE_DIR,
-)
-from lakelog.format.record_batch import RecordBatch
+from lakelog.format import layout
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import blocks, shown, write_document
-from lakelog_cli.report.content import TrafficOverTime, read_traffic
-from lakelog_cli.rows.state import StatsDocument, sizes
-from lakelog_cli.schema import prints
-from lakelog_cli.statelines import CopyLags, bars, disks, lag_rows, lag_text
-from lakelog_cli.walk import directory_of
+from lakelog.times import iso
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import blocks, print_lines, prints, write_document
+from lakelog_cli.report.content import TrafficOverTime, first_and_last_time, read_traffic
+from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
+from lakelog_cli.walk import directory_of, segments_of
+from lakelog_daemon.status import disks
 
-BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
+BATCHCONSUMEQUEUE_DIR: Final = "batchconsumequeue"
+_BLOCK_BYTES: Final = 512
+"""The unit of ``st_blocks``, independent of the file system's block size."""
+_REST: Final = "other"
+
+
+@attrs.define
+class FolderSize:
+    """The size of a part of a store directory.
+
+    :ivar length_bytes: total length of its files
+    :ivar disk_bytes: their allocated space, less than the length if they have holes
+    """
+
+    files: int = 0
+    length_bytes: int = 0
+    disk_bytes: int = 0
+
+    def add(self, found: os.stat_result) -> None:
+        """Add one file."""
+        self.files += 1
+        self.length_bytes += found.st_size
+        self.disk_bytes += found.st_blocks * _BLOCK_BYTES
+
+
+class QuarantineRow(TypedDict):
+    """The contents of lakelog/quarantine."""
+
+    entries: int
+    length_bytes: int
+
+
+class StatsDocument(TypedDict):
+    """A store in numbers.
+
+    :ivar is_owned: whether a process has it open for writing
+    :ivar disk_state: state by the disk watcher; null without a watcher
+    :ivar files: number and size of files by part of the store
+    :ivar traffic: messages and bytes over time, with ``--plot``
+    """
+
+    path: str
+    is_owned: bool
+    abort_file_present: bool
+    min_offset: int
+    max_offset: int
+    segments: int
+    segment_size_bytes: int
+    first_store_timestamp_ms: int | None
+    last_store_timestamp_ms: int | None
+    topics: int
+    queues: int
+    queued_messages: int
+    groups: int
+    checkpoint: StoreCheckpoint
+    replication: Replication | None
+    disk_state: str | None
+    disks: list[DiskRow]
+    files: dict[str, FolderSize]
+    quarantine: QuarantineRow
+    traffic: NotRequired[TrafficOverTime]
 
 
 @prints(StatsDocument, is_document=True)
 def stats(
+    opening: OpenOptions,
     store: StorePath,
     plot: Annotated[
         bool, typer.Option("--plot", help="Read the log, and plot its traffic over time.")
     ] = False,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print positions, times of the first and last message, queues, files and their sizes.
 
@@ -55,10 +104,11 @@ def stats(
     slaves of a master, have their lags in bytes, messages and seconds. Each disk of the store has
     a bar.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         document = {
             "path": str(opened.path),
-            **_state(opened),
+            "is_owned": is_owned(RealFileSystem(), opened.path),
+            "abort_file_present": (opened.path / layout.ABORT_FILE).exists(),
             **_log(opened),
             **_queues(opened),
             "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
@@ -73,15 +123,7 @@ def stats(
     if as_json:
         write_document(document)
     else:
-        for line in _lines(document):
-            typer.echo(line)
-
-
-def _state(store: Store) -> dict[str, Any]:
-    return {
-        "is_owned": is_owned(RealFileSystem(), store.path),
-        "abort_file_present": (store.path / ABORT_FILE).exists(),
-    }
+        print_lines(_lines(document))
 
 
 def _disk_state(store: Store) -> str | None:
@@ -93,32 +135,15 @@ def _disk_state(store: Store) -> str | None:
 
 
 def _log(store: Store) -> dict[str, Any]:
-    directory = directory_of(store)
-    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    starts = [each.start_offset for each in segments]
+    first_ms, last_ms = first_and_last_time(store)
     return {
         "min_offset": store.min_offset,
         "max_offset": store.max_offset,
-        "segments": len(segments),
+        "segments": len(segments_of(store)),
         "segment_size_bytes": store.settings.core.segment_size_bytes,
-        "first_store_timestamp_ms": next(_times(store, store.min_offset, 0), None),
-        "last_store_timestamp_ms": _last_time(store, starts),
+        "first_store_timestamp_ms": first_ms,
+        "last_store_timestamp_ms": last_ms,
     }
-
-
-def _last_time(store: Store, starts: list[int]) -> int | None:
-    """Store time of the last message, in the last segment with a message, in ms since 1970."""
-    for start in reversed(starts):
-        if times := deque(_times(store, start, -1), maxlen=1):
-            return times[0]
-    return None
-
-
-def _times(store: Store, start: int, at: int) -> Iterator[int]:
-    """Store time of one record of each run from ``start`` on."""
-    for piece in store.scan_pieces(start, verify=False):
-        if isinstance(piece, RecordBatch):
-            yield int(piece.store_timestamps_ms[at])
 
 
 def _queues(store: Store) -> dict[str, Any]:
@@ -132,13 +157,23 @@ def _queues(store: Store) -> dict[str, Any]:
 
 
 def _files(store: Store) -> dict[str, dict[str, int]]:
+    """The size of each part that has files; all files in no other part count as ``other``."""
+    names = (layout.CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR, layout.INDEX_DIR, layout.CONFIG_DIR)
     parts = {
-        name: store.path / name
-        for name in (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR, INDEX_DIR, CONFIG_DIR)
+        "commitlog": directory_of(store).commitlog,
+        **{name: store.path / name for name in names},
+        "quarantine": store.path / layout.OWN_DIR / layout.QUARANTINE_DIR,
     }
-    parts = {"commitlog": directory_of(store).commitlog, **parts}
-    parts["quarantine"] = store.path / OWN_DIR / QUARANTINE_DIR
-    found = sizes(parts, store.path)
+    folders = {path: name for name, path in parts.items()}
+    found = {name: FolderSize() for name in (*parts, _REST)}
+    outside = [path for path in folders if not path.is_relative_to(store.path)]
+    for base in (store.path, *outside):
+        for folder, _, files in os.walk(base):
+            here = Path(folder)
+            part = next((folders[each] for each in (here, *here.parents) if each in folders), _REST)
+            for name in files:
+                with suppress(FileNotFoundError):  # it was deleted meanwhile
+                    found[part].add((here / name).stat())
     return {name: attrs.asdict(size) for name, size in found.items() if size.files}
 
 
@@ -153,7 +188,7 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"replication = {value['role']}"
             for each, lag, remark in lag_rows(value):
                 line = f"{each}: {lag_text(lag)}"
-                yield shown(f"replication: {line}; {remark}" if remark else f"replication: {line}")
+                yield f"replication: {line}; {remark}" if remark else f"replication: {line}"
         elif isinstance(value, Mapping):
             yield from _lines(value, f"{prefix}{name}.")
         else:
@@ -163,7 +198,8 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _plot(traffic: TrafficOverTime) -> Iterator[str]:
     """A line of bars for messages and one for bytes, from the first message to the last."""
     width = len(traffic.messages) // 2
-    yield f"from {_day(traffic.first_ms)} to {_day(traffic.last_ms)}:"
+    first, last = (iso(each, None, "auto") for each in (traffic.first_ms, traffic.last_ms))
+    yield f"from {first} to {last}:"
     for unit, values in (("messages", traffic.messages), ("bytes", traffic.record_bytes)):
         pairs = [values[2 * at] + values[2 * at + 1] for at in range(width)]
         most = max(pairs) / (2 * traffic.bin_ms / 1000)
@@ -174,20 +210,12 @@ def _value_text(name: str, value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, int) and name.endswith("timestamp_ms") and value > 0:
-        return f"{value} ({_day(value)})"
-    return shown(str(value))
-
-
-def _day(timestamp_ms: int) -> str:
-    """A local time in ISO 8601; a remark for a number out of the range of ``datetime``."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().isoformat()
-    except (ValueError, OverflowError, OSError):
-        return "out of range"
+        return f"{value} ({iso(value, None, 'auto')})"
+    return str(value)
 
 
 def _quarantine(store: Store) -> dict[str, int]:
     """Number and length of the copies of log bytes and the moved files in quarantine."""
-    found = RealFileSystem().list(store.path / OWN_DIR / QUARANTINE_DIR)
+    found = RealFileSystem().list(store.path / layout.OWN_DIR / layout.QUARANTINE_DIR)
     lengths = [length for name, length in found if name not in (LIST_FILE, COPYING)]
     return {"entries": len(lengths), "length_bytes": sum(lengths)}

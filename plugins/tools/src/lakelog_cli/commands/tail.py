@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Annotated, Final
 
 import attrs
@@ -11,19 +12,8 @@ import typer
 
 from lakelog import Store
 from lakelog.message import StoredMessage
-from lakelog_cli.messagelines import write_messages
-from lakelog_cli.opening import check_name, check_queue, open_for
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    BrokerConf,
-    SettingsFile,
-    StorePath,
-    Tags,
-    Topic,
-)
-from lakelog_cli.rows.queues import MessageRow
-from lakelog_cli.schema import prints
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, check_name, check_queue
+from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1
@@ -32,7 +22,8 @@ BATCH: Final = 32
 
 
 @prints(MessageRow)
-def tail(  # noqa: PLR0913  # each argument is an option of the command
+def tail(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     queues: Annotated[
@@ -47,15 +38,12 @@ def tail(  # noqa: PLR0913  # each argument is an option of the command
     ] = False,
     tags: Tags = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Print the last messages of a topic in the log's order; with -f, also new ones.
 
     A topic that does not exist yet can be followed; without -f it is wrong usage.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         for queue in queues or ():
             queue_name(topic, queue)
         if not follow:
@@ -121,13 +109,8 @@ class _Tail:
         return [found[place] for place in sorted(found)][max(0, len(found) - count) :]
 
     def _between(self, queue: int, start: int, end: int) -> Iterator[StoredMessage]:
-        at = start
-        while at < end:
-            got = self.store.get(self.topic, queue, at, min(BATCH, end - at), tags=self.tags)
-            yield from got.messages
-            if got.next_offset <= at:
-                return
-            at = got.next_offset
+        found = self.store.read(self.topic, queue, start, tags=self.tags)
+        return takewhile(lambda message: message.queue_offset < end, found)
 
     def _news(self, queue: int, minimum: int) -> Iterator[StoredMessage]:
         """One batch of new messages of a queue; a new queue is read from its beginning."""

@@ -1,9 +1,4 @@
-"""``lakelog top``: the present state of a running store.
-
-The keys of ``lakelog top``: the order of its tables, a filter by name, and the end.
-
-Renders one frame of ``lakelog top`` from a view of a running store.
-"""
+"""``lakelog top``: the present state of a running store, in frames that keys arrange."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import attrs
 import typer
@@ -26,12 +21,18 @@ from rich.text import Text
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_cli.opening import assignment
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import Columns, blocks, milliseconds, shown, size, span, write_document
-from lakelog_cli.rows.state import TopView
-from lakelog_cli.schema import prints
-from lakelog_cli.statelines import bars, copy_lags, group_lags, lag_table
+from lakelog_cli import statelines
+from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.output import (
+    Columns,
+    blocks,
+    milliseconds,
+    prints,
+    size,
+    span,
+    styled,
+    write_document,
+)
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"
@@ -95,7 +96,7 @@ class Controls:
     @property
     def line(self) -> str:
         """The keys, and the present choices."""
-        text = f"{shown(self.text)}_" if self.is_typing else shown(self.text) or "none"
+        text = f"{self.text}_" if self.is_typing else self.text or "none"
         return f"s order: {self.order}   / filter: {text}   q quit"
 
     def arranged(self, view: View) -> View:
@@ -158,24 +159,24 @@ _HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stop
 def frame(view: View, keys: str = "") -> RenderableType:
     """Render ``view``; ``keys`` is a line of help."""
     parts: list[RenderableType] = [_head(view)]
-    parts += [Text(keys, "dim")] if keys else []
+    parts += [styled(keys, "dim")] if keys else []
     parts += _problems(view)
     if view.get("positions"):
-        parts += [Text(), _log(view), *_history(view), _lags(view)]
+        parts += [styled(""), _log(view), *_history(view), _lags(view)]
     if view.get("groups"):
-        parts += [Text(), _group_lines(view["groups"])]
+        parts += [styled(""), _group_lines(view["groups"])]
     if view.get("replication") is not None:
-        parts += [Text(), lag_table(view["replication"])]
-    parts += [Text(line) for line in bars(view["disks"])]
-    parts += [Text(), _processes(view["processes"])]
+        parts += [styled(""), statelines.lag_table(view["replication"])]
+    parts += [styled(line) for line in statelines.bars(view["disks"])]
+    parts += [styled(""), _processes(view["processes"])]
     if view.get("members") is not None:
-        parts += [Text(), _members(view), *_remarks(view)]
+        parts += [styled(""), _members(view), *_remarks(view)]
     return Group(*parts)
 
 
 def _head(view: View) -> Text:
     who = "serve" if view["served_by"] else "a program"
-    head = Text(f"{shown(view['path'])}  {who}, process {view['pid']}  {view['state']}  ")
+    head = styled(f"{view['path']}  {who}, process {view['pid']}  {view['state']}  ")
     head.append(view["health"], _COLOURS.get(view["health"], ""))
     if view.get("started_ms"):
         head.append(f"  up {span(time.time() - view['started_ms'] / 1000)}")
@@ -184,9 +185,9 @@ def _head(view: View) -> Text:
 
 def _problems(view: View) -> Iterator[Text]:
     for each in view["problems"]:
-        yield Text(f"! {shown(each)}", "yellow")
+        yield styled(f"! {each}", "yellow")
     if not view.get("positions") and "masters" not in view:
-        yield Text("no positions are there; it is no lakelog")
+        yield styled("no positions are there; it is no lakelog")
 
 
 def _log(view: View) -> Columns:
@@ -209,14 +210,14 @@ def _history(view: View) -> Iterator[Text]:
     for name, unit in (("records", "/s"), ("appended", " bytes/s")):
         values = [each.get(name, 0.0) for each in view.get("history", ())]
         if len(values) > 1:
-            yield Text(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
+            yield styled(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
 
 
 def _group_lines(rows: Sequence[View]) -> Columns:
     """The consumer groups that are furthest behind."""
     table = Columns("group", "topic", "messages behind")
     for row in rows[:_MOST_GROUPS]:
-        table.add_row(shown(row["group"]), shown(row["topic"]), f"{row['behind']:,}")
+        table.add_row(row["group"], row["topic"], f"{row['behind']:,}")
     if len(rows) > _MOST_GROUPS:
         table.add_row(f"and {len(rows) - _MOST_GROUPS} more", "", "")
     return table
@@ -226,37 +227,35 @@ def _lags(view: View) -> Text:
     lags = view["lags"]
     known = [f"not flushed {size(lags['flush_bytes'])}"]
     known.append(f"not dispatched {size(lags['dispatch_bytes'])}")
-    known += [f"{shown(name)} {size(lag)} behind" for name, lag in lags["followers"].items()]
-    return Text(f"lags: {', '.join(known)}")
+    known += [f"{name} {size(lag)} behind" for name, lag in lags["followers"].items()]
+    return styled(f"lags: {', '.join(known)}")
 
 
 def _members(view: View) -> Columns:
     """The processes that have the store open for writing."""
     table = Columns("has it open", "pid", "times", "for all...")
     for row in view["members"]:
-        table.add_row(
-            Text(shown(row["name"])), str(row["pid"]), str(row["opens"]), ", ".join(row["does"])
-        )
+        table.add_row(row["name"], str(row["pid"]), str(row["opens"]), ", ".join(row["does"]))
     return table
 
 
 def _remarks(view: View) -> Iterator[Text]:
     """Unusual findings, and limits of the view."""
     if view["members_not_seen"]:
-        yield Text(f"{view['members_not_seen']} more have it open, of other users or containers")
+        yield styled(f"{view['members_not_seen']} more have it open, of other users or containers")
     elif view["members_not_seen"] is None:
-        yield Text("whether more have it open is not known: /proc/locks says nothing of it")
+        yield styled("whether more have it open is not known: /proc/locks says nothing of it")
     appending = view["appending"]
     if appending is not None:
         since = span(max(0.0, time.time() - appending["since_ms"] / 1000))
-        yield Text(f"! process {appending['pid']} has been appending for {since}", "yellow")
+        yield styled(f"! process {appending['pid']} has been appending for {since}", "yellow")
     for row in view["deleted"]:
         what = f"{row['files']} deleted files, {size(row['bytes'])}"
-        yield Text(f"process {row['pid']} ({shown(row['name'])}) keeps {what}")
+        yield styled(f"process {row['pid']} ({row['name']}) keeps {what}")
     if view["processes_not_readable"]:
         count = view["processes_not_readable"]
         others = "one other process" if count == 1 else f"{count} other processes"
-        yield Text(f"deleted files that {others} may keep cannot be seen")
+        yield styled(f"deleted files that {others} may keep cannot be seen")
 
 
 def _processes(rows: Sequence[View]) -> Columns:
@@ -266,15 +265,15 @@ def _processes(rows: Sequence[View]) -> Columns:
     for row in rows:
         cpu = row.get("cpu_percent")
         table.add_row(
-            Text(shown(row["name"])),
+            row["name"],
             str(row["pid"] or "-"),
             row["kind"],
             row["state"],
-            Text(row["health"], _HEALTH.get(row["health"], "")),
+            styled(row["health"], _HEALTH.get(row["health"], "")),
             "-" if cpu is None else f"{cpu:.1f} %",
             size(row.get("rss_bytes")),
             str(row.get("restarts", "-")),
-            Text(shown(row.get("says") or row.get("last_exit") or "")),
+            row.get("says") or row.get("last_exit") or "",
         )
     return table
 
@@ -283,15 +282,126 @@ _HISTORY: Final = 60
 """Frames whose rates are shown."""
 
 
+class ProcessRow(TypedDict):
+    """A process of a store in use: its owner, a service, a follower or a child of these.
+
+    :ivar pid: null if it does not run
+    :ivar cpu_percent: CPU usage in percent of one core, with its children
+    :ivar restarts: number of restarts
+    :ivar hangs: number of times that it was killed because it hung
+    :ivar says: its last ``STATUS=`` text
+    """
+
+    name: str
+    kind: Literal["owner", "service", "follower", "child"]
+    pid: int | None
+    state: str
+    health: str
+    cpu_percent: NotRequired[float | None]
+    rss_bytes: NotRequired[int | None]
+    restarts: NotRequired[int]
+    hangs: NotRequired[int]
+    started_ms: NotRequired[int | None]
+    says: NotRequired[str | None]
+    last_exit: NotRequired[str | None]
+
+
+class MemberRow(TypedDict):
+    """A process that has the store open for writing.
+
+    :ivar opens: number of opens
+    :ivar does: its exclusive roles, such as services
+    """
+
+    pid: int
+    name: str
+    opens: int
+    does: list[str]
+
+
+class RetainedRow(TypedDict):
+    """Deleted files that a process keeps on the disk."""
+
+    pid: int
+    name: str
+    files: int
+    bytes: int
+
+
+class AppendingRow(TypedDict):
+    """A process in a slow append, and the start of that append."""
+
+    pid: int
+    since_ms: int
+
+
+class PositionLags(TypedDict):
+    """Lags of positions, in bytes.
+
+    :ivar followers: lag of each follower, by the name of its pin
+    :ivar dispatch_ms: lag in ms, only with ``lakelog serve``
+    """
+
+    flush_bytes: int
+    dispatch_bytes: int
+    dispatch_ms: NotRequired[float | None]
+    followers: dict[str, int]
+
+
+class FlushRow(TypedDict):
+    """The mean duration of a sync; null if there was none."""
+
+    mean_ms: float | None
+
+
+class TopView(TypedDict):
+    """The present state of a store in use.
+
+    :ivar served_by: serve, or null if the owner is another program
+    :ivar positions: positions in bytes, and counts since the store was opened
+    :ivar rates: their increase in a second
+    :ivar members_not_seen: number of processes of other users; null if unknown
+    :ivar services: id of the process that dispatches and deletes
+    :ivar processes_not_readable: number of processes whose files are not readable
+    :ivar masters: state of each master, for a folder of copies
+    """
+
+    served_by: Literal["serve"] | None
+    path: str
+    pid: int | None
+    heartbeat_ms: int | None
+    state: str
+    health: Literal["ok", "degraded", "failed"]
+    problems: list[str]
+    disks: list[statelines.DiskRow]
+    processes: list[ProcessRow]
+    replication: statelines.Replication | None
+    groups: list[statelines.GroupLag]
+    positions: NotRequired[dict[str, int]]
+    rates: NotRequired[dict[str, float]]
+    flush: NotRequired[FlushRow]
+    lags: NotRequired[PositionLags]
+    members: NotRequired[list[MemberRow]]
+    members_not_seen: NotRequired[int | None]
+    services: NotRequired[int | None]
+    appending: NotRequired[AppendingRow | None]
+    deleted: NotRequired[list[RetainedRow]]
+    processes_not_readable: NotRequired[int]
+    version: NotRequired[int]
+    lakelog: NotRequired[str]
+    start_ticks: NotRequired[int]
+    started_ms: NotRequired[int]
+    log_lines_dropped: NotRequired[int]
+    masters: NotRequired[Any]
+
+
 @prints(TopView, is_document=True)
 def top(
+    opening: OpenOptions,
     store: StorePath,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between frames.")] = 1.0,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Show a store in use: rates, lags of groups and copies, flush latency, disks.
 
@@ -302,16 +412,18 @@ def top(
     copies of several masters, it shows their programs; each copy has its own view.
     Exit code 3 if no process has the store open.
     """
-    arguments = dict(map(assignment, assignments or ()))
-    opening: dict[str, Any] = {"broker_conf": broker_conf, "settings": settings, **arguments}
-    watcher = Watcher.of(store, **opening)
-
+    given = opening.arguments
+    watcher = Watcher.of(store, **given)
     history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
 
     def with_lags(view: dict[str, Any]) -> dict[str, Any]:
         history.append(view.get("rates", {}))
-        groups = _groups(watcher.path, opening)
-        return {**view, "replication": copy_lags(watcher.path, **opening), "groups": groups}
+        groups = _groups(watcher.path, given)
+        return {
+            **view,
+            "replication": statelines.copy_lags(watcher.path, **given),
+            "groups": groups,
+        }
 
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
@@ -336,11 +448,11 @@ def _watch(console: Console, interval_seconds: float, look: Callable[[], dict[st
             live.update(frame(controls.arranged(view), controls.line), refresh=True)
 
 
-def _groups(path: Path, opening: dict[str, Any]) -> list[dict[str, Any]]:
+def _groups(path: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
     """The lags of consumer groups; none of a directory without queues, such as one of copies."""
     try:
-        with lakelog.open(path, mode="read", **opening) as reader:
-            return [attrs.asdict(each) for each in group_lags(reader)]
+        with lakelog.open(path, mode="read", **given) as reader:
+            return [attrs.asdict(each) for each in statelines.group_lags(reader)]
     except LakelogError:
         return []
 

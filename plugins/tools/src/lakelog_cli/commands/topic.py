@@ -2,65 +2,76 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypedDict
 
 import typer
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.group import ListByDefault
-from lakelog_cli.opening import check_name, open_for, open_to_change
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath, Topic
-from lakelog_cli.output import write_lines, write_rows
-from lakelog_cli.rows.queues import CreatedTopicRow, DeletedTopicRow, TopicQueueRow
-from lakelog_cli.schema import prints
+from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.options import AsJson, OpenOptions, StorePath, Topic, check_name
+from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.offsettable import check_topic
 
 DEFAULT_QUEUES: Final = 8
 """RocketMQ's ``defaultTopicQueueNums``."""
+_BITS: Final = {"r": 4, "w": 2}
+"""RocketMQ's numbers of permissions, in ``topics.json``."""
 
 
-class Permission(Enum):
-    """The permission of a topic, with the meanings of RocketMQ's numbers."""
-
-    READ_WRITE = "rw"
-    READ = "r"
-    WRITE = "w"
-
-    @property
-    def number(self) -> int:
-        """The number in ``topics.json``."""
-        return sum({"r": 4, "w": 2}[letter] for letter in self.value)
-
-
-app = typer.Typer(
+app = App(
     cls=ListByDefault,
     help="List topics with their queues: 'lakelog topic STORE'; create or delete one.",
     no_args_is_help=True,
-    add_completion=False,
 )
+
+
+class TopicQueueRow(TypedDict):
+    """A queue of a topic.
+
+    :ivar permission: r, w, rw or none; null if the topic is not in config/topics.json
+    :ivar min_offset: queue offset of its first message
+    :ivar max_offset: queue offset of the next message
+    """
+
+    topic: str
+    permission: str | None
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+class CreatedTopicRow(TypedDict):
+    """A topic in config/topics.json."""
+
+    topic: str
+    queues: int
+    permission: str
+
+
+class DeletedTopicRow(TypedDict):
+    """A topic that was removed."""
+
+    topic: str
 
 
 @app.command(name="list")
 @prints(TopicQueueRow)
 def list_topics(
+    opening: OpenOptions,
     store: StorePath,
     topic: Annotated[
         str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """List the queues of topics: permission, the first offset and the next offset.
 
     A topic without a permission is not in RocketMQ's config/topics.json: a broker that takes the
     store over does not have it until 'lakelog topic create'.
     """
-    with open_for("read", store, broker_conf, settings, assignments) as opened:
+    with opening.open("read", store) as opened:
         configs = topics_of(RealFileSystem(), opened.path)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     for name, each in configs.items():
@@ -85,6 +96,7 @@ def list_topics(
 @app.command()
 @prints(CreatedTopicRow)
 def create(
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     *,
@@ -93,19 +105,16 @@ def create(
         typer.Option(min=1, help="Number of queues; default: as before, or 8 for a new topic."),
     ] = None,
     permission: Annotated[
-        Permission, typer.Option(help="Permission of the clients of a broker.")
-    ] = Permission.READ_WRITE,
+        Literal["rw", "r", "w"], typer.Option(help="Permission of the clients of a broker.")
+    ] = "rw",
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Create a topic in RocketMQ's config/topics.json, or change an existing one.
 
     lakelog accepts messages for any queue of any topic; a broker follows the file.
     """
     check_topic(topic)
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         least = max((each.queue_id + 1 for each in opened.queues(topic)), default=0)
         number = queues or least or DEFAULT_QUEUES
@@ -115,23 +124,21 @@ def create(
                 param_hint="--queues",
             )
         files = RealFileSystem.of_store(opened.path)
-        set_topic(files, opened.path, topic, number, permission.number)
+        set_topic(files, opened.path, topic, number, sum(_BITS[each] for each in permission))
     if as_json:
-        write_lines([{"topic": topic, "queues": number, "permission": permission.value}])
+        write_lines([{"topic": topic, "queues": number, "permission": permission}])
 
 
 @app.command()
 @prints(DeletedTopicRow)
 def delete(
+    opening: OpenOptions,
     store: StorePath,
     topic: Topic,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Remove a topic and its queues; its records stay in the log, without a queue."""
-    with open_to_change(store, broker_conf, settings, assignments) as opened:
+    with opening.open_to_change(store) as opened:
         opened.wait_dispatched()
         _delete(opened, topic)
     if as_json:
@@ -150,4 +157,4 @@ def _delete(store: Store, topic: str) -> None:
 
 def _letters(permission: int) -> str:
     """The permission as ``r`` and ``w``, and ``none`` without both."""
-    return ("r" if permission & 4 else "") + ("w" if permission & 2 else "") or "none"
+    return "".join(each for each, bit in _BITS.items() if permission & bit) or "none"

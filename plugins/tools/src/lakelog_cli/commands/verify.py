@@ -1,14 +1,11 @@
-"""``lakelog verify``: reads the whole log with every check, and reports problems.
-
-The page of ``lakelog verify``.
-"""
+"""``lakelog verify``: reads the whole log with every check, and reports problems."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 import typer
@@ -19,16 +16,14 @@ from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
+from lakelog.recovery.report import RecoveryReport
+from lakelog_cli import findings
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.findings import Crash, ProblemReporter, crash_of
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import size, write_file
+from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
+from lakelog_cli.output import labelled, print_lines, prints, size, write_file, write_lines
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, section
 from lakelog_cli.report.content import SegmentCounts
-from lakelog_cli.rows.repairs import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
-from lakelog_cli.schema import prints
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
 from lakelog_doctor.parallel_scan import Part, WholeSegment
@@ -78,8 +73,41 @@ class Findings:
             self.damaged_bytes += piece.end_offset - piece.offset
 
 
-@prints(ProblemRow, DamageRow, BadSegmentRow, LostRow, CheckSummary)
-def verify(  # noqa: PLR0913  # each argument is an option of the command
+class CheckSummary(TypedDict):
+    """The last line of a check.
+
+    :ivar whole: whether all problems are normal after a crash, or there are none
+    :ivar record_bytes: length of all records
+    :ivar last_timestamp_ms: store time of the last message
+    :ivar torn_bytes: length of an incomplete put at the end after a crash
+    :ivar compared: derived files that were compared with the log
+    :ivar problems: number of faults in the derived files
+    :ivar behind: number of places where a derived file lags behind the log
+    :ivar abort: whether the file ``abort`` exists
+    """
+
+    kind: Literal["summary"]
+    whole: bool
+    state: Literal["whole", "crashed", "damaged"]
+    start_offset: int
+    segment_problems: int
+    end_offset: int
+    records: int
+    record_bytes: int
+    blanks: int
+    damaged_places: int
+    damaged_bytes: int
+    last_timestamp_ms: int
+    torn_bytes: int
+    compared: list[str]
+    problems: int
+    behind: int
+    abort: bool
+
+
+@prints(*findings.ROWS, CheckSummary)
+def verify(  # each argument is an option of the command
+    opening: OpenOptions,
     store: StorePath,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Compare queues, too.")] = False,
@@ -87,19 +115,11 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     everything: Annotated[
         bool, typer.Option("--all", help="Compare queues, index, checkpoint.")
     ] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", min=1, help="Number of reading processes; default one per core."
-        ),
-    ] = None,
+    processes: ReadingProcesses = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as a page.")
     ] = None,
     as_json: AsJson = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
 ) -> None:
     """Check every record, and the names and lengths of segments; exit 1 if any is damaged.
 
@@ -112,54 +132,64 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     A store whose owner crashed is whole, and the exit code is 0, if a recovery loses nothing: then
     queues and index that lag behind the log, and a torn put at its end, are no problems.
     """
-    with ExitStack() as held:
-        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
-        checking = begin_checking(opened, queues=queues or everything, index=index or everything)
-        if checking is not None:
-            held.callback(checking.close)
-        crash = crash_of(opened)
-        reporter = ProblemReporter(crash, as_json=as_json)
-        for missing in crash.missing if crash is not None else ():
-            reporter.missing(missing)
+    with opening.open("read", store) as opened:
         segments = SegmentCounts.of(opened) if html is not None else None
-        found = findings_of(opened, checking, reporter, processes, segments)
+        verdict = checked(
+            opened,
+            queues=queues or everything,
+            index=index or everything,
+            as_json=as_json,
+            processes=processes,
+            segments=segments,
+        )
+        reporter = verdict.reporter
+        for missing in verdict.crash.missing if verdict.crash is not None else ():
+            reporter.missing(missing)
         if everything:
-            reporter.report(_checkpoint(opened.path, found))
+            reporter.report(_checkpoint(opened.path, verdict.found))
         reporter.finish()
-        names = checking.names if checking is not None else ()
-        verdict = Verdict(found, reporter, crash, names)
         if as_json:
-            reporter.line(_row(verdict, opened))
+            write_lines([_row(verdict, opened)])
         else:
-            typer.echo("\n".join(_summary(verdict, opened)))
+            print_lines(_summary(verdict, opened))
         if html is not None and segments is not None:
             write_file(html, _page(verdict, opened, segments))
     if verdict.is_damaged:
         raise typer.Exit(FOUND)
 
 
-def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
-    try:
-        yield from check_checkpoint(path, found.end_offset, found.last_timestamp_ms)
-    except OSError as error:
-        file = Path(error.filename or path / CHECKPOINT_FILE)
-        words = "the checkpoint cannot be read"
-        yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
-
-
-def begin_checking(store: Store, *, queues: bool, index: bool) -> Checking | None:
-    """Begin a comparison of queues or index with the log; ``None`` if neither is requested."""
-    return Checking.of(store, queues=queues, index=index) if queues or index else None
-
-
-def findings_of(
+def checked(
     store: Store,
-    checking: Checking | None,
-    reporter: ProblemReporter,
+    *,
+    queues: bool,
+    index: bool,
+    as_json: bool = False,
     processes: int | None = None,
     segments: SegmentCounts | None = None,
+) -> Verdict:
+    """Read the whole log, report problems, and sum up.
+
+    :param queues: whether to compare queues with the log; ``index`` likewise
+    :param segments: counts the records of each segment
+    """
+    with ExitStack() as held:
+        checking = None
+        if queues or index:
+            checking = Checking.of(store, queues=queues, index=index)
+            held.callback(checking.close)
+        crash = findings.crash_of(store)
+        reporter = findings.ProblemReporter(crash, as_json=as_json)
+        found = _findings_of(store, checking, reporter, processes, segments)
+    return Verdict(found, reporter, crash, () if checking is None else checking.names)
+
+
+def _findings_of(
+    store: Store,
+    checking: Checking | None,
+    reporter: findings.ProblemReporter,
+    processes: int | None,
+    segments: SegmentCounts | None,
 ) -> Findings:
-    """Read the whole log, report problems, and sum up; ``segments`` counts the records of each."""
     directory, size = directory_of(store), store.settings.core.segment_size_bytes
     wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
     for problem in wrong:
@@ -186,13 +216,22 @@ def _pieces(store: Store, part: Part) -> Iterator[Piece]:
         yield part
 
 
+def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
+    try:
+        yield from check_checkpoint(path, found.end_offset, found.last_timestamp_ms)
+    except OSError as error:
+        file = Path(error.filename or path / CHECKPOINT_FILE)
+        words = "the checkpoint cannot be read"
+        yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
+
+
 @attrs.frozen
 class Verdict:
     """The result of a whole check."""
 
     found: Findings
-    reporter: ProblemReporter
-    crash: Crash | None
+    reporter: findings.ProblemReporter
+    crash: RecoveryReport | None
     names: tuple[str, ...]
 
     @property
@@ -206,24 +245,6 @@ class Verdict:
         if self.is_damaged:
             return "damaged"
         return "whole" if self.crash is None else "crashed"
-
-
-def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
-
-    found, reporter = verdict.found, verdict.reporter
-    values = {
-        "state": verdict.state,
-        "records": f"{found.records:,}",
-        "bytes of records": size(found.record_bytes),
-        "log": f"{store.min_offset} to {found.end_offset}",
-        "damaged": f"{found.damaged_places} places, {size(found.damaged_bytes)}",
-        "wrong segments": f"{found.segment_problems}",
-        "compared": ", ".join(verdict.names) or "the log alone",
-        "other problems": f"{reporter.problems}",
-        "behind": f"{reporter.behind} places",
-        "torn": size(reporter.torn_bytes),
-    }
-    return page(str(store.path), values, segments, reporter, _advice(verdict))
 
 
 def _row(verdict: Verdict, store: Store) -> dict[str, Any]:
@@ -251,29 +272,26 @@ _STATES: Final = {
 def _summary(verdict: Verdict, store: Store) -> Iterator[str]:
     found, reporter = verdict.found, verdict.reporter
     yield f"{store.path}: {_STATES[verdict.state]}"
-    yield f"  log      {store.min_offset} to {found.end_offset}"
-    yield f"  records  {found.records} ({found.record_bytes} bytes)"
-    yield f"  blanks   {found.blanks}"
-    yield f"  damaged  {found.damaged_places} places ({found.damaged_bytes} bytes)"
-    yield f"  segments {found.segment_problems} problems"
+    yield labelled("log", f"{store.min_offset} to {found.end_offset}")
+    yield labelled("records", f"{found.records} ({found.record_bytes} bytes)")
+    yield labelled("blanks", str(found.blanks))
+    yield labelled("damaged", f"{found.damaged_places} places ({found.damaged_bytes} bytes)")
+    yield labelled("segments", f"{found.segment_problems} problems")
     if reporter.torn_bytes:
-        yield (
-            f"  torn     {reporter.torn_bytes} bytes behind the last record, as a put that was cut "
-            "off leaves them; a recovery keeps them in lakelog/quarantine"
-        )
+        put = "behind the last record, as a put that was cut off leaves them"
+        kept = "a recovery keeps them in lakelog/quarantine"
+        yield labelled("torn", f"{reporter.torn_bytes} bytes {put}; {kept}")
     if verdict.names:
-        yield f"  derived  {reporter.problems} problems in {', '.join(verdict.names)}"
+        yield labelled("derived", f"{reporter.problems} problems in {', '.join(verdict.names)}")
     if reporter.behind:
-        yield (
-            f"  behind   queues and index lag behind the log in {reporter.behind} places; a "
-            "recovery completes them from it"
-        )
+        lag = f"queues and index lag behind the log in {reporter.behind} places"
+        yield labelled("behind", f"{lag}; a recovery completes them from it")
     if (store.path / ABORT_FILE).exists():
         in_use = is_owned(RealFileSystem(), store.path)
         stopped = "in use" if in_use else "the last owner did not close the store"
-        yield f"  abort    is there: {stopped}"
+        yield labelled("abort", f"is there: {stopped}")
     if advice := _advice(verdict):
-        yield f"  next     {advice}"
+        yield labelled("next", advice)
 
 
 def _advice(verdict: Verdict) -> str:
@@ -290,32 +308,31 @@ def _advice(verdict: Verdict) -> str:
     return "; then ".join(steps)
 
 
-def page(
-    path: str,
-    values: Mapping[str, str],
-    segments: SegmentCounts,
-    reporter: ProblemReporter,
-    advice: str,
-) -> str:
-    """The whole document.
+def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
+    """The whole result as an HTML document."""
+    found, reporter, advice = verdict.found, verdict.reporter, _advice(verdict)
+    values = {
+        "state": verdict.state,
+        "records": f"{found.records:,}",
+        "bytes of records": size(found.record_bytes),
+        "log": f"{store.min_offset} to {found.end_offset}",
+        "damaged": f"{found.damaged_places} places, {size(found.damaged_bytes)}",
+        "wrong segments": f"{found.segment_problems}",
+        "compared": ", ".join(verdict.names) or "the log alone",
+        "other problems": f"{reporter.problems}",
+        "behind": f"{reporter.behind} places",
+        "torn": size(reporter.torn_bytes),
+    }
+    parts = [
+        facts(values, bad=["state"] if verdict.is_damaged else []),
+        section("What to do", paragraphs([advice])) if advice else "",
+        section("Segments", charts.segment_map(segments)),
+        section("Findings", _findings(reporter)),
+    ]
+    return document(f"Check of {store.path}", parts)
 
-    :param values: the summary, by name
-    :param advice: the commands that mend the problems; empty if there are none
-    """
-    return document(f"Check of {path}", _parts(values, segments, reporter, advice))
 
-
-def _parts(
-    values: Mapping[str, str], segments: SegmentCounts, reporter: ProblemReporter, advice: str
-) -> Iterator[str]:
-    yield facts(values, bad=["state"] if values["state"] == "damaged" else [])
-    if advice:
-        yield section("What to do", paragraphs([advice]))
-    yield section("Segments", charts.segment_map(segments))
-    yield section("Findings", _findings(reporter))
-
-
-def _findings(reporter: ProblemReporter) -> str:
+def _findings(reporter: findings.ProblemReporter) -> str:
     heads = ["kind", "file", "at", "what", "expected", "found"]
     table = charts.table(heads, map(_finding, reporter.rows))
     left = reporter.not_kept
@@ -328,11 +345,5 @@ def _finding(row: Mapping[str, Any]) -> list[object]:
     more = [f"{name} {value}" for name, value in row.items() if name not in named]
     at = row.get("position", row.get("offset", ""))
     words = ", ".join(filter(None, [row.get("what", ""), *more]))
-    return [
-        row["kind"],
-        row.get("path") or "",
-        at,
-        words,
-        row.get("expected", ""),
-        row.get("found", ""),
-    ]
+    compared = (row.get(name, "") for name in ("expected", "found"))
+    return [row["kind"], row.get("path") or "", at, words, *compared]

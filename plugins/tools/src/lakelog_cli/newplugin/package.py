@@ -1,7 +1,4 @@
-"""Writes the files of a new plugin's package; nothing that exists is overwritten.
-
-The kinds of plugins with a template, and the values of the variables in its texts.
-"""
+"""Writes the package of a new plugin from the template of its kind; overwrites nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from lakelog.hooks import PROTOCOLS, Kind
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import Registry
 from lakelog.registry.loading import kind_text
-from lakelog_cli.output import FileNotWritten, shown, write_file
+from lakelog_cli.output import FileNotWritten, write_file
 
 
 @attrs.frozen
@@ -205,7 +202,7 @@ class PluginNames:
         """
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             raise BadPluginName(
-                f"{shown(name)!r} is no name for a plugin: give lower-case words of letters and "
+                f"{name!r} is no name for a plugin: give lower-case words of letters and "
                 f"digits with single hyphens between them, such as acme-pace, at most {_LONGEST} "
                 "characters"
             )
@@ -243,11 +240,11 @@ def write_package(folder: Path, names: PluginNames, template: PluginTemplate) ->
     contents = dict(_contents(names, template))
     try:
         if folder.exists() and any(folder.iterdir()):
-            raise FolderInUse(f"{shown(str(folder))} is not empty: nothing there is overwritten")
+            raise FolderInUse(f"{folder} is not empty: nothing there is overwritten")
         for path in contents:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileNotWritten(f"{shown(str(folder))} cannot be made: {error.strerror}") from None
+        raise FileNotWritten(f"{folder} cannot be made: {error.strerror}") from None
     for path, text in contents.items():
         write_file(folder / path, text)
     return [folder / path for path in contents]

@@ -1,19 +1,19 @@
-"""Charts as inline SVG and HTML; colours come from the page's style, for light and dark.
+"""HTML pages in one file that loads nothing, and their charts as inline SVG and HTML.
 
-The frame of every page: one HTML file that loads nothing, light or dark as the system is.
+Colours come from the page's style, light or dark as the system is.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
 from typing import Final
 
 import attrs
 
+from lakelog.times import iso
 from lakelog_cli.output import shown, size
 from lakelog_cli.report.content import Content, Segment, SegmentCounts, TrafficOverTime
 
@@ -52,14 +52,14 @@ def document(title: str, parts: Iterable[str], made_ms: int | None = None) -> st
     :param parts: HTML, such as of :func:`section` and :func:`facts`
     :param made_ms: time at which its content was read, in ms since 1970; by default now
     """
-    made = datetime.fromtimestamp((time.time() * 1000 if made_ms is None else made_ms) / 1000, UTC)
+    made = _time(time.time_ns() // 1_000_000 if made_ms is None else made_ms)
     head, body = safe(title), "\n".join(parts)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{head}</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>{_STYLE}</style></head><body>\n<h1>{head}</h1>\n{body}\n"
-        f'<p class="soft">lakelog {version("lakelog-core")}, made at '
-        f"{made:%Y-%m-%d %H:%M:%S}; times are UTC</p></body></html>\n"
+        f'<p class="soft">lakelog {version("lakelog-core")}, made at {made}; times are UTC</p>'
+        "</body></html>\n"
     )
 
 
@@ -243,10 +243,8 @@ def _days_left(content: Content, free_bytes: int) -> str:
 
 
 def _time(at_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return "no time"
+    """A time in UTC, as the last line of the page says."""
+    return iso(at_ms).replace("T", " ").removesuffix("+00:00")
 
 
 def _short(number: float) -> str:

@@ -1,12 +1,9 @@
-"""Reads the content of a report: one pass over the log, then queues, groups and the rest.
-
-Counts the content of each segment while a log is read.
-"""
+"""The content of a report: one pass over the log by segments, time and topics, then the rest."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,13 +15,14 @@ import lakelog
 from lakelog import Store
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import ABORT_FILE, OWN_DIR
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.maintenance.pins import read_pins
 from lakelog.processes.ownership import is_owned
-from lakelog_cli.statelines import CopyLags, GroupLag, disks, group_lags, lag_rows
-from lakelog_cli.walk import directory_of
+from lakelog_cli.statelines import CopyLags, GroupLag, group_lags, lag_rows
+from lakelog_cli.walk import directory_of, segments_of
+from lakelog_daemon.status import disks
 from lakelog_doctor.parallel_scan import Part, WholeSegment
 
 
@@ -98,8 +96,7 @@ class SegmentCounts:
 
 def log_files(store: Store) -> list[SegmentFile]:
     """The segments that have bytes of the log."""
-    directory = directory_of(store)
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    found = segments_of(store)
     return [each for each in found if each.start_offset + each.length > store.min_offset]
 
 
@@ -127,6 +124,12 @@ class TrafficOverTime:
     last_ms: int
     messages: list[int] = attrs.field(factory=lambda: [0] * BINS)
     record_bytes: list[int] = attrs.field(factory=lambda: [0] * BINS)
+
+    @classmethod
+    def of(cls, store: Store) -> TrafficOverTime:
+        """Begin for the times from the first message to the last."""
+        first, last = (each or 0 for each in first_and_last_time(store))
+        return cls(first, max(first, last))
 
     @property
     def bin_ms(self) -> float:
@@ -186,7 +189,7 @@ class Content:
 def read_content(store: Store, advance: Callable[[int], None]) -> Content:
     """Read a store that is open for reading; ``advance`` gets the offset that was reached."""
     directory, segments = directory_of(store), SegmentCounts.of(store)
-    traffic = TrafficOverTime(*_span(store, log_files(store)))
+    traffic = TrafficOverTime.of(store)
     topics: dict[str, TopicTotal] = {}
     damages: list[Damage] = []
     for piece in store.scan_pieces():
@@ -226,27 +229,28 @@ def _state(path: Path) -> str:
 
 def read_traffic(store: Store) -> TrafficOverTime:
     """Messages and bytes over time, by one pass over the log without checksums."""
-    traffic = TrafficOverTime(*_span(store, log_files(store)))
+    traffic = TrafficOverTime.of(store)
     for piece in store.scan_pieces(verify=False):
         if isinstance(piece, RecordBatch):
             traffic.add(piece)
     return traffic
 
 
-def _span(store: Store, segments: list[SegmentFile]) -> tuple[int, int]:
-    """Store times of the first and the last message, by the ends of the log."""
-    first = _time_in(store, [each.start_offset for each in segments], 0)
-    last = _time_in(store, [each.start_offset for each in reversed(segments)], -1)
-    return first, max(first, last)
+def first_and_last_time(store: Store) -> tuple[int | None, int | None]:
+    """Store times of the first and the last message, in ms since 1970; ``None`` without any."""
+    first = next(_times(store, store.min_offset, 0), None)
+    for each in reversed(log_files(store)):
+        last = deque(_times(store, max(each.start_offset, store.min_offset), -1), maxlen=1)
+        if last:
+            return first, last[0]
+    return first, None
 
 
-def _time_in(store: Store, starts: list[int], at: int) -> int:
-    for start in starts:
-        pieces = store.scan_pieces(max(start, store.min_offset), verify=False)
-        times = [int(p.store_timestamps_ms[at]) for p in pieces if isinstance(p, RecordBatch)]
-        if times:
-            return times[at]
-    return 0
+def _times(store: Store, start: int, at: int) -> Iterator[int]:
+    """Store time of one record of each batch from ``start`` on."""
+    for piece in store.scan_pieces(start, verify=False):
+        if isinstance(piece, RecordBatch):
+            yield int(piece.store_timestamps_ms[at])
 
 
 def _add_topics(topics: dict[str, TopicTotal], batch: RecordBatch) -> None:

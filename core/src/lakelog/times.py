@@ -1,6 +1,7 @@
-"""Parses times for all commands, to ms since 1970.
+"""Parses times that users write, to ms since 1970, and prints such times.
 
-A time without a zone is in the local zone, and "today" starts at local midnight.
+One rule holds for all commands and options: a time without a zone is in the local zone, and "today"
+starts at local midnight.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ UNDERSTOOD: Final = (
     'ISO 8601 with a zone (2026-11-21T10:15:30+01:00), "10:15", "today", "yesterday 14:00", '
     '"now", "10m ago", "1h30m", "2 days ago"; without a zone it is local time'
 )
+
 HELP: Final = f"TIME is one of: {UNDERSTOOD}."
+LOCAL: Final = "local time unless it has a zone"
+"""For the help of an option that takes a time."""
 
 LATEST_MS: Final = (1 << 63) - 1
 """The largest 64-bit integer, in which times are stored."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
+
 _UNIT_MS: Final = {
     "ms": 1,
     "s": 1_000,
@@ -32,6 +38,7 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+
 _WORDS: Final = {
     "ms": ("millisecond", "milliseconds"),
     "s": ("sec", "secs", "second", "seconds"),
@@ -40,20 +47,26 @@ _WORDS: Final = {
     "d": ("day", "days"),
     "w": ("week", "weeks"),
 }
+
 _NAMED_MS: Final = {
     name: _UNIT_MS[unit] for unit, words in _WORDS.items() for name in (unit, *words)
 }
+
 _MILLISECONDS: Final = re.compile(r"[+-]?\d{1,19}")
+
 _SECONDS: Final = re.compile(r"@(\d{1,12})(?:\.(\d{1,3})\d*)?")
+
 _PART: Final = re.compile(r"(\d{1,15})\s*([a-z]+)\s*")
+
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
 _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?")
 
 
-def parse_time(text: str, now: datetime, zone: tzinfo | None = None) -> int:
+def parse_time(text: str, now: datetime | None = None, zone: tzinfo | None = None) -> int:
     """Parse a time, to ms since 1970.
 
-    :param now: reference of relative times, with its zone
+    :param now: reference of relative times, with its zone; by default the present
     :param zone: the local zone; ``None`` is the system's
 
     Raises ``ValueError`` that lists the accepted formats.
@@ -63,7 +76,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo | None = None) -> int:
     [1795255200000, 1795255200000, 1795255200000]
     """
     words = " ".join(text.lower().split())
-    clock = _Clock(now, zone)
+    clock = _Clock(now or datetime.now(UTC), zone)
     try:
         found = next(at for parse in _PARSERS if (at := parse(words, clock)) is not None)
     except (ValueError, OverflowError, OSError):  # no such day, or outside the range of datetime
@@ -71,6 +84,36 @@ def parse_time(text: str, now: datetime, zone: tzinfo | None = None) -> int:
     if abs(found) > LATEST_MS:
         raise ValueError(f"{text!r} is too far away: times are 64-bit ms since 1970")
     return found
+
+
+def duration_ms(text: str) -> int | None:
+    """Parse one or several numbers with units, to ms; ``None`` if the text is something else.
+
+    >>> duration_ms("7d"), duration_ms("1h30m"), duration_ms("2 weeks"), duration_ms("7")
+    (604800000, 5400000, 1209600000, None)
+    """
+    total, at, words = 0, 0, text.strip().lower()
+    while at < len(words):
+        found = _PART.match(words, at)
+        if found is None or found[2] not in _NAMED_MS:
+            return None
+        total += int(found[1]) * _NAMED_MS[found[2]]
+        at = found.end()
+    return total if words else None
+
+
+def iso(time_ms: int, zone: tzinfo | None = UTC, timespec: str = "seconds") -> str:
+    """A time in ISO 8601; the number itself if it is out of the range of ``datetime``.
+
+    :param zone: ``None`` is the local zone
+
+    >>> iso(1_795_262_571_687), iso(1 << 60)
+    ('2026-11-21T12:02:51+00:00', '1152921504606846976 ms')
+    """
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(zone).isoformat("T", timespec)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
 
 
 @attrs.frozen
@@ -103,15 +146,9 @@ def _now(words: str, clock: _Clock) -> int | None:
 
 
 def _ago(words: str, clock: _Clock) -> int | None:
-    """One or several durations, counted back from now."""
-    rest, total, at = words.removesuffix(" ago"), 0, 0
-    while at < len(rest):
-        found = _PART.match(rest, at)
-        if found is None or found[2] not in _NAMED_MS:
-            return None
-        total += int(found[1]) * _NAMED_MS[found[2]]
-        at = found.end()
-    return _ms_of(clock.now) - total if rest else None
+    """A duration, counted back from now."""
+    length = duration_ms(words.removesuffix(" ago"))
+    return None if length is None else _ms_of(clock.now) - length
 
 
 def _day(words: str, clock: _Clock) -> int | None:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog_cli.times import LATEST_MS, parse_time
-from plugins.tools.tests.cli.conftest import Run
+from lakelog.times import LATEST_MS, parse_time
 
 BERLIN: Final = ZoneInfo("Europe/Berlin")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,11 +109,3 @@ def test_the_systems_zone_is_the_local_one(
         assert parse_time("yesterday", datetime.now(UTC)) == parse_time(
             "yesterday 0:00", datetime.now(UTC), BERLIN
         )
-
-
-def test_a_bad_time_is_wrong_usage(lakelog: Run) -> None:
-    for command, *more in (("get", "t", "0", "--at"), ("query", "t", "--key", "k", "--since")):
-        done = lakelog(command, "s", *more, "whenever")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "yesterday 14:00" in done.stderr
-        assert more[-1] in done.stderr
