@@ -1,7 +1,4 @@
-"""``lakelog replication``: which slaves a store has, and slaves of RocketMQ that need a master.
-
-``lakelog replicate`` and ``lakelog promote``.
-"""
+"""``lakelog replication``, ``replicate`` and ``promote``: slaves of a store, and replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import typer
 
@@ -39,10 +36,12 @@ from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
+from lakelog_daemon.replication_status import MasterStatus, ReplicaStatus, read_status
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import BrokerRefused, broker_config
-from lakelog_replication.status import AdoptedRow, LagRow, MasterStatus, SlaveStatusRow, read_status
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_SECTION: Final = "rocketmq-ha"
 
 app = typer.Typer(
     name="replication",
@@ -50,6 +49,43 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+
+
+class SlaveStatusRow(TypedDict):
+    """A slave of a store.
+
+    :ivar acked: largest reported offset; null without a report
+    :ivar sent: offset up to which the log was sent
+    :ivar connected_ms: time of the connect, in ms since 1970
+    """
+
+    slave: str
+    acked: int | None
+    behind_bytes: int | None
+    behind_messages: int | None
+    behind_seconds: float | None
+    sent: int | None
+    learner: bool
+    connected_ms: int
+
+
+class LagRow(TypedDict):
+    """A lag of a replica; null where unknown.
+
+    :ivar lag: name of the lag
+    """
+
+    lag: str
+    bytes: int | None
+    messages: int | None
+    seconds: float | None
+
+
+class AdoptedRow(TypedDict):
+    """A slave and its present master."""
+
+    broker: str
+    master: str
 
 
 def _address(text: str) -> Address:
@@ -72,7 +108,9 @@ def status(
     """
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
-    found, lags = read_status(store), copy_lags(store)
+    found, lags = read_status(RealFileSystem(), store), copy_lags(store)
+    if isinstance(found, ReplicaStatus):
+        found = None
     if found is None and lags is not None:
         write_rows(_replica_rows(lags), as_json=as_json)
         state = "" if lags["is_running"] else ", and has ended"
@@ -141,10 +179,6 @@ def _about(store: Path, found: MasterStatus | None) -> list[str]:
         f"{found.in_sync_replicas} copies, this store included; last change {age_s} s ago"
     )
     return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]
-
-
-_LOG: Final = logging.getLogger("lakelog.serve")
-_SECTION: Final = "rocketmq-ha"
 
 
 class Vouch(StrEnum):
@@ -260,8 +294,8 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
     key, segments = "segment_size_bytes", (store / "commitlog").glob("[0-9]*")
     if broker and key not in arguments and not any(each.stat().st_size for each in segments):
         try:
-            size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
-        except (BrokerRefused, ValueError) as error:
+            size = remoting.broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
+        except (remoting.BrokerRefused, ValueError) as error:
             typer.echo(f"note: {error}", err=True)
             return arguments
         if size.isdigit():

@@ -29,6 +29,7 @@ from lakelog.hooks import Context, Outcome, ReplicaLog, ReplicatedLog
 from lakelog.message import Body
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
+from lakelog_daemon.replication_status import ReplicaStatus, write_status
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.configs import GroupCopier
@@ -41,7 +42,6 @@ from lakelog_replication.replica.connection import (
 from lakelog_replication.replica.receivable import Receivable, begin_replica
 from lakelog_replication.replica.vouching import Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings, SlaveSettings
-from lakelog_replication.status import ReplicaStatus
 from lakelog_replication.wire import HaFrame, WireError
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -118,7 +118,8 @@ class ReplicaReporter:
             return
         try:
             now_ms = time.time_ns() // 1_000_000
-            attrs.evolve(status, time_ms=now_ms).write(context.files, context.path)
+            status_now = attrs.evolve(status, time_ms=now_ms)
+            write_status(context.files, context.path, status_now)
             self._former, self._why = status, ""
         except OSError as error:  # tried again after a second: a full disk may have room by then
             if str(error) != self._why:
