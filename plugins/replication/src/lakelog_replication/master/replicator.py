@@ -10,7 +10,6 @@ also syncs if only durable bytes are sent and the flush strategy lets no put wai
 
 from __future__ import annotations
 
-import copy
 import heapq
 import os
 import time
@@ -210,7 +209,7 @@ class CopyWaits:
             log.try_sync()
         except StoreFailed as error:
             for each in self._taken(lambda _: True):
-                each.future.set_exception(_fresh(error))
+                each.future.set_exception(error.for_waiter())
 
     def _end_late(self) -> None:
         now = time.monotonic()
@@ -273,13 +272,6 @@ class _DrivingPut:
             self._joined = self._waits.join(self._end_offset, self._deadline)
             self._server.lending.joined(is_alone=is_alone)
         return self._joined
-
-
-def _fresh(error: StoreFailed) -> StoreFailed:
-    """Return a copy for one waiter: raising modifies an error, so threads must not share it."""
-    made = copy.copy(error)
-    made.__cause__ = error.__cause__
-    return made
 
 
 class HaMaster:
