@@ -58,7 +58,7 @@ BUILT_ON: Final = {
         *("lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"),
         "lakelog_rocketmq",
     },
-    "lakelog_spark": {"lakelog_lake"},
+    "lakelog_spark": {"lakelog_archive", "lakelog_lake"},
     "lakelog_testing": {"lakelog_doctor", "lakelog_queues"},
 }
 """Packages that may import other ones than the core."""

@@ -27,7 +27,7 @@ from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
 from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
+from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
 
 if TYPE_CHECKING:

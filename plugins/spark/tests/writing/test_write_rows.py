@@ -14,9 +14,9 @@ from lakelog.errors import SettingsError
 from lakelog.format.layout import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog.format.properties import decode_properties
 from lakelog.message import Message
-from lakelog_spark.writing.errors import BadRow
-from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.rows import PartitionRows, WriteTarget, check
+from lakelog_spark.writing.staging import BadRow
+from lakelog_spark.writing.writer import WriteOptions
 from plugins.lake.tests.stores import open_small
 
 TARGET = WriteTarget(

@@ -25,9 +25,7 @@ from lakelog.format.layout import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEE
 from lakelog.format.limits import Limits, message_properties
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.message import Message
-from lakelog_spark.writing.errors import BadRow
-from lakelog_spark.writing.journal import LAST_FILE, MANIFEST, Journal, read_journal
-from lakelog_spark.writing.staging import folder_of, remove
+from lakelog_spark.writing import staging
 
 if TYPE_CHECKING:
     from lakelog.hooks.kinds import StoreSettings
@@ -185,7 +183,7 @@ class PartitionRows:
             try:
                 self._encoder.encode_one(each)
             except IllegalMessage as error:
-                raise BadRow(self._partition, self._row + at, str(error)) from None
+                raise staging.BadRow(self._partition, self._row + at, str(error)) from None
 
     def _messages(self, tables: Iterable[pa.RecordBatch]) -> Iterator[Message]:
         number = 0
@@ -194,7 +192,7 @@ class PartitionRows:
                 try:
                     yield self._message(row)
                 except ValueError as error:
-                    raise BadRow(self._partition, number, str(error)) from None
+                    raise staging.BadRow(self._partition, number, str(error)) from None
                 number += 1
 
     def _message(self, row: Mapping[str, Any]) -> Message:
@@ -312,9 +310,9 @@ def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
 
 
 def _folders(store: Path) -> Iterator[Path]:
-    staging = folder_of(store, "any").parent
-    if staging.is_dir():
-        yield from (each for each in staging.iterdir() if each.is_dir())
+    jobs = staging.folder_of(store, "any").parent
+    if jobs.is_dir():
+        yield from (each for each in jobs.iterdir() if each.is_dir())
 
 
 def _prune(files: FileSystem, folder: Path, days: float) -> None:
@@ -322,10 +320,10 @@ def _prune(files: FileSystem, folder: Path, days: float) -> None:
     if age < min(DEAD_DAYS, DONE_DAYS):
         return
     names = [name for name, _ in files.list(folder)]
-    journal = read_journal(files, folder)
-    if (MANIFEST not in names) if journal is None else _is_old(journal, age):
-        remove(files, folder, [name for name in names if name != LAST_FILE])
+    journal = staging.read_journal(files, folder)
+    if (staging.MANIFEST not in names) if journal is None else _is_old(journal, age):
+        staging.remove(files, folder, [name for name in names if name != staging.LAST_FILE])
 
 
-def _is_old(journal: Journal, age: float) -> bool:
+def _is_old(journal: staging.Journal, age: float) -> bool:
     return journal.done and not journal.named and age > DONE_DAYS

@@ -1,4 +1,6 @@
-"""The comparison as a Spark job: joins the records of the store with the rows of the table.
+"""The comparison of a table with its log as a Spark job.
+
+The comparison as a Spark job: joins the records of the store with the rows of the table.
 
 Both sides are reduced to a few numbers per row, and joined by physical offset. The driver gets
 counts per queue, a bounded number of the rows that differ, and the damaged ranges of the log.
@@ -14,36 +16,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
 
 import lakelog
+from lakelog.format.layout import INNER_BATCH
+from lakelog_lake.log.columns import TYPES
 from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.readback.landed_table import DataFile
 from lakelog_lake.readback.open import position_of
-from lakelog_lake.verify.comparing import (
-    AHEAD,
-    BODY,
-    COLUMNS,
-    CRC,
-    DOUBLED,
-    EXTRA,
-    MISSING,
-    PLACE,
-    Differences,
-    VerifiableEnds,
-)
+from lakelog_lake.verify import comparing
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
-from lakelog_spark.sessions.jobs import query_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from lakelog_spark.jobs import query_errors
+from lakelog_spark.source import register
 
 _OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
+
 _COMPRESSED: Final = 1
+
 _CRC31: Final = 0x7FFFFFFF
 
 
@@ -54,8 +49,6 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
     :param columns: the columns to compare
     :param further: columns to add
     """
-    from pyspark.sql import functions as f
-
     others = [_hashable(name) for name in columns if name not in _OWN]
     has_body = "body" in columns
     crc = f.lit(False)
@@ -77,22 +70,14 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
 
 
 def _hashed(name: str) -> Column:
-    from pyspark.sql import functions as f
-
     return f.when(f.col(name).isNotNull(), f.xxhash64(f.col(name).cast("binary")))
 
 
 def _hashable(name: str) -> Column:
-    from pyspark.sql import functions as f
-
     return f.map_entries(name) if name == "properties" else f.col(name)
 
 
 def _takes(columns: Sequence[str]) -> Column:
-    from pyspark.sql import functions as f
-
-    from lakelog.format.layout import INNER_BATCH
-
     if not {"sys_flag", "properties"} <= set(columns):
         return f.lit(1)
     stated = f.expr("try_cast(properties['INNER_NUM'] as int)")
@@ -102,11 +87,20 @@ def _takes(columns: Sequence[str]) -> Column:
 
 MOST_ROWS: Final = 100_000
 """Most differing rows that are listed as ranges; others are only counted."""
-_BUT_DOUBLED: Final = (CRC, AHEAD, MISSING, EXTRA, PLACE, BODY, COLUMNS)
+
+_BUT_DOUBLED: Final = (
+    comparing.CRC,
+    comparing.AHEAD,
+    comparing.MISSING,
+    comparing.EXTRA,
+    comparing.PLACE,
+    comparing.BODY,
+    comparing.COLUMNS,
+)
 
 
 def joined_with(
-    log: DataFrame, table: DataFrame, limits: VerifiableEnds, *, may_lack: bool
+    log: DataFrame, table: DataFrame, limits: comparing.VerifiableEnds, *, may_lack: bool
 ) -> DataFrame:
     """Join both sides; the result has one row for each physical offset.
 
@@ -114,8 +108,6 @@ def joined_with(
     :param table: compared values of the table's rows
     :param may_lack: whether rows without a body are valid, as their body was parsed
     """
-    from pyspark.sql import functions as f
-
     fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
     rows = table.groupBy("at").agg(
         f.count("*").alias("copies"), f.first(f.struct(*fields)).alias("t")
@@ -136,14 +128,14 @@ def joined_with(
     if may_lack:
         same = same | right["body"].isNull()
     kinds = {
-        DOUBLED: f.col("copies") > 1,
-        CRC: older & right["bad_crc"],
-        AHEAD: ahead,
-        MISSING: left.isNotNull() & right.isNull(),
-        EXTRA: left.isNull() & right.isNotNull() & ~older & ~ahead,
-        PLACE: in_both & moved,
-        BODY: in_both & ~same,
-        COLUMNS: in_both & (left["rest"] != right["rest"]),
+        comparing.DOUBLED: f.col("copies") > 1,
+        comparing.CRC: older & right["bad_crc"],
+        comparing.AHEAD: ahead,
+        comparing.MISSING: left.isNotNull() & right.isNull(),
+        comparing.EXTRA: left.isNull() & right.isNotNull() & ~older & ~ahead,
+        comparing.PLACE: in_both & moved,
+        comparing.BODY: in_both & ~same,
+        comparing.COLUMNS: in_both & (left["rest"] != right["rest"]),
     }
     found = f.array_compact(f.array(*(f.when(is_so, kind) for kind, is_so in kinds.items())))
     own = f.coalesce(right, left)
@@ -164,11 +156,8 @@ def damaged_spans(joined: DataFrame) -> tuple[LogSpan, ...]:
     return merged(LogSpan(start, start + length) for start, length in sorted(rows))
 
 
-def counts(joined: DataFrame) -> tuple[Differences, Queues]:
+def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
     """Count rows and differing rows by queue; ranges are added by :func:`add_differing`."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     order = Window.partitionBy("topic", "queue_id").orderBy("at")
     behind = f.lag(f.col("offset") + f.col("takes")).over(order)
     rows = joined.where("copies > 0").withColumn(
@@ -187,23 +176,23 @@ def counts(joined: DataFrame) -> tuple[Differences, Queues]:
         f.sum(f.when(copies > 1, copies - 1).otherwise(0)),
         *(f.sum(f.array_contains("kinds", kind).cast("int")) for kind in _BUT_DOUBLED),
     )
-    found, queues = Differences(), Queues()
+    found, queues = comparing.Differences(), Queues()
     for topic, queue_id, log, table, old, doubled, *kinds in counted.collect():
         tally = found.of(queues.number(topic, queue_id))
         tally.log, tally.table, tally.older = log, table, old
         tally.gaps = gaps.get((topic, queue_id)) or 0
-        both = {DOUBLED: doubled, **dict(zip(_BUT_DOUBLED, kinds, strict=True))}
+        both = {comparing.DOUBLED: doubled, **dict(zip(_BUT_DOUBLED, kinds, strict=True))}
         tally.kinds = {kind: count for kind, count in both.items() if count}
     return found, queues
 
 
-def add_differing(found: Differences, queues: Queues, joined: DataFrame) -> None:
+def add_differing(found: comparing.Differences, queues: Queues, joined: DataFrame) -> None:
     """Add ranges; their rows are already counted."""
     differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
     counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
-    for kind in (DOUBLED, *_BUT_DOUBLED):
+    for kind in (comparing.DOUBLED, *_BUT_DOUBLED):
         rows = [row for row in differing if kind in row["kinds"]]
-        repeats = [max(row["copies"] - 1, 1) if kind == DOUBLED else 1 for row in rows]
+        repeats = [max(row["copies"] - 1, 1) if kind == comparing.DOUBLED else 1 for row in rows]
         facts = np.zeros(sum(repeats), FACT)
         at = 0
         for row, times in zip(rows, repeats, strict=True):
@@ -228,8 +217,6 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
 
     Raises :class:`~lakelog_lake.errors.NeedsEngine`.
     """
-    from pyspark.sql import functions as f
-
     alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for path, constants in asked.table.data_files():
         alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
@@ -242,23 +229,17 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
     return whole.where(f.col("store") == asked.store).select(*columns)
 
 
-def before_end(rows: DataFrame, limits: VerifiableEnds) -> DataFrame:
+def before_end(rows: DataFrame, limits: comparing.VerifiableEnds) -> DataFrame:
     """The rows without those that landed while files were listed; an offset may be null."""
-    from pyspark.sql import functions as f
-
     at = f.col("physical_offset")
     return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
 
 
 def _schema(columns: Sequence[str]) -> str:
-    from lakelog_lake.log.columns import TYPES
-
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
 def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any) -> DataFrame:
-    from pyspark.sql import functions as f
-
     found = spark.read.option("recursiveFileLookup", "true").parquet(*map(_escaped, paths))
     for name, value in constants.items():
         found = found.withColumn(name, f.lit(value))
@@ -276,7 +257,7 @@ def log_facts(
     spark: SparkSession,
     table: DataFrame,
     log: LogBounds,
-    limits: VerifiableEnds,
+    limits: comparing.VerifiableEnds,
     columns: Sequence[str],
 ) -> DataFrame:
     """The compared values of the log's records that should be rows of the table, and its damage.
@@ -284,8 +265,6 @@ def log_facts(
     The column ``damaged_bytes`` is the length of a damaged range that begins at ``at``; it is null
     for a record. With topics chosen, ranges are only read around the records of their queues.
     """
-    from pyspark.sql import functions as f
-
     end = min(limits.end, log.end)
     if end <= limits.low:
         none = f.lit(None).cast("int").alias("damaged_bytes")
@@ -314,8 +293,6 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
     the errors of reading the table.
     """
-    from lakelog_spark.source.data_source import register
-
     register(spark)
     position = position_of(asked.table, asked.store)
     columns = compared(asked.table.columns())
@@ -323,7 +300,9 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
         log = bounds_of(store, position, asked.table.name)
     with query_errors("the comparison failed"):
         found_rows = table_rows(asked, spark, columns)
-        limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
+        limits = comparing.VerifiableEnds(
+            log.low, position.end, position_of(asked.table, asked.store).end
+        )
         table = facts_of(before_end(found_rows, limits), columns)
         records = log_facts(asked, spark, table, log, limits, columns)
         may_lack = has_parsed(asked.table.columns())
