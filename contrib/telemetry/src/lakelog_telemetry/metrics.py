@@ -2,9 +2,7 @@
 
 Positions, lags, processes and disks are those of ``lakelog top``: they come from the shared page
 and the status file, so any process may collect them, beside any owner. Messages and groups come
-from the queues, which a reader of the store serves.
-
-``lakelog metrics``: serves the metrics of stores until it is stopped.
+from the queues, which a reader of the store serves. ``lakelog metrics`` serves all by HTTP.
 """
 
 from __future__ import annotations
@@ -206,7 +204,6 @@ def metrics(
 
 
 def _printed(stores: Sequence[Path]) -> str:
-
     registry = CollectorRegistry()
     collectors = [StoreCollector(store, str(store)) for store in stores]
     for each in collectors:
