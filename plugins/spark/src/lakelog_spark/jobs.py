@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SPARKS_OWN: Final = "SQLQueryContextLogger"
-
 _OURS: Final = re.compile(r"^lakelog(?:_\w+)?(?:\.\w+)*\.[A-Z]\w+: (.*)$", re.MULTILINE)
-
 _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
+_ASK_SECONDS: Final = 1.0
 
 
 @contextmanager
@@ -53,9 +52,6 @@ def _reason(text: str) -> str:
         return str(ours[-1])
     lines = [line for line in _STATEMENT.sub("", text.strip()).splitlines() if line.strip()]
     return lines[0] if lines else "it gave no reason"
-
-
-_ASK_SECONDS: Final = 1.0
 
 
 @contextmanager

@@ -415,14 +415,13 @@ def _version(java: Path) -> int | None:
     return None if found is None else int(found[1])
 
 
-def wrapped(java: Path, cache: Path | None = None) -> Path:
+def wrapped(java: Path) -> Path:
     """Make a folder for ``JAVA_HOME`` whose ``bin/java`` runs ``java`` without that flag.
-
-    :param cache: parent folder; by default in the user's cache
 
     Raises ``OSError``.
     """
-    home = (cache or _cache()) / f"jre-{_version(java)}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "lakelog" / f"jre-{_version(java)}"
     path, text = home / "bin" / "java", _WRAPPER.format(java=str(java).replace("'", "'\\''"))
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -431,7 +430,3 @@ def wrapped(java: Path, cache: Path | None = None) -> Path:
         temporary.chmod(0o755)
         temporary.replace(path)
     return home
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakelog"

@@ -31,15 +31,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
+import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.types import StructType
 
 import lakelog
 from lakelog.errors import NotAStore, SettingsError, StoreError
@@ -63,11 +66,6 @@ from lakelog_lake.reading.options import (
 from lakelog_lake.reading.rows import rows, rows_in
 from lakelog_spark.shipping import clear_importer_cache
 from lakelog_spark.writing.writer import LakelogStreamWriter, LakelogWriter, WriteOptions
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 VERSION: Final = 1
 _log = logging.getLogger("lakelog_spark")

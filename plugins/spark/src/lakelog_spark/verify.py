@@ -1,15 +1,8 @@
-"""The comparison of a table with its log as a Spark job.
+"""The comparison of a table with its log as a Spark job; compare :mod:`lakelog_lake.verify`.
 
-The comparison as a Spark job: joins the records of the store with the rows of the table.
-
-Both sides are reduced to a few numbers per row, and joined by physical offset. The driver gets
-counts per queue, a bounded number of the rows that differ, and the damaged ranges of the log.
-
-The compared values of a row, computed by Spark; compare :mod:`lakelog_lake.verify.row_facts`.
-
-Joins log and table by physical offset, and collects counts and differences in the driver.
-
-The two sides of a comparison as Spark frames: the table's rows, and the log's records.
+It joins the records of the store with the rows of the table. Both sides are reduced to a few
+numbers per row, and joined by physical offset. The driver gets counts per queue, a bounded number
+of the rows that differ, and the damaged ranges of the log.
 """
 
 from __future__ import annotations
@@ -36,10 +29,124 @@ from lakelog_spark.jobs import query_errors
 from lakelog_spark.source import register
 
 _OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
-
 _COMPRESSED: Final = 1
-
 _CRC31: Final = 0x7FFFFFFF
+MOST_ROWS: Final = 100_000
+"""Most differing rows that are listed as ranges; others are only counted."""
+_BUT_DOUBLED: Final = (
+    comparing.CRC,
+    comparing.AHEAD,
+    comparing.MISSING,
+    comparing.EXTRA,
+    comparing.PLACE,
+    comparing.BODY,
+    comparing.COLUMNS,
+)
+
+
+def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
+    """Compare in a Spark job; executors need the store and the table under the same paths.
+
+    Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
+    the errors of reading the table.
+    """
+    register(spark)
+    position = position_of(asked.table, asked.store)
+    columns = compared(asked.table.columns())
+    with lakelog.open(asked.path, mode="read") as store:
+        log = bounds_of(store, position, asked.table.name)
+    with query_errors("the comparison failed"):
+        found_rows = table_rows(asked, spark, columns)
+        limits = comparing.VerifiableEnds(
+            log.low, position.end, position_of(asked.table, asked.store).end
+        )
+        table = facts_of(before_end(found_rows, limits), columns)
+        records = log_facts(asked, spark, table, log, limits, columns)
+        may_lack = has_parsed(asked.table.columns())
+        joined = joined_with(records, table, limits, may_lack=may_lack)
+        joined.persist()
+        try:
+            found, queues = counts(joined)
+            add_differing(found, queues, joined)
+            damaged = damaged_spans(joined)
+        finally:
+            joined.unpersist()
+    return Verified(asked, position, log, columns, queues, found, damaged)
+
+
+def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+    """The rows of the store, from the table's data files.
+
+    Raises :class:`~lakelog_lake.errors.NeedsEngine`.
+    """
+    alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for path, constants in asked.table.data_files():
+        alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
+    parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
+    if not parts:
+        parts = [spark.createDataFrame([], _schema(columns))]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part, allowMissingColumns=True)
+    return whole.where(f.col("store") == asked.store).select(*columns)
+
+
+def before_end(rows: DataFrame, limits: comparing.VerifiableEnds) -> DataFrame:
+    """The rows without those that landed while files were listed; an offset may be null."""
+    at = f.col("physical_offset")
+    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
+
+
+def _schema(columns: Sequence[str]) -> str:
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
+def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any) -> DataFrame:
+    found = spark.read.option("recursiveFileLookup", "true").parquet(*map(_escaped, paths))
+    for name, value in constants.items():
+        found = found.withColumn(name, f.lit(value))
+    return found
+
+
+def _escaped(path: Any) -> str:
+    """Escape characters that Spark reads as a glob pattern."""
+    text = str(path)
+    return "".join(f"\\{each}" if each in "[]{}*?\\" else each for each in text)
+
+
+def log_facts(
+    asked: VerifyRequest,
+    spark: SparkSession,
+    table: DataFrame,
+    log: LogBounds,
+    limits: comparing.VerifiableEnds,
+    columns: Sequence[str],
+) -> DataFrame:
+    """The compared values of the log's records that should be rows of the table, and its damage.
+
+    The column ``damaged_bytes`` is the length of a damaged range that begins at ``at``; it is null
+    for a record. With topics chosen, ranges are only read around the records of their queues.
+    """
+    end = min(limits.end, log.end)
+    if end <= limits.low:
+        none = f.lit(None).cast("int").alias("damaged_bytes")
+        return facts_of(spark.createDataFrame([], _schema(columns)), columns, none)
+    system = asked.chosen.system_topics or any(
+        is_system_topic(row[0]) for row in table.select("topic").distinct().collect()
+    )
+    options = {
+        "store_id": asked.store,
+        "start": json.dumps({"offset": limits.low}),
+        "end": json.dumps({"offset": end}),
+        "until": "readable",
+        "corrupt": "collect",
+        "system_topics": str(system).lower(),
+    }
+    if asked.chosen.topics is not None:
+        options["topics"] = ",".join(sorted(asked.chosen.topics))
+    found = spark.read.format("lakelog").options(**options).load(str(asked.path))
+    damaged = f.when(f.col("topic").isNull(), f.col("store_size")).alias("damaged_bytes")
+    return facts_of(found, columns, damaged)
 
 
 def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataFrame:
@@ -83,20 +190,6 @@ def _takes(columns: Sequence[str]) -> Column:
     stated = f.expr("try_cast(properties['INNER_NUM'] as int)")
     is_inner = f.col("sys_flag").bitwiseAND(INNER_BATCH) != 0
     return f.coalesce(f.when(is_inner, stated), f.lit(1))
-
-
-MOST_ROWS: Final = 100_000
-"""Most differing rows that are listed as ranges; others are only counted."""
-
-_BUT_DOUBLED: Final = (
-    comparing.CRC,
-    comparing.AHEAD,
-    comparing.MISSING,
-    comparing.EXTRA,
-    comparing.PLACE,
-    comparing.BODY,
-    comparing.COLUMNS,
-)
 
 
 def joined_with(
@@ -210,108 +303,3 @@ def _fact(row: Any, queues: Queues) -> Any:
     fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
     fact["queue"] = queues.number(row["topic"], row["queue_id"])
     return fact
-
-
-def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-    """The rows of the store, from the table's data files.
-
-    Raises :class:`~lakelog_lake.errors.NeedsEngine`.
-    """
-    alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for path, constants in asked.table.data_files():
-        alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
-    parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
-    if not parts:
-        parts = [spark.createDataFrame([], _schema(columns))]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part, allowMissingColumns=True)
-    return whole.where(f.col("store") == asked.store).select(*columns)
-
-
-def before_end(rows: DataFrame, limits: comparing.VerifiableEnds) -> DataFrame:
-    """The rows without those that landed while files were listed; an offset may be null."""
-    at = f.col("physical_offset")
-    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
-
-
-def _schema(columns: Sequence[str]) -> str:
-    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
-
-
-def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any) -> DataFrame:
-    found = spark.read.option("recursiveFileLookup", "true").parquet(*map(_escaped, paths))
-    for name, value in constants.items():
-        found = found.withColumn(name, f.lit(value))
-    return found
-
-
-def _escaped(path: Any) -> str:
-    """Escape characters that Spark reads as a glob pattern."""
-    text = str(path)
-    return "".join(f"\\{each}" if each in "[]{}*?\\" else each for each in text)
-
-
-def log_facts(
-    asked: VerifyRequest,
-    spark: SparkSession,
-    table: DataFrame,
-    log: LogBounds,
-    limits: comparing.VerifiableEnds,
-    columns: Sequence[str],
-) -> DataFrame:
-    """The compared values of the log's records that should be rows of the table, and its damage.
-
-    The column ``damaged_bytes`` is the length of a damaged range that begins at ``at``; it is null
-    for a record. With topics chosen, ranges are only read around the records of their queues.
-    """
-    end = min(limits.end, log.end)
-    if end <= limits.low:
-        none = f.lit(None).cast("int").alias("damaged_bytes")
-        return facts_of(spark.createDataFrame([], _schema(columns)), columns, none)
-    system = asked.chosen.system_topics or any(
-        is_system_topic(row[0]) for row in table.select("topic").distinct().collect()
-    )
-    options = {
-        "store_id": asked.store,
-        "start": json.dumps({"offset": limits.low}),
-        "end": json.dumps({"offset": end}),
-        "until": "readable",
-        "corrupt": "collect",
-        "system_topics": str(system).lower(),
-    }
-    if asked.chosen.topics is not None:
-        options["topics"] = ",".join(sorted(asked.chosen.topics))
-    found = spark.read.format("lakelog").options(**options).load(str(asked.path))
-    damaged = f.when(f.col("topic").isNull(), f.col("store_size")).alias("damaged_bytes")
-    return facts_of(found, columns, damaged)
-
-
-def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
-    """Compare in a Spark job; executors need the store and the table under the same paths.
-
-    Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
-    the errors of reading the table.
-    """
-    register(spark)
-    position = position_of(asked.table, asked.store)
-    columns = compared(asked.table.columns())
-    with lakelog.open(asked.path, mode="read") as store:
-        log = bounds_of(store, position, asked.table.name)
-    with query_errors("the comparison failed"):
-        found_rows = table_rows(asked, spark, columns)
-        limits = comparing.VerifiableEnds(
-            log.low, position.end, position_of(asked.table, asked.store).end
-        )
-        table = facts_of(before_end(found_rows, limits), columns)
-        records = log_facts(asked, spark, table, log, limits, columns)
-        may_lack = has_parsed(asked.table.columns())
-        joined = joined_with(records, table, limits, may_lack=may_lack)
-        joined.persist()
-        try:
-            found, queues = counts(joined)
-            add_differing(found, queues, joined)
-            damaged = damaged_spans(joined)
-        finally:
-            joined.unpersist()
-    return Verified(asked, position, log, columns, queues, found, damaged)

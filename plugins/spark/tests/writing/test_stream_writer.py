@@ -13,8 +13,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_spark.writing.rows import prune
-from lakelog_spark.writing.staging import STAGING_DIR, BadJournal, StagingLost
+from lakelog_spark.writing.staging import STAGING_DIR, BadJournal, StagingLost, prune
 from lakelog_spark.writing.writer import LakelogStreamWriter, StagedMessage, WriteOptions
 from plugins.lake.tests.stores import open_small
 

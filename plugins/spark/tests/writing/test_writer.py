@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import segment_name
-from lakelog_spark.writing import rows, staging
+from lakelog_spark.writing import staging
 from lakelog_spark.writing.handover import Handover, finish_write, handing_over
 from lakelog_spark.writing.handover import open_to_append as open_for_job
 from lakelog_spark.writing.staging import STAGING_DIR, HandoverStopped, StagingLost, folder_of
@@ -221,7 +221,7 @@ def test_rows_are_durable_whatever_the_flush_strategy(store: Path) -> None:
 def stays(store: Path, days: int) -> bool:
     """What is staged, for so many days."""
     folder = folder_of(store, JOB)
-    rows.prune(FILES, store, folder.stat().st_mtime + days * 24 * 3600)
+    staging.prune(FILES, store, folder.stat().st_mtime + days * 24 * 3600)
     return folder.exists()
 
 

@@ -118,7 +118,6 @@ def open_to_append(
     settings: str | None = None,
     *,
     create: bool = False,
-    files: FileSystem | None = None,
 ) -> lakelog.Store:
     """Open a store to append to it; other processes may have it open, too.
 
@@ -130,10 +129,10 @@ def open_to_append(
     """
     if not create:
         try:
-            lakelog.open(path, mode="read", settings=settings, files=files).close()
+            lakelog.open(path, mode="read", settings=settings).close()
         except NotAStore as error:
             raise (error if _is_other(path) else staging.NoSuchStore(path)) from None
-    return lakelog.open(path, settings=settings, files=files)
+    return lakelog.open(path, settings=settings)
 
 
 def _is_other(path: Path) -> bool:

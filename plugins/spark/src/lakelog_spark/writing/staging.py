@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
@@ -51,6 +52,11 @@ JOURNAL: Final = "journal.json"
 MANIFEST: Final = "manifest.json"
 VERSION: Final = 1
 _SHOWN: Final = 80
+_DAY_SECONDS: Final = 24 * 3600
+DONE_DAYS: Final = 30
+"""Days to keep the journal of a finished job; if a user gave its id, it is kept for ever."""
+DEAD_DAYS: Final = 7
+"""Days to keep the staged rows of a job without a manifest."""
 LAST_FILE: Final = "last_batch"
 
 
@@ -346,6 +352,35 @@ class LastBatch:
         """Record that batch ``number`` and all before it are in the log."""
         self.files.make_dir(self.folder)
         write_file(self.files, self.folder / LAST_FILE, b"%d\n" % number)
+
+
+def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
+    """Remove journals of finished jobs and staged rows of abandoned jobs, once they are old.
+
+    The file with the last batch of a streaming query stays, as the query may be restarted at any
+    time. The caller must hold the store, see :func:`.handover.handing_over`.
+
+    :param now: the present time, in seconds since 1970; by default that of the system
+    """
+    days = (time.time() if now is None else now) / _DAY_SECONDS
+    jobs = folder_of(store, "any").parent
+    for folder in [*jobs.iterdir()] if jobs.is_dir() else ():
+        with suppress(OSError, LakelogError):  # the next call tries again
+            _prune(files, folder, days)
+
+
+def _prune(files: FileSystem, folder: Path, days: float) -> None:
+    age = days - folder.stat().st_mtime / _DAY_SECONDS  # each new name updates the folder's time
+    if age < min(DEAD_DAYS, DONE_DAYS) or not folder.is_dir():
+        return
+    names = [name for name, _ in files.list(folder)]
+    journal = read_journal(files, folder)
+    if journal is None:
+        is_old = MANIFEST not in names
+    else:
+        is_old = journal.done and not journal.named and age > DONE_DAYS
+    if is_old:
+        remove(files, folder, [name for name in names if name != LAST_FILE])
 
 
 class NoSuchStore(LakelogError):

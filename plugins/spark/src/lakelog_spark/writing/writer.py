@@ -15,28 +15,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.types import StructType
 
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_lake.reading.options import PATH, SOURCE, ReadOptions, nearest, refused, switch
 from lakelog_spark.writing import staging
 from lakelog_spark.writing.handover import Handover, handing_over, open_to_append
-from lakelog_spark.writing.rows import PartitionRows, WriteTarget, check, prune
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
+from lakelog_spark.writing.rows import PartitionRows, check
 
 CHECKPOINT: Final = "checkpointlocation"
 """An option of the query that Spark also passes to a sink; upper and lower case are equal."""
@@ -70,12 +68,12 @@ class _Stager:
         self._options = options
         self._run = uuid4().hex
         with open_to_append(options.path, options.settings, create=options.create) as store:
-            self._target = WriteTarget.of(store.settings.core)
+            self._core = store.settings.core
 
     def _stage(self, iterator: Iterator[pa.RecordBatch], folder: Path) -> StagedMessage:
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        rows = PartitionRows(self._target, partition, decompress=self._options.decompress)
+        rows = PartitionRows(self._core, partition, decompress=self._options.decompress)
         files, batches = RealFileSystem.of_store(self._options.path), rows.batches(iterator)
         return StagedMessage(staging.stage(files, folder, partition, self._run, batches))
 
@@ -120,7 +118,7 @@ class LakelogWriter(_Stager, DataSourceArrowWriter):
         with handing_over(options.path, options.settings) as store:
             handover = Handover(files, store, options.job, named=options.named)
             handover.run(None if self._is_staged else self._parts(messages, self._folder))
-            prune(files, options.path)
+            staging.prune(files, options.path)
 
     def abort(
         self,
@@ -181,7 +179,7 @@ class LakelogStreamWriter(_Stager, DataSourceStreamArrowWriter):
             Handover(files, store, job).run(parts)
             last.write(batchId)
             staging.remove(files, folder, [staging.JOURNAL])
-            prune(files, options.path)
+            staging.prune(files, options.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
         """Remove the staged files of a batch without a manifest."""
