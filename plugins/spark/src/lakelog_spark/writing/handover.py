@@ -12,8 +12,6 @@ first updates the journals of stopped jobs.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
 import time
@@ -21,17 +19,17 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from struct import Struct
 from typing import Final, TypeAlias
 
 import attrs
 
 import lakelog
 from lakelog.errors import LakelogError, NotAStore
-from lakelog.files.filesystem import File, FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import BORN_HOST_V6, OWN_DIR, RECORD_CRC_NAME, STORE_HOST_V6
 from lakelog.format.properties import INNER_MULTI_QUEUE_OFFSET, decode_properties
 from lakelog.message import Message, StoredMessage
+from lakelog_lake.landing.committing import CommitLock
 from lakelog_spark.writing import staging
 
 _HOSTS: Final = BORN_HOST_V6 | STORE_HOST_V6
@@ -45,10 +43,6 @@ At = Callable[[str], None]
 """Called after each step; tests end the process there."""
 LOCK_FILE: Final = "lock"
 LONGEST_WAIT_SECONDS: Final = 300.0
-_LOCK_SECONDS: Final = 0.05
-_FLOCK: Final = Struct("hhqqi4x")
-"""``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
-_WHOLE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 def finish_write(store: str | os.PathLike[str], job_id: str, *, settings: str | None = None) -> int:
@@ -88,36 +82,22 @@ def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[No
         yield
         return
     files.make_dir(folder)
-    file = files.open(folder / LOCK_FILE, write=True, create=True)
-    try:
-        _lock(file, folder, time.monotonic() + wait_seconds)
-        yield
-    finally:
-        file.close()
+    place, deadline = folder / LOCK_FILE, time.monotonic() + wait_seconds
 
-
-def _lock(file: File, folder: Path, deadline: float) -> None:
-    while True:
-        try:
-            fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, _WHOLE)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-        else:
-            return
+    def waits(_: str) -> None:
         if time.monotonic() > deadline:
             raise LakelogError(
-                f"{folder / LOCK_FILE}: another job is still appending to this store; "
-                "check that job, and try again"
+                f"{place}: another job is still appending to this store; check that job, and try "
+                "again"
             )
-        time.sleep(_LOCK_SECONDS)
+
+    files.open(place, write=True, create=True).close()  # with the permissions of a store's file
+    with CommitLock(place, waits).taken():
+        yield
 
 
 def open_to_append(
-    path: Path,
-    settings: str | None = None,
-    *,
-    create: bool = False,
+    path: Path, settings: str | None = None, *, create: bool = False
 ) -> lakelog.Store:
     """Open a store to append to it; other processes may have it open, too.
 
