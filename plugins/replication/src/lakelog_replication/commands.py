@@ -16,19 +16,9 @@ import lakelog
 from lakelog.errors import LakelogError, NotAStore, SettingsError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
-from lakelog_cli import exitcodes
+from lakelog_cli import exitcodes, options
 from lakelog_cli.findings import recovery_row
 from lakelog_cli.opening import assignment
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    LandTable,
-    LandTo,
-    LogFormat,
-    LogFormatOption,
-    SettingsFile,
-    StorePath,
-)
 from lakelog_cli.output import write_lines, write_rows
 from lakelog_cli.rows.repairs import RecoveryDocument
 from lakelog_cli.schema import prints
@@ -36,7 +26,7 @@ from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
-from lakelog_daemon.replication_status import MasterStatus, ReplicaStatus, read_status
+from lakelog_daemon.replication_status import MasterStatus, read_status
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
 
@@ -99,7 +89,7 @@ def _address(text: str) -> Address:
 @prints(SlaveStatusRow, LagRow)
 def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the slaves of a store, and the position of each; or the lags of a replica.
 
@@ -109,15 +99,17 @@ def status(
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
     found, lags = read_status(RealFileSystem(), store), copy_lags(store)
-    if isinstance(found, ReplicaStatus):
-        found = None
-    if found is None and lags is not None:
-        write_rows(_replica_rows(lags), as_json=as_json)
+    rows, about = list[dict[str, Any]](), ["no process has replicated this store"]
+    if isinstance(found, MasterStatus):
+        rows, about = _rows(found, lags), _about(found)
+    elif lags is not None:
+        unknown = dict.fromkeys(("bytes", "messages", "seconds"))
+        rows = [{"lag": name, **(lag or unknown)} for name, lag, _ in lag_rows(lags)]
         state = "" if lags["is_running"] else ", and has ended"
-        typer.echo(f"lakelog: {store}: process {lags['pid']} {lags['says']}{state}", err=True)
-        return
-    write_rows([] if found is None else _rows(found, lags), as_json=as_json)
-    for line in _about(store, found):
+        about = [f"process {lags['pid']} {lags['says']}{state}"]
+    write_rows(rows, as_json=as_json)
+    typer.echo(f"lakelog: {store}: {about[0]}", err=True)
+    for line in about[1:]:
         typer.echo(f"lakelog: {line}", err=True)
 
 
@@ -134,7 +126,7 @@ def adopt(
         Address,
         typer.Option(metavar="HOST:PORT", help="Address for slaves.", parser=_address),
     ],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Let a slave of RocketMQ copy from a lakelog store; repeat it after each of its starts."""
     remoting.adopt(broker, master)
@@ -142,13 +134,6 @@ def adopt(
         write_lines([{"broker": str(broker), "master": str(master)}])
     else:
         typer.echo(f"{broker} replicates from {master}")
-
-
-def _replica_rows(lags: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"lag": name, **(lag or dict.fromkeys(("bytes", "messages", "seconds")))}
-        for name, lag, _ in lag_rows(lags)
-    ]
 
 
 def _rows(found: MasterStatus, lags: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -168,14 +153,13 @@ def _rows(found: MasterStatus, lags: Mapping[str, Any] | None) -> list[dict[str,
     ]
 
 
-def _about(store: Path, found: MasterStatus | None) -> list[str]:
-    if found is None:
-        return [f"{store}: no process has replicated this store"]
+def _about(found: MasterStatus) -> list[str]:
+    """One line on the master, then one for each refusal."""
     age_s = (time.time_ns() // 1_000_000 - found.time_ms) // 1000
     lives = Path("/proc", str(found.pid)).exists()
     sends = "sends" if lives else "sent, and has ended"
     head = (
-        f"{store}: process {found.pid} {sends}, at {found.listening}; a put waits for "
+        f"process {found.pid} {sends}, at {found.listening}; a put waits for "
         f"{found.in_sync_replicas} copies, this store included; last change {age_s} s ago"
     )
     return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]
@@ -197,7 +181,7 @@ class Beginning(StrEnum):
 
 
 def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     masters: Annotated[
         list[str] | None,
         typer.Option(
@@ -232,17 +216,17 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
     ] = False,
-    to: LandTo = None,
-    table: LandTable = None,
+    to: options.LandTo = None,
+    table: options.LandTable = None,
     cut_to: Annotated[
         int | None,
         typer.Option(
             metavar="OFFSET", help="Only cut the replica at this offset; the cut bytes are kept."
         ),
     ] = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
+    log_format: options.LogFormatOption = options.LogFormat.TEXT,
+    settings: options.SettingsFile = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Copy the logs of RocketMQ or lakelog masters into stores, until SIGTERM or Ctrl-C.
 
@@ -256,8 +240,8 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     failed; of several: 4 if a copy was not running at the stop, with its name.
     """
     if cut_to is not None:
-        options = dict(map(assignment, assignments or ()))
-        typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **options))
+        given = dict(map(assignment, assignments or ()))
+        typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **given))
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
     given = sources(masters or [], brokers or [], name_servers or [])
@@ -269,7 +253,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= dict(map(assignment, assignments or ()))
     arguments = _with_segment_size(store, given.get("broker", ""), arguments)
     plan = ServePlan.make(store, settings=settings, arguments=arguments)
-    raise typer.Exit(_served(plan, as_json=log_format is LogFormat.JSON))
+    raise typer.Exit(_served(plan, as_json=log_format is options.LogFormat.JSON))
 
 
 def sources(
@@ -324,10 +308,10 @@ def _served(plan: ServePlan, *, as_json: bool) -> int:
 
 @prints(RecoveryDocument)
 def promote(
-    store: StorePath,
-    as_json: AsJson = False,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
+    store: options.StorePath,
+    as_json: options.AsJson = False,
+    settings: options.SettingsFile = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Make a replica an independent store, which accepts puts.
 
