@@ -168,6 +168,7 @@ class Archive:
             ) from error
 
     def _prove(self, path: Path | None, name: str, line: ManifestEntry) -> None:
+        """Raise :class:`ArchiveError` unless the copy is as its entry says."""
         found = self._found(name)
         if found != (line.size, line.sha256):
             was = f"; {path} stays where it is" if path is not None else ""

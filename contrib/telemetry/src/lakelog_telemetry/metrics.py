@@ -70,6 +70,7 @@ class StoreCollector(Collector):
             reader.close()
 
     def _view(self) -> dict[str, Any] | None:
+        """What ``lakelog top`` shows; ``None`` if no process has the store open."""
         try:
             if self._watcher is None:
                 self._watcher = Watcher.of(self._path, **self._opening)

@@ -146,6 +146,7 @@ class GroupCommit:
             self._join(waiter)
 
     def _join(self, waiter: Waiter) -> None:
+        """Put a waiter into the queue; wake the syncing thread unless it gathers more puts."""
         self._waiting.append(waiter)
         if waiter.end_offset >= self._wanted:
             self._wakeup.notify()
@@ -161,6 +162,7 @@ class GroupCommit:
             self._answer_late()
 
     def _wait_at_word(self, waiter: Waiter) -> None:
+        """Wait on the shared word in the put's own thread, and set the status."""
         log, left = self._log, waiter.deadline - time.monotonic()
         try:
             in_time = log is None or log.wait_flushed(waiter.end_offset, left, self._ask)
@@ -215,6 +217,7 @@ class GroupCommit:
     # --- the syncing thread ---
 
     def _flush(self, log: Flushable) -> None:
+        """Sync while there is work, until :meth:`close`; a failure ends thread and waits."""
         try:
             while not self._closing or self._has_work():
                 self._wakeup.sleep(TICK_SECONDS, self._has_work)
@@ -231,6 +234,7 @@ class GroupCommit:
         self._answer_late()
 
     def _sync(self, log: Flushable) -> None:
+        """Sync, answer, and wait for the puts that may share the next sync."""
         before, begun = log.flushed, time.monotonic()
         flushed = log.sync()
         took, wanted = time.monotonic() - begun, log.appended + flushed - before
@@ -284,6 +288,7 @@ class GroupCommit:
         return self._native is not None and self._native.is_waiting()
 
     def _answer(self, flushed: int) -> int:
+        """Answer all puts that end at or before ``flushed``; return their number."""
         covered = self._queue.take_covered(flushed)
         self._wake_chain.begin(covered, _PUT_OK)
         threads = len(covered)
@@ -320,6 +325,7 @@ class GroupCommit:
         return max(0.0, left)
 
     def _end_late(self) -> None:
+        """Answer the puts whose time is over."""
         late = self._queue.take_late(time.monotonic())
         for waiter in late:
             waiter.finish(_TIMEOUT)

@@ -85,6 +85,7 @@ class Timed:
             self._wakeup.notify()
 
     def _run(self, log: Flushable) -> None:
+        """Check the log at the interval, or when notified, until :meth:`close`."""
         try:
             while not self._closing:
                 self._wakeup.sleep(self._interval_seconds, self._stop_waiting)

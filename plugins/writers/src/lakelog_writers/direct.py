@@ -154,6 +154,7 @@ class DirectSegmentWriter:
                 self._hand_on(self._chunk)
 
     def _hand_on(self, chunk: Chunk) -> None:
+        """Let a thread write a full buffer; without threads, write it here."""
         if self._settings.threads == 0:
             chunk.write_out(self._file, chunk.end, self._spare)
             return
@@ -184,6 +185,7 @@ class DirectSegmentWriter:
         return self._joined(chunks, position, end)
 
     def _joined(self, chunks: tuple[Chunk, ...], position: int, end: int) -> memoryview:
+        """A copy of a range that spans the file and buffers."""
         parts = [self._map[position : min(end, chunks[0].start)]] if position < end else []
         for chunk in chunks:
             first, behind = max(position, chunk.start), min(end, chunk.end)

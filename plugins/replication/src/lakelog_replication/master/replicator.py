@@ -271,6 +271,7 @@ class CopyWaits:
     # --- the thread ---
 
     def _run(self, log: ReplicatedLog) -> None:
+        """Sync for waiting puts if that is this thread's task, answer them, and end late waits."""
         seen = -1
         while not self._closing:
             first = self._first()
@@ -305,6 +306,7 @@ class CopyWaits:
             return self._waiting[0] if self._waiting else None
 
     def _sync(self, log: ReplicatedLog) -> None:
+        """Sync the waiting puts' bytes; a failure of the store ends their waits."""
         with self._lock:
             last = max((each.end_offset for each in self._waiting), default=0)
         if not self._syncs or log.flushed >= last:
@@ -321,6 +323,7 @@ class CopyWaits:
             each.future.set_result(_TIMEOUT)
 
     def _taken(self, wanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        """Remove and return the waiting puts for which ``wanted`` is true."""
         with self._lock:
             taken = [each for each in self._waiting if wanted(each)]
             if taken:

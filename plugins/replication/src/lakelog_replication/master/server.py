@@ -218,6 +218,7 @@ class HaServer:
     # --- the thread of the connections ---
 
     def _run(self) -> None:
+        """Serve until :meth:`close`; try again to bind the port where that failed."""
         looked = 0.0
         while not self._closing:
             try:
@@ -263,6 +264,7 @@ class HaServer:
         self._account()
 
     def _turn(self, longest_s: float) -> None:
+        """Send to all slaves; wait for events at most ``longest_s``, and handle them."""
         with self.lending.use_lock:
             due = self.send()
         ready = self._selector.select(min(due, longest_s))
@@ -294,6 +296,7 @@ class HaServer:
         return min((each.due(now) for each in [*self._links]), default=_TURN_SECONDS)
 
     def _handle_events(self, link: SlaveLink, mask: int) -> None:
+        """Let a connection write or read, as ``mask`` says."""
         assert self._log is not None  # start was called
         before = link.acked
         if mask & selectors.EVENT_WRITE:
@@ -372,6 +375,7 @@ class HaServer:
             os.eventfd_read(self._wakeup_fd)
 
     def _accept(self) -> None:
+        """Accept a connection, unless its address is not allowed or there are too many."""
         assert self._listener is not None  # it is registered
         try:
             sock, peer = self._listener.accept()
@@ -389,6 +393,7 @@ class HaServer:
         self._refuse(address, why)
 
     def _add_slave(self, sock: socket.socket, address: str) -> None:
+        """Serve a new connection."""
         assert self._log is not None  # start was called
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -430,6 +435,7 @@ class HaServer:
     # --- the thread that waits for the log ---
 
     def _watch(self, log: ReplicatedLog) -> None:
+        """Wait for appends and syncs of any process, and wake the thread of the connections."""
         looked = self._look(log, -_TURN_SECONDS)
         count, notified_s = self._notified_count, -_REST_SECONDS
         while not self._closing:

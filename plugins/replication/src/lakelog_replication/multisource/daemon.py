@@ -246,6 +246,7 @@ class MultiSourceDaemon:
         }
 
     def _signalled(self, number: signal.Signals) -> None:
+        """SIGHUP reopens the log file; the first other signal stops, the second one at once."""
         if number is signal.SIGHUP:
             self._writer.reopen()
             return

@@ -326,6 +326,7 @@ class Prober:
         return Sample.SAME
 
     def _frames(self, connection: MasterConnection) -> Sequence[HaFrame]:
+        """The next frames; asks again for the same offset while none comes."""
         while True:
             if self.is_over():
                 raise ConnectionAbortedError("the store is being closed")

@@ -154,6 +154,7 @@ class HaReceiver:
             self._progress.is_connected = False
 
     def _run_guarded(self, log: Receivable) -> None:
+        """Receive; log why receiving ended, and fail the store if it was an error of ours."""
         try:
             with ExitStack() as closing:
                 self._receive(log, closing)
@@ -200,6 +201,7 @@ class HaReceiver:
                 self._log_change(f"receives nothing from {self.source}: {error}")
 
     def _compare(self, log: Receivable) -> None:
+        """Find out whether the logs differ; raises ``ReplicaStopped`` if they do."""
         search = DivergenceSearch.begin(log, self._prober())
         offset = search.first_difference()
         if offset is None:
@@ -264,6 +266,7 @@ class Following:
                     self._vouch(connection.received_s, is_quiet=not frames)
 
     def _received(self, connection: MasterConnection) -> list[HaFrame]:
+        """The next frames; raises :class:`Differs` if the master closes before the first one."""
         try:
             return connection.receive(self._patience_s())
         except ConnectionError as error:
@@ -310,6 +313,7 @@ class Following:
         self._rest = data[taken:]
 
     def _check_same(self, body: memoryview) -> None:
+        """Compare received bytes with those of the replica; raises :class:`Differs`."""
         at = self._at
         while len(body):
             mine = self._log.view(at, len(body))
