@@ -85,16 +85,14 @@ class StoreCollector(Collector):
             yield from self._of_positions(view["positions"])
         if "lags" in view:
             yield self._lags(view["lags"])
-        disks = self._labelled(GaugeMetricFamily, "disk_used_ratio", "used share of a disk", "path")
-        free = self._labelled(GaugeMetricFamily, "disk_free_bytes", "free bytes of a disk", "path")
+        disks = self._gauges("disk_used_ratio", "used share of a disk", "path")
+        free = self._gauges("disk_free_bytes", "free bytes of a disk", "path")
         for each in view.get("disks", ()):
             disks.add_metric([self._name, each["path"]], each["used_ratio"])
             free.add_metric([self._name, each["path"]], each["free_bytes"])
         yield from (disks, free)
-        memory = self._labelled(GaugeMetricFamily, "process_rss_bytes", "memory", "process")
-        cpu = self._labelled(
-            GaugeMetricFamily, "process_cpu_ratio", "used share of a core", "process"
-        )
+        memory = self._gauges("process_rss_bytes", "memory", "process")
+        cpu = self._gauges("process_cpu_ratio", "used share of a core", "process")
         for each in view.get("processes", ()):
             memory.add_metric([self._name, each["name"]], each.get("rss_bytes") or 0)
             cpu.add_metric([self._name, each["name"]], (each.get("cpu_percent") or 0) / 100)
@@ -103,9 +101,7 @@ class StoreCollector(Collector):
         yield self._gauge("processes", "processes that have the store open", members)
 
     def _of_positions(self, positions: Mapping[str, int]) -> Iterator[Metric]:
-        offsets = self._labelled(
-            GaugeMetricFamily, "offset_bytes", "positions in the log, in bytes", "position"
-        )
+        offsets = self._gauges("offset_bytes", "positions in the log, in bytes", "position")
         for position in ("minimum", "appended", "committed", "flushed", "readable", "dispatched"):
             offsets.add_metric([self._name, position], positions[position])
         yield offsets
@@ -121,7 +117,7 @@ class StoreCollector(Collector):
 
     def _lags(self, lags: Mapping[str, Any]) -> Metric:
         """The lag of each reader behind the end of the log, in bytes."""
-        found = self._labelled(GaugeMetricFamily, "lag_bytes", "bytes behind the log", "what")
+        found = self._gauges("lag_bytes", "bytes behind the log", "what")
         for what, key in _LAGS.items():
             found.add_metric([self._name, what], lags[key])
         for follower, lag in lags.get("followers", {}).items():
@@ -168,10 +164,9 @@ class StoreCollector(Collector):
         gauge.add_metric([self._name], value)
         return gauge
 
-    def _labelled(
-        self, kind: type[GaugeMetricFamily], name: str, words: str, label: str
-    ) -> GaugeMetricFamily:
-        return kind(f"lakelog_{name}", words, labels=["store", label])
+    def _gauges(self, name: str, words: str, label: str) -> GaugeMetricFamily:
+        """A metric with one value for each value of ``label``."""
+        return GaugeMetricFamily(f"lakelog_{name}", words, labels=["store", label])
 
 
 def metrics(
