@@ -35,13 +35,7 @@ from typing import Any, Final
 
 import attrs
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql import SparkSession, datasource
 from pyspark.sql.types import StructType
 
 import lakelog
@@ -54,15 +48,8 @@ from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import LAST, NumberSpan
+from lakelog_lake.reading import options as reading
 from lakelog_lake.reading import plan as planning
-from lakelog_lake.reading.options import (
-    LATEST,
-    PROCESSING_TIME,
-    SKIP,
-    ReadOptions,
-    ddl_of,
-    names_of,
-)
 from lakelog_lake.reading.rows import rows, rows_in
 from lakelog_spark.shipping import clear_importer_cache
 from lakelog_spark.writing.writer import LakelogStreamWriter, LakelogWriter, WriteOptions
@@ -77,7 +64,7 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(source)
 
 
-class LakelogSource(DataSource):
+class LakelogSource(datasource.DataSource):
     """``spark.read.format("lakelog").load("STORE")``."""
 
     @classmethod
@@ -90,9 +77,9 @@ class LakelogSource(DataSource):
 
         Raises :class:`~lakelog.errors.SettingsError` for wrong options.
         """
-        return ddl_of(ReadOptions.of(self.options))
+        return reading.ddl_of(reading.ReadOptions.of(self.options))
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """A reader of the present store, or of its archive."""
         options = self._checked(schema)
         if options.archive is not None:
@@ -117,9 +104,9 @@ class LakelogSource(DataSource):
         options, checkpoint = WriteOptions.of_stream(self.options)
         return LakelogStreamWriter(schema, options, checkpoint, overwrite=overwrite)
 
-    def _checked(self, schema: StructType) -> ReadOptions:
-        options = ReadOptions.of(self.options)
-        if schema.fieldNames() != list(names_of(options)):
+    def _checked(self, schema: StructType) -> reading.ReadOptions:
+        options = reading.ReadOptions.of(self.options)
+        if schema.fieldNames() != list(reading.names_of(options)):
             raise SettingsError("the columns are given by the source: leave out .schema(...)")
         return options
 
@@ -133,11 +120,11 @@ class RocketMQSource(LakelogSource):
         return "rocketmq"
 
 
-class LakelogReader(DataSourceReader):
+class LakelogReader(datasource.DataSourceReader):
     """Reads one store; the end is determined once, so that a read has one state of the log."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        if options.start.word == LATEST:
+    def __init__(self, options: reading.ReadOptions) -> None:
+        if options.start.word == reading.LATEST:
             raise SettingsError("start=latest is for streaming queries", key="start")
         with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
             self._name = options.store_id or store_name(options.path)
@@ -145,26 +132,26 @@ class LakelogReader(DataSourceReader):
             raise OtherStore(options.path, str(options.start.store), self._name)
         self._options = options
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[datasource.InputPartition]:
         """The ranges of records; called once per query."""
         with lakelog.open(self._options.path, mode="read") as store:
-            return [InputPartition(each) for each in planning.plan(store, self._options)]
+            return [datasource.InputPartition(each) for each in planning.plan(store, self._options)]
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one range; Spark passes ``None`` if there are no partitions."""
         if partition is not None:
             clear_importer_cache()
             yield from rows(self._options, self._name, partition.value)
 
 
-class LakelogStreamReader(DataSourceStreamReader):
+class LakelogStreamReader(datasource.DataSourceStreamReader):
     """Reads one store batch by batch.
 
     Its only state is the query's position, taken from the calls of :meth:`partitions`. After a
     restart Spark first calls :meth:`partitions` with the last offset as start and end.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: reading.ReadOptions) -> None:
         with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
             self._name = options.store_id or store_name(options.path)
         self._options = _for_tasks(options)
@@ -190,7 +177,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         with lakelog.open(self._options.path, mode="read") as store, RecordStarts.of(store) as log:
             end = max(end_of(log, self._options.until), reached)
             end = min(end, max(self._options.wanted.physical.end, reached))
-            if self._options.trigger == PROCESSING_TIME:
+            if self._options.trigger == reading.PROCESSING_TIME:
                 end = planning.batch_end(
                     log,
                     NumberSpan(reached, end),
@@ -199,7 +186,9 @@ class LakelogStreamReader(DataSourceStreamReader):
                 )
         return self._offset(end)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> list[datasource.InputPartition]:
         """The ranges of one batch.
 
         Raises :class:`~lakelog_lake.errors.OtherStore` and
@@ -212,7 +201,7 @@ class LakelogStreamReader(DataSourceStreamReader):
             return []
         with lakelog.open(self._options.path, mode="read") as store, RecordStarts.of(store) as log:
             found = planning.plan_between(log, self._there(log, part), self._options)
-        return [InputPartition(each) for each in found]
+        return [datasource.InputPartition(each) for each in found]
 
     def _warn_of_unfinished(self, part: NumberSpan) -> None:
         """Warn about an unfinished batch of an earlier run, after which the query may end."""
@@ -228,12 +217,12 @@ class LakelogStreamReader(DataSourceStreamReader):
         minimum = log.store.min_offset
         if part.low >= minimum:
             return part
-        if self._options.lost != SKIP:
+        if self._options.lost != reading.SKIP:
             raise OffsetUnavailable(log.store.path, part.low, minimum, part.end)
         _log.warning("%s: the log from %d to %d was deleted", log.store.path, part.low, minimum)
         return NumberSpan(minimum, max(minimum, part.end))
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
         if partition is not None:
             clear_importer_cache()
@@ -248,7 +237,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         return int(found["offset"])
 
 
-def _for_tasks(options: ReadOptions) -> ReadOptions:
+def _for_tasks(options: reading.ReadOptions) -> reading.ReadOptions:
     """Limit the size of a task to that of a batch."""
     most = options.max_bytes_per_batch
     if most is None or most >= options.max_partition_bytes:
@@ -256,11 +245,11 @@ def _for_tasks(options: ReadOptions) -> ReadOptions:
     return attrs.evolve(options, max_partition_bytes=most)
 
 
-def _first(log: RecordStarts, options: ReadOptions) -> int:
+def _first(log: RecordStarts, options: reading.ReadOptions) -> int:
     """The physical offset for ``start``: a start of a record, or the end of the log."""
     minimum, start = log.store.min_offset, options.start
     end = max(minimum, end_of(log, options.until))
-    if start.word == LATEST:
+    if start.word == reading.LATEST:
         return end
     planning.check_start(log, options, end)
     if start.time_ms is not None:
@@ -272,11 +261,11 @@ def _first(log: RecordStarts, options: ReadOptions) -> int:
     return end if start.offset is not None else minimum
 
 
-class ArchivedReader(DataSourceReader):
+class ArchivedReader(datasource.DataSourceReader):
     """Reads the segments that were archived when the reader was made."""
 
-    def __init__(self, options: ReadOptions, url: str) -> None:
-        if options.start.word == LATEST:
+    def __init__(self, options: reading.ReadOptions, url: str) -> None:
+        if options.start.word == reading.LATEST:
             raise SettingsError("start=latest is for streaming queries", key="start")
         self._options = options
         self._archived = found = Archived.at(url)
@@ -284,20 +273,20 @@ class ArchivedReader(DataSourceReader):
         start, first = options.start, found.starts[0]
         if start.store not in (None, self._name):
             raise OtherStore(url, str(start.store), self._name)
-        if start.offset is not None and start.offset < first and options.lost != SKIP:
+        if start.offset is not None and start.offset < first and options.lost != reading.SKIP:
             end = found.starts[-1] + found.segment_size_bytes
             raise OffsetUnavailable(url, start.offset, first, end)
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[datasource.InputPartition]:
         """One partition per segment; segments without any wanted record are left out."""
         size, wanted = self._archived.segment_size_bytes, self._options.wanted
         return [
-            InputPartition(planning.LogRange(start, start + size))
+            datasource.InputPartition(planning.LogRange(start, start + size))
             for start in self._archived.starts
             if start < wanted.physical.end and start + size > wanted.physical.low
         ]
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one segment."""
         if partition is not None:
             clear_importer_cache()

@@ -15,18 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import attrs
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 from lakelog.errors import SettingsError, UnknownSetting
@@ -50,10 +46,12 @@ DEFAULTS: Final[dict[str, str | None]] = {
 """Every option with its default."""
 _log = logging.getLogger(__name__)
 _STREAM: Final = "stream-"
+Messages: TypeAlias = "Sequence[datasource.WriterCommitMessage | None]"
+"""The answers of the tasks; ``None`` for one without an answer."""
 
 
 @attrs.frozen
-class StagedMessage(WriterCommitMessage):
+class StagedMessage(datasource.WriterCommitMessage):
     """The answer of a task to the driver; ``part`` is ``None`` if the job was staged before."""
 
     part: staging.StagedPart | None
@@ -77,9 +75,7 @@ class _Stager:
         files, batches = RealFileSystem.of_store(self._options.path), rows.batches(iterator)
         return StagedMessage(staging.stage(files, folder, partition, self._run, batches))
 
-    def _parts(
-        self, messages: Sequence[WriterCommitMessage | None], folder: Path
-    ) -> list[staging.StagedPart]:
+    def _parts(self, messages: Messages, folder: Path) -> list[staging.StagedPart]:
         """The files of all partitions; raises :class:`.StagingLost` if one is missing."""
         parts = _staged(messages)
         if len({each.partition for each in parts}) != len(messages):
@@ -89,7 +85,7 @@ class _Stager:
         return parts
 
 
-class LakelogWriter(_Stager, DataSourceArrowWriter):
+class LakelogWriter(_Stager, datasource.DataSourceArrowWriter):
     """Appends rows to a store; other processes may have it open, too."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
@@ -111,7 +107,7 @@ class LakelogWriter(_Stager, DataSourceArrowWriter):
         """Stage the rows of one partition; raises :class:`.BadRow` and ``OSError``."""
         return StagedMessage(None) if self._is_staged else self._stage(iterator, self._folder)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: Messages) -> None:
         """Append the staged rows; durable on return. Raises as :meth:`.Handover.run`."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
@@ -120,17 +116,14 @@ class LakelogWriter(_Stager, DataSourceArrowWriter):
             handover.run(None if self._is_staged else self._parts(messages, self._folder))
             staging.prune(files, options.path)
 
-    def abort(
-        self,
-        messages: Sequence[WriterCommitMessage | None],  # noqa: ARG002  # Spark gives them
-    ) -> None:
+    def abort(self, messages: Messages) -> None:  # noqa: ARG002  # Spark gives them
         """Remove the staged files, unless rows may be in the log: such a job can be continued."""
         files = RealFileSystem()
         if staging.read_manifest(files, self._folder) is None:
             staging.remove_run(files, self._folder, self._run)
 
 
-class LakelogStreamWriter(_Stager, DataSourceStreamArrowWriter):
+class LakelogStreamWriter(_Stager, datasource.DataSourceStreamArrowWriter):
     """Appends micro-batches to a store; other processes may have it open, too.
 
     Spark creates one writer for the tasks of a batch, and another one for its commit.
@@ -163,7 +156,7 @@ class LakelogStreamWriter(_Stager, DataSourceStreamArrowWriter):
         """
         return self._stage(iterator, self._folder)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
         """Append one batch; durable on return. Raises as :meth:`.Handover.run`."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
@@ -181,17 +174,17 @@ class LakelogStreamWriter(_Stager, DataSourceStreamArrowWriter):
             staging.remove(files, folder, [staging.JOURNAL])
             staging.prune(files, options.path)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
         """Remove the staged files of a batch without a manifest."""
         self._remove(messages)
 
-    def _remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def _remove(self, messages: Messages) -> None:
         names = [part.file for part in _staged(messages) if part.file is not None]
         with suppress(OSError):  # pruning removes the rest
             staging.remove(RealFileSystem(), self._folder, names)
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[staging.StagedPart]:
+def _staged(messages: Messages) -> list[staging.StagedPart]:
     return [each.part for each in messages if isinstance(each, StagedMessage) and each.part]
 
 
