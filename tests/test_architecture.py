@@ -28,7 +28,7 @@ FLOOR: Final = {room["name"]: floor for floor, room in enumerate(ROOMS)}
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "accelerate arguments arrow builtin errors files.filesystem files.identity format hooks "
-    "lazy maintenance.pins message results runtime.signals runtime.threads times"
+    "lazy maintenance.pins message results runtime.forks runtime.signals runtime.threads times"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 
@@ -58,7 +58,7 @@ BUILT_ON: Final = {
         *("lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"),
         "lakelog_rocketmq",
     },
-    "lakelog_spark": {"lakelog_lake"},
+    "lakelog_spark": {"lakelog_archive", "lakelog_lake"},
     "lakelog_testing": {"lakelog_doctor", "lakelog_queues"},
 }
 """Packages that may import other ones than the core."""

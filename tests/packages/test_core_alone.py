@@ -15,8 +15,8 @@ NEEDS_AN_EXTRA = {
     *("lakelog.aio", "lakelog.arrow"),
     *("lakelog_broker.grpc", "lakelog_broker.pytest_plugin"),
     *("lakelog_lake.sinks.iceberg_expiry", "lakelog_lake.tables.synced_io"),
-    *("lakelog_spark.archived", "lakelog_spark.source.data_source"),
-    *("lakelog_spark.source.data_source", "lakelog_spark.writing.writer"),
+    *("lakelog_spark.source", "lakelog_spark.source"),
+    *("lakelog_spark.source", "lakelog_spark.writing.writer"),
     "lakelog_spark.writing.writer",
 }
 """Modules, and packages with all theirs, that need more than their distribution declares."""

@@ -10,7 +10,7 @@ import pytest
 
 import lakelog
 from lakelog.results import PutStatus
-from lakelog_replication.status import read_status
+from plugins.replication.tests.masterstores import status_of
 from plugins.replication.tests.replica.copies import SEGMENT, bodies, log_of, queued, replica, until
 from plugins.tools.tests.daemon.support import serving
 from tests.replication.masterbroker import free_ports
@@ -22,7 +22,7 @@ PATIENCE_SECONDS: Final = 120.0
 
 def leader(path: Path) -> int:
     """Return the id of the process that sends."""
-    found = read_status(path)
+    found = status_of(path)
     return -1 if found is None else found.pid
 
 

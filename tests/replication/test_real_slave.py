@@ -22,7 +22,7 @@ import lakelog_replication.plugin
 from lakelog import Message, Store
 from lakelog.results import PutStatus
 from lakelog_replication.address import Address
-from lakelog_replication.status import read_status
+from plugins.replication.tests.masterstores import status_of
 from plugins.replication.tests.replica.copies import log_of
 from tests.oracle.java import Oracle
 from tests.replication import dumps
@@ -49,8 +49,8 @@ def open_master(path: Path, port: int = 0, **section: Any) -> Store:
 
 
 def address_of(path: Path) -> Address:
-    eventually(lambda: read_status(path))
-    found = read_status(path)
+    eventually(lambda: status_of(path))
+    found = status_of(path)
     assert found is not None
     return Address.parse(found.listening)
 

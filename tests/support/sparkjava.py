@@ -41,7 +41,7 @@ raise SystemExit(java.wait())
 @cache
 def use() -> None:
     """Set the variables by which Spark's scripts give options to Java."""
-    from lakelog_spark.sessions.java import Java, find_java
+    from lakelog_spark.sessions import Java, find_java
 
     found = find_java()
     if isinstance(found, Java):

@@ -116,7 +116,16 @@ class Accelerator(Protocol):
         """
 
     def waiters(self, timeout_s: float, joined: Callable[[int], object]) -> Any:
-        """A queue of threads whose puts wait for a sync: ``Waiters`` of lakelog-flush.
+        """A queue of threads whose puts wait for a sync; they sleep in it, and wake one by one.
+
+        Of a put that ends at an offset, ``wait(end_offset)`` returns the status, or raises the
+        error; ``None`` unless the queue is crowded (``set_crowded``), and in the two threads of
+        ``set_own(flusher, watcher)``, which answer. ``answer(flushed, status)`` answers the puts
+        that end at or before ``flushed``, and begins to wake their threads;
+        ``answer_late(status)`` those that have timed out; both return their number.
+        ``answer_all(make)`` answers all, each with what ``make`` returns. ``wake_all`` wakes all
+        threads with an answer, ``oversee`` waits until they are awake. ``is_waiting`` says whether
+        any put waits, ``seconds_left`` when the first one times out.
 
         :param timeout_s: the longest wait
         :param joined: called by a thread with the end of its put, before it sleeps

@@ -306,6 +306,12 @@ class StoreClosed(StoreError):
 class StoreFailed(StoreError):
     """A write, sync or allocation failed; the store writes nothing more until it is reopened."""
 
+    def for_waiter(self) -> StoreFailed:
+        """A copy for one waiter: raising modifies an error, so threads must not share it."""
+        error = copy(self)
+        error.__cause__ = self.__cause__
+        return error
+
 
 class ReplicaStopped(StoreFailed):
     """The log of the master does not continue this copy of it; the text says what to do.

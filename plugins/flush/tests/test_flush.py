@@ -8,9 +8,8 @@ import pytest
 
 from lakelog.errors import StoreFailed
 from lakelog_flush import plugin
-from lakelog_flush.groupcommit import GroupCommit
-from lakelog_flush.settings import GroupCommitSettings, TimedSettings
-from lakelog_flush.timed import Timed
+from lakelog_flush.groupcommit import GroupCommit, GroupCommitSettings
+from lakelog_flush.timed import Timed, TimedSettings
 from lakelog_testing import (
     FakeLog,
     FlushStrategyContract,

@@ -15,8 +15,14 @@ import pytest
 
 from lakelog.log.put_future import PutFuture
 from lakelog.results import PutStatus
-from lakelog_flush.groupcommit import MOST_SECONDS, MOST_SKIPPED, Gathering, GroupCommit, TimeoutLog
-from lakelog_flush.settings import GroupCommitSettings
+from lakelog_flush.groupcommit import (
+    MOST_SECONDS,
+    MOST_SKIPPED,
+    Gathering,
+    GroupCommit,
+    GroupCommitSettings,
+    TimeoutLog,
+)
 from lakelog_flush.waiter import Waiter, WakeChain, Wakeup
 from lakelog_testing import FakeLog
 from tests.support.waiting import until

@@ -18,8 +18,7 @@ import pytest
 import lakelog
 from lakelog import Message, PutStatus
 from lakelog_flush import plugin as flush_plugin
-from lakelog_flush.groupcommit import GroupCommit
-from lakelog_flush.settings import GroupCommitSettings
+from lakelog_flush.groupcommit import GroupCommit, GroupCommitSettings
 from lakelog_flush.waiter import Waiter
 from lakelog_native import plugin
 from lakelog_native.accelerator import Native

@@ -15,6 +15,8 @@ import lakelog_flush.plugin
 import lakelog_hash_index.plugin
 import lakelog_replication.plugin
 from lakelog import Message, Store
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_daemon.replication_status import MasterStatus, read_status
 
 PLUGINS = [lakelog_replication.plugin, lakelog_flush.plugin, lakelog_hash_index.plugin]
 SEGMENT = 1 << 16
@@ -32,6 +34,12 @@ def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
         replicator="rocketmq-ha",
         rocketmq_ha={"port": 0, "close_timeout_ms": 500, "slave_timeout_ms": SLOW_MS, **section},
     )
+
+
+def status_of(path: Path) -> MasterStatus | None:
+    """The status of the store's master, if there is any."""
+    found = read_status(RealFileSystem(), path)
+    return found if isinstance(found, MasterStatus) else None
 
 
 def message(body: bytes = b"b" * 500) -> Message:

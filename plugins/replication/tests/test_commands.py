@@ -14,9 +14,17 @@ import pytest
 from typer.testing import Result
 
 from lakelog.errors import StoreError
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_daemon.replication_status import (
+    STATUS_FILE,
+    MasterStatus,
+    ReplicaStatus,
+    SlaveStatus,
+    read_status,
+    write_status,
+)
 from lakelog_replication.remoting import BrokerRefused, broker_config, most_bytes, runtime_info
 from lakelog_replication.replica.configs import consumer_offsets
-from lakelog_replication.status import STATUS_FILE, read_status
 from lakelog_testing import FakeReplicatedLog
 from plugins.replication.tests.brokers import Asked, answering, response, runtime
 from plugins.replication.tests.masters import eventually, serving, slave
@@ -67,10 +75,54 @@ def test_a_status_that_is_missing_or_damaged_is_said(tmp_path: Path) -> None:
     assert run("status", tmp_path / "none").exception is not None
     file = tmp_path / "lakelog" / STATUS_FILE
     file.parent.mkdir()
-    for content in ("", "[]", "{}", '{"version": 2, "slaves": []}', "\x00"):
+    no_end = {"version": 1, "role": "master", "pid": 1, "slaves": [{}]}
+    for content in ("", "[]", "{}", '{"version": 2, "slaves": []}', "\x00", json.dumps(no_end)):
         file.write_text(content)
         with pytest.raises(StoreError, match=f"{STATUS_FILE}: the replication status cannot be"):
-            read_status(tmp_path)
+            read_status(RealFileSystem(), tmp_path)
+        done = run("status", tmp_path)
+        assert (done.exit_code, STATUS_FILE in done.stderr) == (3, True)
+
+
+SLAVE = SlaveStatus(address="127.0.0.2", sent=70, acked=60, learner=True, since_ms=5)
+STATUSES = (
+    MasterStatus(
+        pid=7,
+        listening="*:10912",
+        time_ms=9,
+        end=80,
+        copied=60,
+        in_sync_replicas=2,
+        slaves=(SLAVE,),
+        refused={"port": "in use"},
+    ),
+    ReplicaStatus(
+        pid=8,
+        source="10.0.0.1:10912",
+        time_ms=9,
+        heard_ms=8,
+        is_connected=True,
+        master_end=80,
+        says="receives",
+    ),
+)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_status_is_read_as_it_was_written(
+    tmp_path: Path, status: MasterStatus | ReplicaStatus
+) -> None:
+    file = tmp_path / "lakelog" / STATUS_FILE
+    file.parent.mkdir()
+    write_status(RealFileSystem(), tmp_path, status)
+    assert read_status(RealFileSystem(), tmp_path) == status
+    content = json.loads(file.read_text())
+    for name in content:
+        rest = {key: value for key, value in content.items() if key != name}
+        for damaged in ({**content, name: [1]}, rest) if name != "refused" else ({name: [1]},):
+            file.write_text(json.dumps(damaged))
+            with pytest.raises(StoreError, match="the replication status cannot be read"):
+                read_status(RealFileSystem(), tmp_path)
 
 
 # --- adopt ---

@@ -18,10 +18,16 @@ from lakelog.errors import PutRefused, SettingsError, StoreError
 from lakelog.results import PutStatus
 from lakelog_replication.master import server
 from lakelog_replication.master.server import HaServer
-from lakelog_replication.status import read_status
 from lakelog_testing import ScriptedSlave
 from plugins.replication.tests.masters import PATIENCE_SECONDS, Replica, eventually
-from plugins.replication.tests.masterstores import BEATLESS, SEGMENT, SLOW_MS, message, open_master
+from plugins.replication.tests.masterstores import (
+    BEATLESS,
+    SEGMENT,
+    SLOW_MS,
+    message,
+    open_master,
+    status_of,
+)
 from tests.support import forked
 
 
@@ -29,11 +35,11 @@ def port_of(path: Path, pid: int) -> int:
     """The port of the process that leads."""
 
     def led() -> bool:
-        found = read_status(path)
+        found = status_of(path)
         return found is not None and found.pid == pid
 
     eventually(led)
-    found = read_status(path)
+    found = status_of(path)
     assert found is not None
     return int(found.listening.rpartition(":")[2])
 

@@ -8,11 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, write_pin
 from lakelog_cli.statelines import CopyLags, lag_rows
-from lakelog_replication.status import ReplicaStatus
+from lakelog_daemon.replication_status import STATUS_FILE, ReplicaStatus, write_status
 from lakelog_testing import ScriptedSlave
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import brokering, runtime
@@ -112,7 +114,7 @@ def test_nothing_that_is_lost_is_shown_as_a_replica_that_runs(tmp_path: Path) ->
     make_log(tmp_path / "copy", 10)
     gone = subprocess.Popen(["true"])
     gone.wait()
-    ReplicaStatus(
+    status = ReplicaStatus(
         pid=gone.pid,
         source="10.0.0.1:10912",
         time_ms=1,
@@ -120,10 +122,24 @@ def test_nothing_that_is_lost_is_shown_as_a_replica_that_runs(tmp_path: Path) ->
         is_connected=True,
         master_end=0,
         says="receives from 10.0.0.1:10912",
-    ).write(RealFileSystem(), tmp_path / "copy")
+    )
+    write_status(RealFileSystem(), tmp_path / "copy", status)
     view = here(tmp_path / "copy")
     assert (view["is_running"], view["is_connected"]) == (False, False)
     assert view["lag"]["seconds"] > 0
+
+
+@pytest.mark.parametrize("content", [{"role": "slave"}, {"role": "master", "slaves": [{}]}])
+def test_a_damaged_status_is_said_by_its_own_command_and_shown_by_no_other(
+    tmp_path: Path, content: dict[str, Any]
+) -> None:
+    make_log(tmp_path / "s", 10)
+    file = tmp_path / "s" / "lakelog" / STATUS_FILE
+    file.write_text(json.dumps({"version": 1, "pid": os.getpid(), **content}))
+    assert json.loads(shown("stats", tmp_path / "s", "--json"))["replication"] is None
+    assert "replication: " not in shown("stats", tmp_path / "s")
+    done = invoke("replication", "status", tmp_path / "s")
+    assert (done.exit_code, STATUS_FILE in done.stderr) == (3, True)
 
 
 def test_a_master_shows_the_lag_of_each_slave(tmp_path: Path) -> None:

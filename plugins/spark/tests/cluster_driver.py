@@ -17,7 +17,7 @@ import lakelog_spark
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_spark.catalog.iceberg import spark_iceberg_sink
+from lakelog_spark.catalog import spark_iceberg_sink
 from lakelog_spark.engine import spark as by_spark
 from plugins.spark.tests.clusters import OF_A_DRIVER
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from lakelog_lake.reading.options import Limit, ReadOptions, to_option
-from lakelog_spark.source.data_source import LakelogReader
+from lakelog_spark.source import LakelogReader
 
 Rows = list[dict[str, Any]]
 

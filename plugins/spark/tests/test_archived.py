@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakelog
-from lakelog.errors import LakelogError, NotAStore
+from lakelog.errors import LakelogError, NotAStore, StoreError
 from lakelog_lake.errors import OffsetUnavailable
-from lakelog_spark.archived import ArchivedReader
+from lakelog_spark.source import ArchivedReader
 from plugins.lake.tests.stores import expected_rows, filled
 from plugins.spark.tests.reading import Rows, offsets, options, rows_of
 
@@ -71,6 +71,14 @@ def test_what_is_gone_is_told(archived: tuple[str, Rows]) -> None:
     found = offsets(rows_of(reader, reader.partitions()))
     assert found == [each["physical_offset"] for each in rows][-len(found) :]
     assert 0 < len(found) < len(rows)
+
+
+def test_a_damaged_entry_of_the_manifest_is_said(archived: tuple[str, Rows]) -> None:
+    url, _ = archived
+    for content in ("", "{}", '{"v": 1, "start": 0}'):
+        (Path(url.removeprefix("local:")) / "manifest" / f"{0:020d}").write_text(content)
+        with pytest.raises(StoreError, match="cannot be read: the manifest entry of 0 is damaged"):
+            ArchivedReader(options(Path("/"), path=url), url)
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import Unreachable
 from lakelog_lake.landing.targets import TableSpec, targets_for
-from lakelog_spark.catalog.location import SparkCatalogLocation
+from lakelog_spark.catalog import SparkCatalogLocation
 from plugins.lake.tests.landing.tables import any_kind, read
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import SEGMENT, filled

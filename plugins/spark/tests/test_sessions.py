@@ -17,8 +17,8 @@ from typer.testing import Result
 import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
-from lakelog_spark.sessions import java, local
-from lakelog_spark.sessions.package import (
+from lakelog_spark import sessions
+from lakelog_spark.jars import (
     DELTA,
     DELTA_JAR,
     ICEBERG,
@@ -47,14 +47,14 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (folder := tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
+    monkeypatch.setattr("lakelog_spark.sessions._running", lambda: None)
     return folder
 
 
 @pytest.fixture
 def unpackaged(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nor is there the packaged one."""
-    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    monkeypatch.setattr(sessions, "find_spec", lambda _: None)
     return bare
 
 
@@ -94,11 +94,11 @@ def test_the_packaged_java_is_used_where_there_is_no_other(
     make_java(package / "java-runtime", version, 'printf "%s\\n" "$@"')
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(package.parent)
-    found = java.find_java()
+    found = sessions.find_java()
     if not fits:
         assert "version 25" in str(found)
         return
-    assert isinstance(found, java.Java)
+    assert isinstance(found, sessions.Java)
     assert found.home is not None
     assert found.home.is_relative_to(tmp_path / "cache")
     given = ["-a b", "--add-modules=jdk.incubator.vector", "$HOME", "it's", "--add-modules=ALL"]
@@ -106,7 +106,7 @@ def test_the_packaged_java_is_used_where_there_is_no_other(
         [str(found.home / "bin" / "java"), *given], capture_output=True, text=True, check=True
     )
     assert said.stdout.splitlines() == ["-a b", "$HOME", "it's", "--add-modules=ALL"]
-    assert java.find_java() == found
+    assert sessions.find_java() == found
 
 
 @pytest.mark.parametrize("version", ["4.0.1", "4.2.1", "3.5.0"])
@@ -132,7 +132,7 @@ def test_what_it_needs_is_named(absent: str, monkeypatch: pytest.MonkeyPatch) ->
             raise ModuleNotFoundError(f"No module named {name.partition('.')[0]!r}")
         return name
 
-    monkeypatch.setattr(local, "find_spec", find)
+    monkeypatch.setattr(sessions, "find_spec", find)
     with pytest.raises(WrongSpark, match=rf"no {absent}\).*pip install 'pyspark\[connect\]"):
         lakelog_spark.session(remote="sc://127.0.0.1:1")
 
@@ -208,7 +208,7 @@ def test_a_task_forgets_the_importers_of_sparks_own_zip_files(spark: SparkSessio
 
         import pyspark.sql.types as first
 
-        from lakelog_spark.sessions.shipping import clear_importer_cache
+        from lakelog_spark.shipping import clear_importer_cache
 
         def there() -> list[str]:
             found = sys.path_importer_cache.items()
@@ -235,7 +235,7 @@ def test_the_logger_of_spark_stays_its_own() -> None:
     program = (
         "import logging\n"
         "from pyspark.logger import PySparkLogger\n"
-        "from lakelog_spark.sessions.jobs import query_errors\n"
+        "from lakelog_spark.jobs import query_errors\n"
         "with query_errors('nothing'):\n    pass\n"
         "assert isinstance(logging.getLogger('SQLQueryContextLogger'), PySparkLogger)\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from sysconfig import get_path
 
 import lakelog
-from lakelog_spark.sessions.shipping import write_zip
+from lakelog_spark.shipping import write_zip
 
 READ = """
 import sys

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog_lake.queries import by_duckdb
-from lakelog_spark.engine import answers
+from lakelog_spark.engine import ENGINE
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
 
@@ -37,14 +37,14 @@ def test_each_statement_sees_the_store_as_it_is(spark: SparkSession, tmp_path: P
                 owner.put_batch(list(messages(count)))
                 yield "select count(*) from messages"
 
-        found = answers(path, asked(), 10, {"until": "readable"}, None)
+        found = ENGINE.answers(path, asked(), 10, {"until": "readable"}, None)
         assert [each.rows.column(0)[0].as_py() for each in found] == [20, 50]
 
 
 def test_both_engines_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.version
     store = filled(tmp_path / "s", COUNT)
-    by_spark = answers(store, QUERIES, 0, {}, None)
+    by_spark = ENGINE.answers(store, QUERIES, 0, {}, None)
     by_duck = by_duckdb.answers(store, QUERIES, 0, {})
     for query, one, other in zip(QUERIES, by_spark, by_duck, strict=True):
         assert one.rows.num_rows, query

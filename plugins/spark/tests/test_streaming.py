@@ -13,7 +13,7 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_spark.progress import lag
-from lakelog_spark.source.data_source import LakelogStreamReader
+from lakelog_spark.source import LakelogStreamReader
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 from plugins.spark.tests.reading import Rows, offsets, options, read, rows_of
 

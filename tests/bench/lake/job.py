@@ -189,7 +189,7 @@ def _engine(job: Job) -> Iterator[Engine]:
             yield run
         return
     from lakelog_spark.engine import spark
-    from lakelog_spark.sessions.local import session
+    from lakelog_spark.sessions import session
 
     started = session(master=f"local[{job.cores}]")
     try:

@@ -5,16 +5,9 @@ store; ``manifest/NAME`` is its manifest entry. A segment is copied, read back a
 entry is written, and only then may the segment be deleted. A crash at any step leaves the segment
 in the log.
 
-A folder accessed through fsspec: durable writes, range reads, names.
-
-The manifest entry of an archived segment; it exists only after the copy was verified.
-
-One file with one line of JSON each, since object stores cannot append. Members: ``v`` 1, ``start``
-(offset of its first byte in the log), ``size`` in bytes, ``sha256`` of all bytes, in hex.
-
-Errors of archiving a segment, or of reading it back.
-
-The archive of a store that is being opened; a new store gets its UUID later.
+An entry is a file with one line of JSON, since object stores cannot append. Members: ``v`` 1,
+``start`` (offset of the segment's first byte in the log), ``size`` in bytes, ``sha256`` of all
+bytes, in hex.
 """
 
 from __future__ import annotations
@@ -36,6 +29,201 @@ from lakelog.hooks import Context
 from lakelog_archive.plugin import ArchiveSettings
 
 _CHUNK_BYTES: Final = 8 << 20
+_VERSION: Final = 1
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+MANIFEST_DIR: Final = "manifest"
+
+
+@attrs.define(eq=False)
+class LazyArchive:
+    """The :class:`lakelog.hooks.SegmentSource` of a store that is being opened.
+
+    A new store gets its UUID, by which its archive is named, only later.
+    """
+
+    settings: ArchiveSettings
+    context: Context
+    _archive: Archive | None = None
+
+    @property
+    def commitlog(self) -> Path:
+        """The folder of the store's segments."""
+        return self.context.core.commitlog(self.context.path)
+
+    def keep(self, path: Path, start: int) -> None:
+        """Store a segment; see :meth:`lakelog_archive.archive.Archive.keep`.
+
+        Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
+        """
+        archive = self._found()
+        if archive is None:
+            raise ArchiveError("it has no UUID to archive it under", path=self.context.path)
+        archive.keep(path, start)
+
+    def starts(self) -> Sequence[int]:
+        """Start offsets of the archived segments, in order."""
+        archive = self._found()
+        return [] if archive is None else archive.starts()
+
+    def read(self, start: int, position: int, length: int) -> bytes:
+        """Read a range of an archived segment; see :meth:`lakelog_archive.archive.Archive.read`.
+
+        Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
+        """
+        archive = self._found()
+        if archive is None:
+            raise ArchiveError("nothing of it was archived", path=self.context.path)
+        return archive.read(start, position, length)
+
+    def _found(self) -> Archive | None:
+        """The archive; ``None`` while the store has no UUID, as then nothing was archived."""
+        if self._archive is None:
+            identity = read_identity(self.context.files, self.context.path)
+            if identity is None:
+                return None
+            place = place_at(f"{self.settings.url.rstrip('/')}/{identity.uuid}")
+            self._archive = Archive(place, self.settings.read_bytes)
+        return self._archive
+
+
+@attrs.define(eq=False)
+class Archive:
+    """A :class:`lakelog.hooks.SegmentSource` that also stores segments.
+
+    :ivar place: the folder of the store
+    :ivar read_bytes: smallest number of bytes to fetch at once
+    """
+
+    place: ArchiveFolder
+    read_bytes: int = 1 << 20
+    _last: tuple[int, int, bytes] = (-1, 0, b"")
+    """Start of the segment, position in it, and bytes of the range that was fetched last."""
+
+    def keep(self, path: Path, start: int) -> ManifestEntry:
+        """Store the sealed segment ``path``; on return the copy is verified and durable.
+
+        Raises :class:`~lakelog_archive.archive.NotTheSame` if another segment is there,
+        :class:`~lakelog_archive.archive.ArchiveError` if the copy differs when it is read back, and
+        any error of the folder.
+        """
+        with path.open("rb") as file:
+            name, line = segment_name(start), ManifestEntry(start, *_digest(file))
+        known = self.line(start)
+        if known is not None and known != line:
+            raise NotTheSame(
+                f"a segment that starts at {start} was archived already, with sha256 "
+                f"{known.sha256} over {known.size} bytes; this one has {line.sha256} over "
+                f"{line.size}: it is of another store with the same UUID, or was changed since. "
+                "Give this store another fsspec.url",
+                path=path,
+            )
+        if known is None or self._found(name) != (line.size, line.sha256):
+            self.place.copy_in(path, _data(name))
+            self._prove(path, name, line)
+            self.place.write(_manifest(name), to_bytes(line))
+        return line
+
+    def starts(self) -> Sequence[int]:
+        """Start offsets of the verified segments, in order."""
+        names = self.place.names(MANIFEST_DIR)
+        return [int(name) for name in names if len(name) == SEGMENT_NAME_DIGITS and name.isdigit()]
+
+    def read(self, start: int, position: int, length: int) -> bytes:
+        """Read a range of the segment that starts at the offset ``start``.
+
+        :param position: first byte, from the start of the segment
+        :param length: number of bytes
+        Raises :class:`~lakelog_archive.archive.ArchiveError` if it cannot be read.
+        """
+        known, first, data = self._last
+        at = position - first
+        if start != known or at < 0 or at + length > len(data):
+            at, data = 0, self._fetched(start, position, max(length, self.read_bytes))
+            self._last = start, position, data
+        return data[at : at + length]
+
+    def line(self, start: int) -> ManifestEntry | None:
+        """The manifest entry of a segment; ``None`` if it has no verified copy."""
+        content = self.place.content(_manifest(segment_name(start)))
+        return None if content is None else from_bytes(content)
+
+    def check(self, start: int) -> ManifestEntry:
+        """Read all of a segment again; raises ``ArchiveError`` unless it matches its entry."""
+        line = self.line(start)
+        name = segment_name(start)
+        if line is None:
+            raise ArchiveError("no such segment was archived", path=self._shown(name))
+        self._prove(None, name, line)
+        return line
+
+    def _fetched(self, start: int, position: int, length: int) -> bytes:
+        name = segment_name(start)
+        try:
+            return self.place.read(_data(name), position, length)
+        except (OSError, ValueError) as error:
+            raise ArchiveError(
+                f"{length} bytes from position {position} cannot be read back "
+                f"({type(error).__name__}: {error})",
+                path=self._shown(name),
+            ) from error
+
+    def _prove(self, path: Path | None, name: str, line: ManifestEntry) -> None:
+        """Raise :class:`ArchiveError` unless the copy is as its entry says."""
+        found = self._found(name)
+        if found != (line.size, line.sha256):
+            was = f"; {path} stays where it is" if path is not None else ""
+            what = "nothing" if found is None else f"{found[0]} bytes with sha256 {found[1]}"
+            raise ArchiveError(
+                f"expected {line.size} bytes with sha256 {line.sha256}, read back {what}{was}",
+                path=self._shown(name),
+            )
+
+    def _found(self, name: str) -> tuple[int, str] | None:
+        try:
+            return self.place.sha256(_data(name))
+        except FileNotFoundError:
+            return None
+
+    def _shown(self, name: str) -> str:
+        return f"{self.place.name}/{_data(name)}"
+
+
+def _data(name: str) -> str:
+    return f"{COMMITLOG_DIR}/{name}"
+
+
+def _manifest(name: str) -> str:
+    return f"{MANIFEST_DIR}/{name}"
+
+
+@attrs.frozen
+class ManifestEntry:
+    """The entry of one segment.
+
+    :ivar start: offset of its first byte in the log
+    :ivar size: length in bytes
+    :ivar sha256: checksum of all its bytes, in hex
+    """
+
+    start: int
+    size: int
+    sha256: str
+
+
+def to_bytes(line: ManifestEntry) -> bytes:
+    """Write one line of JSON."""
+    return json.dumps({"v": _VERSION, **attrs.asdict(line)}).encode() + b"\n"
+
+
+def from_bytes(content: bytes) -> ManifestEntry | None:
+    """Parse an entry; ``None`` for anything else, such as an incomplete one."""
+    try:
+        match json.loads(content):
+            case {"v": 1, "start": int(start), "size": int(size), "sha256": str(sha256)}:
+                return ManifestEntry(start, size, sha256) if _SHA256.fullmatch(sha256) else None
+    except ValueError:
+        pass
+    return None
 
 
 @attrs.frozen
@@ -143,13 +331,16 @@ class ArchiveFolder:
             _sync_path(os.path.dirname(path))
 
 
-def sha256_of(path: Path) -> tuple[int, str]:
-    """Length in bytes and SHA-256 in hex of a local file."""
-    with path.open("rb") as file:
-        return _digest(file)
+def place_at(url: str) -> ArchiveFolder:
+    """The folder at ``url``; raises :class:`~lakelog.errors.SettingsError`."""
+    try:
+        return ArchiveFolder.of(url)
+    except (ImportError, ValueError) as error:
+        raise SettingsError(f"{url!r} cannot be used: {error}", key="fsspec.url") from error
 
 
 def _digest(file: Any) -> tuple[int, str]:
+    """Length in bytes and SHA-256 in hex of an open file."""
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
@@ -165,231 +356,9 @@ def _sync_path(path: str) -> None:
         os.close(fd)
 
 
-_VERSION: Final = 1
-_SHA256: Final = re.compile("[0-9a-f]{64}")
-
-
-@attrs.frozen
-class ManifestEntry:
-    """The entry of one segment.
-
-    :ivar start: offset of its first byte in the log
-    :ivar size: length in bytes
-    :ivar sha256: checksum of all its bytes, in hex
-    """
-
-    start: int
-    size: int
-    sha256: str
-
-
-def to_bytes(line: ManifestEntry) -> bytes:
-    """Write one line of JSON."""
-    return json.dumps({"v": _VERSION, **attrs.asdict(line)}).encode() + b"\n"
-
-
-def from_bytes(content: bytes) -> ManifestEntry | None:
-    """Parse an entry; ``None`` for anything else, such as an incomplete one."""
-    try:
-        match json.loads(content):
-            case {"v": 1, "start": int(start), "size": int(size), "sha256": str(sha256)}:
-                return ManifestEntry(start, size, sha256) if _SHA256.fullmatch(sha256) else None
-    except ValueError:
-        pass
-    return None
-
-
 class ArchiveError(StoreError):
     """The content of an archive is not as expected."""
 
 
 class NotTheSame(ArchiveError):
     """Another segment was archived in the same place."""
-
-
-MANIFEST_DIR: Final = "manifest"
-
-
-@attrs.frozen
-class _Block:
-    """The range of a segment that was fetched last.
-
-    :ivar start: offset of the segment in the log
-    :ivar position: first byte of the range, from the start of the segment
-    :ivar data: the bytes
-    """
-
-    start: int
-    position: int
-    data: bytes
-
-    def part(self, start: int, position: int, length: int) -> bytes | None:
-        """A part of the bytes, if they contain all of it."""
-        at = position - self.position
-        if start != self.start or at < 0 or at + length > len(self.data):
-            return None
-        return self.data[at : at + length]
-
-
-@attrs.define(eq=False)
-class Archive:
-    """A :class:`lakelog.hooks.SegmentSource` that also stores segments.
-
-    :ivar place: the folder of the store
-    :ivar read_bytes: smallest number of bytes to fetch at once
-    """
-
-    place: ArchiveFolder
-    read_bytes: int = 1 << 20
-    _last: _Block = _Block(-1, 0, b"")
-
-    def keep(self, path: Path, start: int) -> ManifestEntry:
-        """Store the sealed segment ``path``; on return the copy is verified and durable.
-
-        Raises :class:`~lakelog_archive.archive.NotTheSame` if another segment is there,
-        :class:`~lakelog_archive.archive.ArchiveError` if the copy differs when it is read back, and
-        any error of the folder.
-        """
-        name, line = segment_name(start), ManifestEntry(start, *sha256_of(path))
-        known = self.line(start)
-        if known is not None and known != line:
-            raise NotTheSame(
-                f"a segment that starts at {start} was archived already, with sha256 "
-                f"{known.sha256} over {known.size} bytes; this one has {line.sha256} over "
-                f"{line.size}: it is of another store with the same UUID, or was changed since. "
-                "Give this store another fsspec.url",
-                path=path,
-            )
-        if known is None or self._found(name) != (line.size, line.sha256):
-            self.place.copy_in(path, _data(name))
-            self._prove(path, name, line)
-            self.place.write(_manifest(name), to_bytes(line))
-        return line
-
-    def starts(self) -> Sequence[int]:
-        """Start offsets of the verified segments, in order."""
-        names = self.place.names(MANIFEST_DIR)
-        return [int(name) for name in names if len(name) == SEGMENT_NAME_DIGITS and name.isdigit()]
-
-    def read(self, start: int, position: int, length: int) -> bytes:
-        """Read a range of the segment that starts at the offset ``start``.
-
-        :param position: first byte, from the start of the segment
-        :param length: number of bytes
-        Raises :class:`~lakelog_archive.archive.ArchiveError` if it cannot be read.
-        """
-        part = self._last.part(start, position, length)
-        if part is None:
-            data = self._fetched(start, position, max(length, self.read_bytes))
-            self._last = _Block(start, position, data)
-            part = data[:length]
-        return part
-
-    def line(self, start: int) -> ManifestEntry | None:
-        """The manifest entry of a segment; ``None`` if it has no verified copy."""
-        content = self.place.content(_manifest(segment_name(start)))
-        return None if content is None else from_bytes(content)
-
-    def check(self, start: int) -> ManifestEntry:
-        """Read all of a segment again; raises ``ArchiveError`` unless it matches its entry."""
-        line = self.line(start)
-        name = segment_name(start)
-        if line is None:
-            raise ArchiveError("no such segment was archived", path=self._shown(name))
-        self._prove(None, name, line)
-        return line
-
-    def _fetched(self, start: int, position: int, length: int) -> bytes:
-        name = segment_name(start)
-        try:
-            return self.place.read(_data(name), position, length)
-        except (OSError, ValueError) as error:
-            raise ArchiveError(
-                f"{length} bytes from position {position} cannot be read back "
-                f"({type(error).__name__}: {error})",
-                path=self._shown(name),
-            ) from error
-
-    def _prove(self, path: Path | None, name: str, line: ManifestEntry) -> None:
-        found = self._found(name)
-        if found != (line.size, line.sha256):
-            was = f"; {path} stays where it is" if path is not None else ""
-            what = "nothing" if found is None else f"{found[0]} bytes with sha256 {found[1]}"
-            raise ArchiveError(
-                f"expected {line.size} bytes with sha256 {line.sha256}, read back {what}{was}",
-                path=self._shown(name),
-            )
-
-    def _found(self, name: str) -> tuple[int, str] | None:
-        try:
-            return self.place.sha256(_data(name))
-        except FileNotFoundError:
-            return None
-
-    def _shown(self, name: str) -> str:
-        return f"{self.place.name}/{_data(name)}"
-
-
-def _data(name: str) -> str:
-    return f"{COMMITLOG_DIR}/{name}"
-
-
-def _manifest(name: str) -> str:
-    return f"{MANIFEST_DIR}/{name}"
-
-
-@attrs.define(eq=False)
-class LazyArchive:
-    """A :class:`lakelog.hooks.SegmentSource`."""
-
-    settings: ArchiveSettings
-    context: Context
-    _archive: Archive | None = None
-
-    @property
-    def commitlog(self) -> Path:
-        """The folder of the store's segments."""
-        return self.context.core.commitlog(self.context.path)
-
-    def keep(self, path: Path, start: int) -> None:
-        """Store a segment; see :meth:`lakelog_archive.archive.Archive.keep`.
-
-        Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
-        """
-        archive = self._found()
-        if archive is None:
-            raise ArchiveError("it has no UUID to archive it under", path=self.context.path)
-        archive.keep(path, start)
-
-    def starts(self) -> Sequence[int]:
-        """Start offsets of the archived segments, in order."""
-        archive = self._found()
-        return [] if archive is None else archive.starts()
-
-    def read(self, start: int, position: int, length: int) -> bytes:
-        """Read a range of an archived segment; see :meth:`lakelog_archive.archive.Archive.read`.
-
-        Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
-        """
-        archive = self._found()
-        if archive is None:
-            raise ArchiveError("nothing of it was archived", path=self.context.path)
-        return archive.read(start, position, length)
-
-    def _found(self) -> Archive | None:
-        """The archive; ``None`` while the store has no UUID, as then nothing was archived."""
-        if self._archive is None:
-            identity = read_identity(self.context.files, self.context.path)
-            if identity is None:
-                return None
-            place = place_at(f"{self.settings.url.rstrip('/')}/{identity.uuid}")
-            self._archive = Archive(place, self.settings.read_bytes)
-        return self._archive
-
-
-def place_at(url: str) -> ArchiveFolder:
-    """The folder at ``url``; raises :class:`~lakelog.errors.SettingsError`."""
-    try:
-        return ArchiveFolder.of(url)
-    except (ImportError, ValueError) as error:
-        raise SettingsError(f"{url!r} cannot be used: {error}", key="fsspec.url") from error

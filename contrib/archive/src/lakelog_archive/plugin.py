@@ -2,8 +2,6 @@
 
 The hook gets only the path of a file, so the plugin remembers the archive of each store that is
 open for writing, as of its last open.
-
-The section ``[fsspec]``.
 """
 
 from __future__ import annotations

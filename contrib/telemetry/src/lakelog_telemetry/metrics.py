@@ -2,9 +2,7 @@
 
 Positions, lags, processes and disks are those of ``lakelog top``: they come from the shared page
 and the status file, so any process may collect them, beside any owner. Messages and groups come
-from the queues, which a reader of the store serves.
-
-``lakelog metrics``: serves the metrics of stores until it is stopped.
+from the queues, which a reader of the store serves. ``lakelog metrics`` serves all by HTTP.
 """
 
 from __future__ import annotations
@@ -74,6 +72,7 @@ class StoreCollector(Collector):
             reader.close()
 
     def _view(self) -> dict[str, Any] | None:
+        """What ``lakelog top`` shows; ``None`` if no process has the store open."""
         try:
             if self._watcher is None:
                 self._watcher = Watcher.of(self._path, **self._opening)
@@ -88,16 +87,14 @@ class StoreCollector(Collector):
             yield from self._of_positions(view["positions"])
         if "lags" in view:
             yield self._lags(view["lags"])
-        disks = self._labelled(GaugeMetricFamily, "disk_used_ratio", "used share of a disk", "path")
-        free = self._labelled(GaugeMetricFamily, "disk_free_bytes", "free bytes of a disk", "path")
+        disks = self._gauges("disk_used_ratio", "used share of a disk", "path")
+        free = self._gauges("disk_free_bytes", "free bytes of a disk", "path")
         for each in view.get("disks", ()):
             disks.add_metric([self._name, each["path"]], each["used_ratio"])
             free.add_metric([self._name, each["path"]], each["free_bytes"])
         yield from (disks, free)
-        memory = self._labelled(GaugeMetricFamily, "process_rss_bytes", "memory", "process")
-        cpu = self._labelled(
-            GaugeMetricFamily, "process_cpu_ratio", "used share of a core", "process"
-        )
+        memory = self._gauges("process_rss_bytes", "memory", "process")
+        cpu = self._gauges("process_cpu_ratio", "used share of a core", "process")
         for each in view.get("processes", ()):
             memory.add_metric([self._name, each["name"]], each.get("rss_bytes") or 0)
             cpu.add_metric([self._name, each["name"]], (each.get("cpu_percent") or 0) / 100)
@@ -106,9 +103,7 @@ class StoreCollector(Collector):
         yield self._gauge("processes", "processes that have the store open", members)
 
     def _of_positions(self, positions: Mapping[str, int]) -> Iterator[Metric]:
-        offsets = self._labelled(
-            GaugeMetricFamily, "offset_bytes", "positions in the log, in bytes", "position"
-        )
+        offsets = self._gauges("offset_bytes", "positions in the log, in bytes", "position")
         for position in ("minimum", "appended", "committed", "flushed", "readable", "dispatched"):
             offsets.add_metric([self._name, position], positions[position])
         yield offsets
@@ -124,7 +119,7 @@ class StoreCollector(Collector):
 
     def _lags(self, lags: Mapping[str, Any]) -> Metric:
         """The lag of each reader behind the end of the log, in bytes."""
-        found = self._labelled(GaugeMetricFamily, "lag_bytes", "bytes behind the log", "what")
+        found = self._gauges("lag_bytes", "bytes behind the log", "what")
         for what, key in _LAGS.items():
             found.add_metric([self._name, what], lags[key])
         for follower, lag in lags.get("followers", {}).items():
@@ -171,10 +166,9 @@ class StoreCollector(Collector):
         gauge.add_metric([self._name], value)
         return gauge
 
-    def _labelled(
-        self, kind: type[GaugeMetricFamily], name: str, words: str, label: str
-    ) -> GaugeMetricFamily:
-        return kind(f"lakelog_{name}", words, labels=["store", label])
+    def _gauges(self, name: str, words: str, label: str) -> GaugeMetricFamily:
+        """A metric with one value for each value of ``label``."""
+        return GaugeMetricFamily(f"lakelog_{name}", words, labels=["store", label])
 
 
 def metrics(
@@ -212,7 +206,6 @@ def metrics(
 
 
 def _printed(stores: Sequence[Path]) -> str:
-
     registry = CollectorRegistry()
     collectors = [StoreCollector(store, str(store)) for store in stores]
     for each in collectors:

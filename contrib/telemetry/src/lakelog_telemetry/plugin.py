@@ -1,6 +1,6 @@
-"""The follower ``metrics`` of ``lakelog serve``, and the command ``lakelog metrics``.
+"""The follower and command ``metrics``, and the dispatcher ``tracing``.
 
-The plugin that offers the dispatcher ``tracing``. OpenTelemetry is imported when one is made.
+OpenTelemetry and Prometheus' client are imported when one is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Spans around puts, and around the work of a consumer.
+"""Spans around puts, around the work of a consumer, and of many messages at once.
 
-Spans of many messages at once: a run that was dispatched, a range of the log that landed.
-
-Such a span is no child of the puts, which are thousands: it has links to their spans.
+These are a run that was dispatched, and a range of the log that landed. Such a span is no child of
+the puts, which are thousands: it has links to their spans.
 """
 
 from __future__ import annotations
@@ -99,8 +98,6 @@ def _sending(message: Message) -> Iterator[tuple[Span, Message]]:
         f"send {message.topic}", kind=SpanKind.PRODUCER, attributes=found
     ) as span:
         yield span, _with_context(message)
-        if not span.is_recording():
-            return
         span.set_status(Status(StatusCode.OK))
 
 
@@ -194,13 +191,11 @@ def landed(
 
 def _started(operation: str, destinations: Sequence[str], begun_ns: int) -> Span:
     name = ", ".join(destinations)
-    attributes = {
-        "messaging.system": SYSTEM,
-        "messaging.destination.name": name,
-        "messaging.operation.type": operation,
-    }
     return trace.get_tracer(SCOPE).start_span(
-        f"{operation} {name}", kind=SpanKind.INTERNAL, attributes=attributes, start_time=begun_ns
+        f"{operation} {name}",
+        kind=SpanKind.INTERNAL,
+        attributes=_attributes(name, operation),
+        start_time=begun_ns,
     )
 
 

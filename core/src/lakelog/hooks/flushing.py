@@ -51,7 +51,11 @@ that waits for a put in this thread first calls the third argument with it.
 
 
 class Flushable(Protocol):
-    """The log's interface to flush strategies; thread-safe."""
+    """The log's interface to flush strategies; thread-safe.
+
+    The log itself is above this package, and tests of a strategy give a double
+    (``lakelog_testing.FakeLog``).
+    """
 
     @property
     def staged(self) -> bool:

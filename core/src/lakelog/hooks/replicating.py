@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class CopyProgress(Protocol):
-    """How far copies have the log, for all processes of a store; offsets in bytes."""
+    """How far copies have the log, for all processes of a store; offsets in bytes.
+
+    The class, with words in the shared page, is above this package.
+    """
 
     @property
     def end(self) -> int:
@@ -39,6 +42,9 @@ class CopyProgress(Protocol):
 
 class ReplicatedLog(Flushable, Protocol):
     """The log's interface to replicators, in each process that appends; thread-safe.
+
+    The log itself is above this package, and tests of a replicator give a double
+    (``lakelog_testing.FakeReplicatedLog``).
 
     :ivar copies: how far copies have the log
     :ivar on_synced: set by the replicator; called when a sync of this process has moved ``flushed``
@@ -162,7 +168,8 @@ class ReplicaLog(NamedTuple):
 class Receiver(Protocol):
     """A replicator that fills a replica; the store is opened with ``mode="replica"``.
 
-    ``start`` and ``submit`` of :class:`~lakelog.hooks.Replicator` need do nothing.
+    ``start`` and ``submit`` of :class:`~lakelog.hooks.Replicator` need do nothing. The store asks
+    with ``isinstance`` whether a plugin's replicator is one.
     """
 
     def begin(self, commitlog: Path) -> None:

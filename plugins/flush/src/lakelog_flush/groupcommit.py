@@ -10,39 +10,38 @@ but a put in a hanging sync could not be timed out.
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
 no process is syncing. So one process syncs for many. Further puts of the process wait in a queue,
 and are woken one by one: threads woken together compete for the interpreter lock. With an
-accelerator, threads wait in compiled code instead, once they share syncs (:class:`Waiters`).
-Asynchronous puts have a queue of their own, and those that a sync covers are settled in one pass.
-
-Decides whether a sync waits for the puts that the previous sync released.
-
-Without waiting, concurrent puts split into two halves. Puts released by one sync return while the
-next one runs, so that each sync serves only half of them. If they return soon, compared with the
-duration of a sync, waiting pays off. Otherwise it is tried ever more rarely.
-
-Logs the number of puts that were not durable in time, at most one line per second.
-
-The waiting puts, in order of arrival; all have the same time limit.
+accelerator, threads wait in compiled code instead, once they share syncs. Asynchronous puts have a
+queue of their own, and those that a sync covers are settled in one pass.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event, Lock, Thread, get_ident
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from attrs import field, frozen, validators
 
 from lakelog.accelerate import Accelerator
 from lakelog.errors import StoreFailed
 from lakelog.hooks import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
-from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.waiter import Waiter, WakeChain, Wakeup
 
+_log = logging.getLogger("lakelog")
+EVERY_SECONDS: Final = 1.0
+"""Interval between two log lines about puts that were not durable in time."""
+TICK_SECONDS: Final = 0.5
+"""Upper bound for the delay if a notification were lost."""
+_BEHIND_ALL: Final = 1 << 63
+"""Higher than the end of any put."""
+_PUT_OK: Final = PutStatus.PUT_OK
+_TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 MOST_OF_A_SYNC: Final = 0.3
 """Longest wait, as a fraction of the duration of a sync."""
 MOST_SECONDS: Final = 0.01
@@ -53,163 +52,15 @@ MOST_SKIPPED: Final = 64
 _WEIGHT: Final = 1 / 8
 
 
-class Gathering:
-    """Adapts to the durations of syncs and the success of waits."""
+@frozen
+class GroupCommitSettings:
+    """Settings of ``group-commit``.
 
-    def __init__(self) -> None:
-        self._mean_seconds = 0.0
-        self._skip = 0
-        self._skipped = 0
-
-    def synced(self, seconds: float) -> None:
-        """Record the duration of a sync."""
-        self._mean_seconds += (seconds - self._mean_seconds) * _WEIGHT
-
-    def patience_seconds(self) -> float:
-        """Seconds to wait now; 0 if a wait does not pay off."""
-        if self._mean_seconds < SLOW_SECONDS:
-            return 0.0
-        if self._skipped < self._skip:
-            self._skipped += 1
-            return 0.0
-        self._skipped = 0
-        return min(self._mean_seconds * MOST_OF_A_SYNC, MOST_SECONDS)
-
-    def ended(self, *, in_time: bool) -> None:
-        """Record the end of a wait; ``in_time`` is whether all puts returned within it."""
-        self._skip = 0 if in_time else min(max(1, 2 * self._skip), MOST_SKIPPED)
-
-
-EVERY_SECONDS: Final = 1.0
-_log = logging.getLogger("lakelog")
-
-
-class TimeoutLog:
-    """Counts puts that timed out; thread-safe."""
-
-    def __init__(self, timeout_seconds: float) -> None:
-        self._timeout_ms = timeout_seconds * 1000
-        self._count = 0
-        self._logged_s = -EVERY_SECONDS
-        self._lock = Lock()
-
-    def add(self, count: int) -> None:
-        """Add to the count, and log it if the last line is old enough."""
-        with self._lock:
-            self._count += count
-        if time.monotonic() - self._logged_s >= EVERY_SECONDS:
-            self.write()
-
-    def write(self) -> None:
-        """Log the count since the last line, unless it is zero."""
-        with self._lock:
-            count, self._count = self._count, 0
-            if count:
-                self._logged_s = time.monotonic()
-        if count:
-            _log.warning(
-                "%d puts were not durable within %.0f ms; their messages are in the log",
-                count,
-                self._timeout_ms,
-            )
-
-
-W = TypeVar("W", Waiter, AppendedPut)
-
-
-class WaitQueue(Generic[W]):
-    """A queue of waiting puts.
-
-    Any thread appends to ``waiting`` without a lock. The thread that removes a put by a ``take``
-    method must answer it.
-
-    :ivar timeout_seconds: longest wait of each put
-    :ivar waiting: the puts in order of arrival
+    :ivar sync_flush_timeout_ms: longest wait of a put for its sync (RocketMQ's
+        ``syncFlushTimeout``); it then returns ``FLUSH_DISK_TIMEOUT``
     """
 
-    def __init__(self, timeout_seconds: float) -> None:
-        self.timeout_seconds = timeout_seconds
-        self.waiting: deque[W] = deque()
-        self._taking = Lock()
-
-    def take_covered(self, flushed: int) -> list[W]:
-        """Remove and return the puts at the front that end at or before offset ``flushed``.
-
-        A durable put behind one that is not durable waits for the next sync, which follows at once.
-        """
-        taken, waiting = list[W](), self.waiting
-        with self._taking:
-            while waiting and waiting[0].end_offset <= flushed:
-                taken.append(waiting.popleft())
-        return taken
-
-    def take_late(self, now: float) -> list[W]:
-        """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""
-        with self._taking:
-            return self._take(lambda waiter: waiter.deadline <= now)
-
-    def take_all(self) -> list[W]:
-        """Remove and return all puts."""
-        with self._taking:
-            return self._take(lambda _: True)
-
-    def _take(self, wanted: Callable[[W], bool]) -> list[W]:
-        waiting, taken = self.waiting, list[W]()
-        while waiting and wanted(waiting[0]):
-            taken.append(waiting.popleft())
-        return taken
-
-    def seconds_left(self, now: float) -> float:
-        """Seconds until the first deadline, the earliest of all; without puts, the whole limit."""
-        with self._taking:
-            if self.waiting:
-                return self.waiting[0].deadline - now
-        return self.timeout_seconds
-
-
-TICK_SECONDS: Final = 0.5
-"""Upper bound for the delay if a notification were lost."""
-_BEHIND_ALL: Final = 1 << 63
-"""Higher than the end of any put."""
-_PUT_OK: Final = PutStatus.PUT_OK
-_TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
-
-
-class Waiters(Protocol):
-    """Compiled code: queued threads, which sleep in it, and are woken one by one."""
-
-    def wait(self, end_offset: int) -> PutStatus | None:
-        """Wait for the answer to a put, or raise it.
-
-        ``None`` unless the queue is crowded, and in the threads of :meth:`set_own`.
-        """
-
-    def set_own(self, flusher: int, watcher: int) -> None:
-        """Set the identifiers of the threads that answer, and so must not wait themselves."""
-
-    def answer(self, flushed: int, answer: PutStatus) -> int:
-        """Answer the puts that end at or before ``flushed``, and begin to wake their threads."""
-
-    def answer_late(self, answer: PutStatus) -> int:
-        """Answer the puts that have timed out; return their number."""
-
-    def answer_all(self, make: Callable[[], PutStatus | Exception]) -> None:
-        """Answer all puts, each with an answer of its own."""
-
-    def wake_all(self) -> None:
-        """Wake all threads with an answer."""
-
-    def oversee(self) -> None:
-        """Wait until all threads with an answer are awake."""
-
-    def is_waiting(self) -> bool:
-        """Whether any put waits."""
-
-    def seconds_left(self) -> float | None:
-        """Seconds until the first put times out; ``None`` if no put waits."""
-
-    def set_crowded(self, is_crowded: bool) -> None:
-        """Set whether the next puts join the queue."""
+    sync_flush_timeout_ms: int = field(default=5_000, validator=validators.ge(1))
 
 
 class GroupCommit:
@@ -226,7 +77,7 @@ class GroupCommit:
         self._later = WaitQueue[AppendedPut](self._queue.timeout_seconds)
         self._unsettled = self._later.waiting
         self._settle: Settle = _settle_nothing
-        self._native: Waiters | None = None
+        self._native: Any = None  # what `Accelerator.waiters` makes
         if accelerator is not None:
             self._native = accelerator.waiters(self._queue.timeout_seconds, self._joined)
             self.wait = self._native.wait
@@ -295,6 +146,7 @@ class GroupCommit:
             self._join(waiter)
 
     def _join(self, waiter: Waiter) -> None:
+        """Put a waiter into the queue; wake the syncing thread unless it gathers more puts."""
         self._waiting.append(waiter)
         if waiter.end_offset >= self._wanted:
             self._wakeup.notify()
@@ -310,6 +162,7 @@ class GroupCommit:
             self._answer_late()
 
     def _wait_at_word(self, waiter: Waiter) -> None:
+        """Wait on the shared word in the put's own thread, and set the status."""
         log, left = self._log, waiter.deadline - time.monotonic()
         try:
             in_time = log is None or log.wait_flushed(waiter.end_offset, left, self._ask)
@@ -364,6 +217,7 @@ class GroupCommit:
     # --- the syncing thread ---
 
     def _flush(self, log: Flushable) -> None:
+        """Sync while there is work, until :meth:`close`; a failure ends thread and waits."""
         try:
             while not self._closing or self._has_work():
                 self._wakeup.sleep(TICK_SECONDS, self._has_work)
@@ -380,6 +234,7 @@ class GroupCommit:
         self._answer_late()
 
     def _sync(self, log: Flushable) -> None:
+        """Sync, answer, and wait for the puts that may share the next sync."""
         before, begun = log.flushed, time.monotonic()
         flushed = log.sync()
         took, wanted = time.monotonic() - begun, log.appended + flushed - before
@@ -433,6 +288,7 @@ class GroupCommit:
         return self._native is not None and self._native.is_waiting()
 
     def _answer(self, flushed: int) -> int:
+        """Answer all puts that end at or before ``flushed``; return their number."""
         covered = self._queue.take_covered(flushed)
         self._wake_chain.begin(covered, _PUT_OK)
         threads = len(covered)
@@ -469,6 +325,7 @@ class GroupCommit:
         return max(0.0, left)
 
     def _end_late(self) -> None:
+        """Answer the puts whose time is over."""
         late = self._queue.take_late(time.monotonic())
         for waiter in late:
             waiter.finish(_TIMEOUT)
@@ -502,12 +359,122 @@ def _settle_nothing(*_: object) -> None:
 
 
 def _fresh(error: Exception) -> Exception:
-    """A copy for each waiter: raising modifies an error, so threads must not share it."""
-    if not isinstance(error, StoreFailed):
-        return error
-    made = copy.copy(error)
-    made.__cause__ = error.__cause__
-    return made
+    return error.for_waiter() if isinstance(error, StoreFailed) else error
+
+
+class Gathering:
+    """Decides whether a sync waits for the puts that the previous sync released.
+
+    Without waiting, concurrent puts split into two halves. Puts released by one sync return while
+    the next one runs, so that each sync serves only half of them. If they return soon, compared
+    with the duration of a sync, waiting pays off. Otherwise it is tried ever more rarely.
+    """
+
+    def __init__(self) -> None:
+        self._mean_seconds = 0.0
+        self._skip = 0
+        self._skipped = 0
+
+    def synced(self, seconds: float) -> None:
+        """Record the duration of a sync."""
+        self._mean_seconds += (seconds - self._mean_seconds) * _WEIGHT
+
+    def patience_seconds(self) -> float:
+        """Seconds to wait now; 0 if a wait does not pay off."""
+        if self._mean_seconds < SLOW_SECONDS:
+            return 0.0
+        if self._skipped < self._skip:
+            self._skipped += 1
+            return 0.0
+        self._skipped = 0
+        return min(self._mean_seconds * MOST_OF_A_SYNC, MOST_SECONDS)
+
+    def ended(self, *, in_time: bool) -> None:
+        """Record the end of a wait; ``in_time`` is whether all puts returned within it."""
+        self._skip = 0 if in_time else min(max(1, 2 * self._skip), MOST_SKIPPED)
+
+
+class TimeoutLog:
+    """Logs the number of puts that were not durable in time, once per second; thread-safe."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_ms = timeout_seconds * 1000
+        self._count = 0
+        self._logged_s = -EVERY_SECONDS
+        self._lock = Lock()
+
+    def add(self, count: int) -> None:
+        """Add to the count, and log it if the last line is old enough."""
+        with self._lock:
+            self._count += count
+        if time.monotonic() - self._logged_s >= EVERY_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Log the count since the last line, unless it is zero."""
+        with self._lock:
+            count, self._count = self._count, 0
+            if count:
+                self._logged_s = time.monotonic()
+        if count:
+            _log.warning(
+                "%d puts were not durable within %.0f ms; their messages are in the log",
+                count,
+                self._timeout_ms,
+            )
+
+
+W = TypeVar("W", Waiter, AppendedPut)
+
+
+class WaitQueue(Generic[W]):
+    """The waiting puts, in order of arrival; all have the same time limit.
+
+    Any thread appends to ``waiting`` without a lock. The thread that removes a put by a ``take``
+    method must answer it.
+
+    :ivar timeout_seconds: longest wait of each put
+    :ivar waiting: the puts in order of arrival
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self.timeout_seconds = timeout_seconds
+        self.waiting: deque[W] = deque()
+        self._taking = Lock()
+
+    def take_covered(self, flushed: int) -> list[W]:
+        """Remove and return the puts at the front that end at or before offset ``flushed``.
+
+        A durable put behind one that is not durable waits for the next sync, which follows at once.
+        """
+        taken, waiting = list[W](), self.waiting
+        with self._taking:
+            while waiting and waiting[0].end_offset <= flushed:
+                taken.append(waiting.popleft())
+        return taken
+
+    def take_late(self, now: float) -> list[W]:
+        """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""
+        with self._taking:
+            return self._take(lambda waiter: waiter.deadline <= now)
+
+    def take_all(self) -> list[W]:
+        """Remove and return all puts."""
+        with self._taking:
+            return self._take(lambda _: True)
+
+    def _take(self, wanted: Callable[[W], bool]) -> list[W]:
+        waiting, taken = self.waiting, list[W]()
+        while waiting and wanted(waiting[0]):
+            taken.append(waiting.popleft())
+        return taken
+
+    def seconds_left(self, now: float) -> float:
+        """Seconds until the first deadline, the earliest of all; without puts, the whole limit."""
+        with self._taking:
+            if self.waiting:
+                return self.waiting[0].deadline - now
+        return self.timeout_seconds
 
 
 def make(settings: GroupCommitSettings, context: Context) -> GroupCommit:

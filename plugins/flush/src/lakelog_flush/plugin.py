@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from lakelog.hooks import Factory, Kind
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog_flush import groupcommit, timed
-from lakelog_flush.settings import GroupCommitSettings, TimedSettings
 
 
 @hookimpl
@@ -17,14 +16,14 @@ def lakelog_flush_strategies() -> Sequence[Factory]:
         Factory(
             Kind.FLUSH_STRATEGY,
             "group-commit",
-            GroupCommitSettings,
+            groupcommit.GroupCommitSettings,
             groupcommit.make,
             "puts wait until they are durable, and share syncs",
         ),
         Factory(
             Kind.FLUSH_STRATEGY,
             "timed",
-            TimedSettings,
+            timed.TimedSettings,
             timed.make,
             "syncs by the clock; no put waits",
         ),

@@ -12,11 +12,12 @@ import time
 from threading import Thread
 from typing import Final
 
+from attrs import field, frozen, validators
+
 from lakelog.errors import StoreFailed
 from lakelog.hooks import Context, Flushable, Outcome
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
-from lakelog_flush.settings import TimedSettings
 from lakelog_flush.waiter import Wakeup
 
 PAGE_BYTES: Final = 4096
@@ -24,6 +25,25 @@ FINAL_ROUNDS: Final = 10
 SLOW_SECONDS: Final = 0.5
 _PUT_OK: Final = PutStatus.PUT_OK
 _log = logging.getLogger("lakelog")
+
+
+@frozen
+class TimedSettings:
+    """Settings of ``timed``; the defaults are RocketMQ's.
+
+    :ivar flush_interval_ms: interval at which the log is checked (``flushIntervalCommitLog``)
+    :ivar flush_least_pages: number of dirty pages of 4 KiB that a flush requires
+        (``flushCommitLogLeastPages``); 0 is any byte
+    :ivar flush_thorough_interval_ms: interval at which any dirty byte is enough
+        (``flushCommitLogThoroughInterval``)
+    :ivar fixed_rate: whether only the clock triggers flushes (``flushCommitLogTimed``); otherwise
+        appends and commits do so too, once there are enough dirty pages
+    """
+
+    flush_interval_ms: int = field(default=500, validator=validators.ge(1))
+    flush_least_pages: int = field(default=4, validator=validators.ge(0))
+    flush_thorough_interval_ms: int = field(default=10_000, validator=validators.ge(0))
+    fixed_rate: bool = True
 
 
 class Timed:
@@ -65,6 +85,7 @@ class Timed:
             self._wakeup.notify()
 
     def _run(self, log: Flushable) -> None:
+        """Check the log at the interval, or when notified, until :meth:`close`."""
         try:
             while not self._closing:
                 self._wakeup.sleep(self._interval_seconds, self._stop_waiting)

@@ -1,7 +1,4 @@
-"""``lakelog replication``: which slaves a store has, and slaves of RocketMQ that need a master.
-
-``lakelog replicate`` and ``lakelog promote``.
-"""
+"""``lakelog replication``, ``replicate`` and ``promote``: slaves of a store, and replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import typer
 
@@ -19,28 +16,19 @@ import lakelog
 from lakelog.errors import LakelogError, NotAStore, SettingsError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
-from lakelog_cli import exitcodes
+from lakelog_cli import exitcodes, options
 from lakelog_cli.findings import RecoveryDocument, recovery_row
-from lakelog_cli.options import (
-    AsJson,
-    Assignments,
-    LandTable,
-    LandTo,
-    LogFormat,
-    LogFormatOption,
-    SettingsFile,
-    StorePath,
-    assignment,
-)
 from lakelog_cli.output import print_line, prints, write_lines, write_rows
 from lakelog_cli.statelines import copy_lags, lag_rows
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
+from lakelog_daemon.replication_status import MasterStatus, read_status
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import BrokerRefused, broker_config
-from lakelog_replication.status import AdoptedRow, LagRow, MasterStatus, SlaveStatusRow, read_status
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_SECTION: Final = "rocketmq-ha"
 
 app = typer.Typer(
     name="replication",
@@ -48,6 +36,43 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+
+
+class SlaveStatusRow(TypedDict):
+    """A slave of a store.
+
+    :ivar acked: largest reported offset; null without a report
+    :ivar sent: offset up to which the log was sent
+    :ivar connected_ms: time of the connect, in ms since 1970
+    """
+
+    slave: str
+    acked: int | None
+    behind_bytes: int | None
+    behind_messages: int | None
+    behind_seconds: float | None
+    sent: int | None
+    learner: bool
+    connected_ms: int
+
+
+class LagRow(TypedDict):
+    """A lag of a replica; null where unknown.
+
+    :ivar lag: name of the lag
+    """
+
+    lag: str
+    bytes: int | None
+    messages: int | None
+    seconds: float | None
+
+
+class AdoptedRow(TypedDict):
+    """A slave and its present master."""
+
+    broker: str
+    master: str
 
 
 def _address(text: str) -> Address:
@@ -61,7 +86,7 @@ def _address(text: str) -> Address:
 @prints(SlaveStatusRow, LagRow)
 def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the slaves of a store, and the position of each; or the lags of a replica.
 
@@ -70,14 +95,18 @@ def status(
     """
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
-    found, lags = read_status(store), copy_lags(store)
-    if found is None and lags is not None:
-        write_rows(_replica_rows(lags), as_json=as_json)
+    found, lags = read_status(RealFileSystem(), store), copy_lags(store)
+    rows, about = list[dict[str, Any]](), ["no process has replicated this store"]
+    if isinstance(found, MasterStatus):
+        rows, about = _rows(found, lags), _about(found)
+    elif lags is not None:
+        unknown = dict.fromkeys(("bytes", "messages", "seconds"))
+        rows = [{"lag": name, **(lag or unknown)} for name, lag, _ in lag_rows(lags)]
         state = "" if lags["is_running"] else ", and has ended"
-        print_line(f"lakelog: {store}: process {lags['pid']} {lags['says']}{state}", err=True)
-        return
-    write_rows([] if found is None else _rows(found, lags), as_json=as_json)
-    for line in _about(store, found):
+        about = [f"process {lags['pid']} {lags['says']}{state}"]
+    write_rows(rows, as_json=as_json)
+    print_line(f"lakelog: {store}: {about[0]}", err=True)
+    for line in about[1:]:
         print_line(f"lakelog: {line}", err=True)
 
 
@@ -94,7 +123,7 @@ def adopt(
         Address,
         typer.Option(metavar="HOST:PORT", help="Address for slaves.", parser=_address),
     ],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Let a slave of RocketMQ copy from a lakelog store; repeat it after each of its starts."""
     remoting.adopt(broker, master)
@@ -102,13 +131,6 @@ def adopt(
         write_lines([{"broker": str(broker), "master": str(master)}])
     else:
         print_line(f"{broker} replicates from {master}")
-
-
-def _replica_rows(lags: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"lag": name, **(lag or dict.fromkeys(("bytes", "messages", "seconds")))}
-        for name, lag, _ in lag_rows(lags)
-    ]
 
 
 def _rows(found: MasterStatus, lags: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -128,21 +150,16 @@ def _rows(found: MasterStatus, lags: Mapping[str, Any] | None) -> list[dict[str,
     ]
 
 
-def _about(store: Path, found: MasterStatus | None) -> list[str]:
-    if found is None:
-        return [f"{store}: no process has replicated this store"]
+def _about(found: MasterStatus) -> list[str]:
+    """One line on the master, then one for each refusal."""
     age_s = (time.time_ns() // 1_000_000 - found.time_ms) // 1000
     lives = Path("/proc", str(found.pid)).exists()
     sends = "sends" if lives else "sent, and has ended"
     head = (
-        f"{store}: process {found.pid} {sends}, at {found.listening}; a put waits for "
+        f"process {found.pid} {sends}, at {found.listening}; a put waits for "
         f"{found.in_sync_replicas} copies, this store included; last change {age_s} s ago"
     )
     return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]
-
-
-_LOG: Final = logging.getLogger("lakelog.serve")
-_SECTION: Final = "rocketmq-ha"
 
 
 class Vouch(StrEnum):
@@ -161,7 +178,7 @@ class Beginning(StrEnum):
 
 
 def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     masters: Annotated[
         list[str] | None,
         typer.Option(
@@ -196,17 +213,17 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
     ] = False,
-    to: LandTo = None,
-    table: LandTable = None,
+    to: options.LandTo = None,
+    table: options.LandTable = None,
     cut_to: Annotated[
         int | None,
         typer.Option(
             metavar="OFFSET", help="Only cut the replica at this offset; the cut bytes are kept."
         ),
     ] = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
+    log_format: options.LogFormatOption = options.LogFormat.TEXT,
+    settings: options.SettingsFile = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Copy the logs of RocketMQ or lakelog masters into stores, until SIGTERM or Ctrl-C.
 
@@ -220,8 +237,8 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     failed; of several: 4 if a copy was not running at the stop, with its name.
     """
     if cut_to is not None:
-        options = dict(map(assignment, assignments or ()))
-        print_line(str(lakelog.cut_replica(store, cut_to, settings=settings, **options)))
+        given = dict(map(options.assignment, assignments or ()))
+        print_line(str(lakelog.cut_replica(store, cut_to, settings=settings, **given)))
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
     given = sources(masters or [], brokers or [], name_servers or [])
@@ -230,10 +247,10 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if counts:
         arguments[f"{_SECTION}.learner"] = False
     arguments |= landing(to, table)
-    arguments |= dict(map(assignment, assignments or ()))
+    arguments |= dict(map(options.assignment, assignments or ()))
     arguments = _with_segment_size(store, given.get("broker", ""), arguments)
     plan = ServePlan.make(store, settings=settings, arguments=arguments)
-    raise typer.Exit(_served(plan, as_json=log_format is LogFormat.JSON))
+    raise typer.Exit(_served(plan, as_json=log_format is options.LogFormat.JSON))
 
 
 def sources(
@@ -258,8 +275,8 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
     key, segments = "segment_size_bytes", (store / "commitlog").glob("[0-9]*")
     if broker and key not in arguments and not any(each.stat().st_size for each in segments):
         try:
-            size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
-        except (BrokerRefused, ValueError) as error:
+            size = remoting.broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
+        except (remoting.BrokerRefused, ValueError) as error:
             print_line(f"note: {error}", err=True)
             return arguments
         if size.isdigit():
@@ -288,16 +305,16 @@ def _served(plan: ServePlan, *, as_json: bool) -> int:
 
 @prints(RecoveryDocument)
 def promote(
-    store: StorePath,
-    as_json: AsJson = False,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
+    store: options.StorePath,
+    as_json: options.AsJson = False,
+    settings: options.SettingsFile = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Make a replica an independent store, which accepts puts.
 
     Stop `lakelog replicate` before, and make sure that the master does not start again.
     """
-    given = dict(map(assignment, assignments or ()))
+    given = dict(map(options.assignment, assignments or ()))
     report = lakelog.promote(store, settings=settings, **given)
     if as_json:
         write_lines([recovery_row(report)])

@@ -1,13 +1,12 @@
-"""Section ``[rocketmq-ha]``.
+"""Section ``[rocketmq-ha]``, for masters and slaves.
 
-The settings of ``[rocketmq-ha]`` for ``role = "slave"``.
-
-TLS between lakelog stores: both sides present a certificate of one authority.
+For TLS between lakelog stores, both sides present a certificate of one authority.
 """
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -26,25 +25,21 @@ if TYPE_CHECKING:
     from lakelog_daemon.plan import ServePlan
 
 
-def _address(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
-    if value:
-        try:
-            Address.parse(value)
-        except ValueError as error:
-            raise ValueError(f"{attribute.name}: {error}") from None
+_LONGEST_POLL_MS: Final = (1 << 31) - 1
+"""``poll`` takes an ``int``."""
 
 
-def _addresses(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
-    for each in value:
-        _address(None, attribute, each or " ")
+def _each(parse: Callable[[str], object]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
+    """A validator of one text, or of several, that ``parse`` must accept; one may be empty."""
 
+    def check(_: object, attribute: attrs.Attribute[Any], value: str | tuple[str, ...]) -> None:
+        for each in value if isinstance(value, tuple) else filter(None, [value]):
+            try:
+                parse(each)
+            except ValueError as error:
+                raise ValueError(f"{attribute.name}: {error}") from None
 
-def _sources(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
-    for each in value:
-        try:
-            SourceMaster.parse(each)
-        except ValueError as error:
-            raise ValueError(f"{attribute.name}: {error}") from None
+    return check
 
 
 @frozen(kw_only=True)
@@ -74,10 +69,10 @@ class SlaveSettings:
     :ivar groups_interval_ms: how often ``broker`` is asked for positions of consumer groups
     """
 
-    master: str = field(default="", validator=_address)
-    broker: str = field(default="", validator=_address)
-    masters: tuple[str, ...] = field(default=(), validator=_sources)
-    name_servers: tuple[str, ...] = field(default=(), validator=_addresses)
+    master: str = field(default="", validator=_each(Address.parse))
+    broker: str = field(default="", validator=_each(Address.parse))
+    masters: tuple[str, ...] = field(default=(), validator=_each(SourceMaster.parse))
+    name_servers: tuple[str, ...] = field(default=(), validator=_each(Address.parse))
     cluster: str = ""
     name_server_interval_ms: int = field(default=30_000, validator=validators.ge(1))
     vouch: Literal["age", "flushed", "received"] = "age"
@@ -95,18 +90,6 @@ class SlaveSettings:
         from lakelog_replication.multisource.daemon import MultiSourceDaemon
 
         return MultiSourceDaemon(plan, self, log, late_code)
-
-
-_LONGEST_POLL_MS: Final = (1 << 31) - 1
-"""``poll`` takes an ``int``."""
-
-
-def _networks(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
-    for each in value:
-        try:
-            ip_network(each)
-        except ValueError as error:
-            raise ValueError(f"{attribute.name}: {error}") from None
 
 
 @frozen(kw_only=True)
@@ -146,8 +129,8 @@ class RocketmqHaSettings(SlaveSettings):
     role: Literal["master", "slave"] = "master"
     host: str = "127.0.0.1"
     port: int = field(default=10_912, validator=[validators.ge(0), validators.le(65_535)])
-    allow: tuple[str, ...] = field(default=("127.0.0.0/8", "::1"), validator=_networks)
-    learners: tuple[str, ...] = field(default=(), validator=_networks)
+    allow: tuple[str, ...] = field(default=("127.0.0.0/8", "::1"), validator=_each(ip_network))
+    learners: tuple[str, ...] = field(default=(), validator=_each(ip_network))
     send: Literal["flushed", "written"] = "flushed"
     in_sync_replicas: int = field(default=1, validator=validators.ge(1))
     requires_in_sync: bool = False

@@ -9,7 +9,7 @@ import pytest
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_replication.address import Address
-from lakelog_replication.multisource.name_server import NameServers, master_brokers, source_of
+from lakelog_replication.multisource.name_server import listed_masters, master_brokers, source_of
 from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
 from lakelog_replication.remoting import BrokerRefused
 from plugins.replication.tests.brokers import answering, response
@@ -68,7 +68,7 @@ def test_the_next_name_server_is_asked_and_each_trouble_told() -> None:
         answering(response(b"haListenPort=7\n")) as broker,
         answering(response(body % broker.port)) as server,
     ):
-        found = NameServers([away, server], "", troubles.append).masters()
+        found = listed_masters([away, server], "", troubles.append)
     assert found == [SourceMaster("a", Address("127.0.0.1", 7), broker)]
     assert len(troubles) == 1
     assert str(away) in troubles[0]

@@ -15,9 +15,9 @@ import pytest
 import lakelog
 from lakelog.errors import StoreError
 from lakelog.results import PutStatus
-from lakelog_replication.status import read_status
 from lakelog_testing.samples import copy_store
 from plugins.replication.tests.certificates import CertificateAuthority
+from plugins.replication.tests.masterstores import status_of
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,
@@ -46,8 +46,8 @@ def leading(
         rocketmq_ha={"port": port, "slave_timeout_ms": 60_000, **section},
         **(core or {}),
     ) as store:
-        until(lambda: read_status(path) is not None)
-        found = read_status(path)
+        until(lambda: status_of(path) is not None)
+        found = status_of(path)
         assert found is not None
         yield store, found.listening
 
@@ -126,7 +126,8 @@ _CHILD = """
 import sys
 from pathlib import Path
 import lakelog
-from lakelog_replication.status import read_status
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_daemon.replication_status import read_status
 path, port, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 section = {"port": port, "send": "written"}
 more = {"segment_size_bytes": 1 << 16, "replicator": "rocketmq-ha", "rocketmq_ha": section}
@@ -134,7 +135,7 @@ with lakelog.open(path, **more) as store:
     while True:
         store.put(lakelog.Message("orders", number.to_bytes(4) * 100, keys=f"k{number}"))
         number += 1
-        print(number, read_status(path).listening, flush=True)
+        print(number, read_status(RealFileSystem(), path).listening, flush=True)
 """
 
 

@@ -15,11 +15,17 @@ from typing import Final
 import attrs
 
 from lakelog.hooks import CleaningContext, Deletion, DeletionRate, DiskState, SegmentInfo
-from lakelog_retention import settings
 from lakelog_retention.settings import RetentionSettings, local_time
+from lakelog_retention.watcher import percent, size
 
 HOUR_MS: Final = 3_600_000
 _FORCIBLY: Final = (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
+_STATES: Final = {
+    DiskState.OK: "the disk has room",
+    DiskState.CLEAN: "the disk is above its limit",
+    DiskState.CLEAN_FORCIBLY: "the disk is nearly full",
+    DiskState.STOP_WRITING: "the disk is so full that puts are refused",
+}
 
 
 class Retention:
@@ -63,7 +69,7 @@ class Retention:
         if situation.manual:
             return "a person asked for it"
         if situation.disk is not DiskState.OK:
-            return settings.of_disk(situation)
+            return _of_disk(situation)
         hour = local_time(situation.now_ms, self.settings.time_zone).hour
         if hour in self.settings.hours:
             return f"hour {hour:02} is one to delete in (delete_when = {self.settings.delete_when})"
@@ -74,7 +80,7 @@ class Retention:
         age_ms = now_ms - segment.last_timestamp_ms
         if not occasion or age_ms < kept_hours * HOUR_MS:
             return ""
-        old = settings.of_age(age_ms)
+        old = _of_age(age_ms)
         return f"its last message is {old} old and kept for {kept_hours} h; {occasion}"
 
     def _too_many(self, count: int) -> str:
@@ -92,12 +98,27 @@ class Retention:
     def _not_expired_but_in_need(self, situation: CleaningContext) -> str:
         if not (self.settings.clean_forcibly and situation.disk in _FORCIBLY):
             return ""
-        return f"it is the oldest, though not expired, and {settings.of_disk(situation)}"
+        return f"it is the oldest, though not expired, and {_of_disk(situation)}"
 
 
 def _with_active(segments: Sequence[SegmentInfo]) -> int:
     """Size of the log in bytes; the active segment counts like the last sealed one."""
     return sum(each.size_bytes for each in segments) + (segments[-1].size_bytes if segments else 0)
+
+
+def _of_disk(situation: CleaningContext) -> str:
+    """The watcher's state, with figures if known."""
+    known = []
+    if situation.used_ratio is not None:
+        known.append(f"{percent(situation.used_ratio)} used")
+    if situation.free_bytes is not None:
+        known.append(f"{size(situation.free_bytes)} free")
+    return _STATES[situation.disk] + (f" (the log's: {', '.join(known)})" if known else "")
+
+
+def _of_age(age_ms: int) -> str:
+    """An age in hours, never rounded up."""
+    return f"{age_ms // 360_000 / 10:g} h"
 
 
 @attrs.define

@@ -1,11 +1,8 @@
 """Sections ``[retention]`` and ``[psutil]``.
 
-Parses hours of the day, ``"04"`` or ``"04;16"`` as in RocketMQ, and finds the current hour.
-
-Whole hours count, from the first minute to the last. When the clocks change, an hour that is
-skipped does not occur, and one that is repeated occurs twice.
-
-Formats numbers and states as text for users.
+Hours of the day are ``"04"`` or ``"04;16"``, as in RocketMQ. Whole hours count, from the first
+minute to the last. When the clocks change, an hour that is skipped does not occur, and one that is
+repeated occurs twice.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen, validators
 
-from lakelog.hooks import CleaningContext, DeletionRate, DiskState
+from lakelog.hooks import DeletionRate
 
 HOURS: Final = range(24)
 
@@ -45,16 +42,6 @@ def local_time(now_ms: int, time_zone: str | None) -> datetime:
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(_zone(time_zone))
 
 
-def check_zone(time_zone: str) -> None:
-    """Raise ``ValueError`` if the machine has no ``time_zone``."""
-    try:
-        _zone(time_zone)
-    except (KeyError, OSError, ValueError) as error:  # not found, a directory, a path
-        raise ValueError(
-            f"no time zone {time_zone!r} is known here; expected a name such as 'Europe/Berlin'"
-        ) from error
-
-
 def _zone(name: str | None) -> tzinfo | None:
     if name is None:
         return None
@@ -68,8 +55,12 @@ def _hours(_settings: object, _field: attrs.Attribute[Any], value: str) -> None:
 
 
 def _time_zone(_settings: object, _field: attrs.Attribute[Any], value: str | None) -> None:
-    if value is not None:
-        check_zone(value)
+    try:
+        _zone(value)
+    except (KeyError, OSError, ValueError) as error:  # not found, a directory, a path
+        raise ValueError(
+            f"no time zone {value!r} is known here; expected a name such as 'Europe/Berlin'"
+        ) from error
 
 
 @frozen(kw_only=True)
@@ -154,44 +145,3 @@ class WatcherSettings:
                 raise ValueError(
                     f"{names[at]}={values[at]} must not be above {names[at + 1]}={values[at + 1]}"
                 )
-
-
-_STATES: Final = {
-    DiskState.OK: "the disk has room",
-    DiskState.CLEAN: "the disk is above its limit",
-    DiskState.CLEAN_FORCIBLY: "the disk is nearly full",
-    DiskState.STOP_WRITING: "the disk is so full that puts are refused",
-}
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
-
-def of_disk(situation: CleaningContext) -> str:
-    """The watcher's state, with figures if known."""
-    known = []
-    if situation.used_ratio is not None:
-        known.append(f"{percent(situation.used_ratio)} used")
-    if situation.free_bytes is not None:
-        known.append(f"{size(situation.free_bytes)} free")
-    return _STATES[situation.disk] + (f" (the log's: {', '.join(known)})" if known else "")
-
-
-def of_age(age_ms: int) -> str:
-    """An age in hours, never rounded up."""
-    return f"{age_ms // 360_000 / 10:g} h"
-
-
-def percent(ratio: float) -> str:
-    """A ratio as a percentage."""
-    return f"{ratio:.1%}"
-
-
-def size(count_bytes: int) -> str:
-    """A size in the largest unit that is not above it.
-
-    >>> size(1000), size(1 << 20), size(3 << 29)
-    ('1000 bytes', '1.0 MiB', '1.5 GiB')
-    """
-    amount, at = float(count_bytes), 0
-    while amount >= 1024 and at + 1 < len(_UNITS):
-        amount, at = amount / 1024, at + 1
-    return f"{amount:.1f} {_UNITS[at]}" if at else f"{count_bytes} {_UNITS[0]}"

@@ -3,10 +3,6 @@
 A disk above ``warning_ratio`` stops the puts. They resume only when it is no longer above
 ``clean_forcibly_ratio``. RocketMQ uses the emptiest of several commit log paths.
 
-Measures the usage of a path's file system, with ``psutil.disk_usage`` and ``statvfs``.
-
-The thresholds of disk usage, and which of them a disk exceeds.
-
 Each threshold has a ratio of used space, and optionally a minimum of free bytes and of free inodes.
 A disk exceeds it if it violates any of these. RocketMQ has only the ratios.
 """
@@ -15,14 +11,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import attrs
 
 from lakelog.hooks import DiskReport, DiskState, DiskUsage
-from lakelog_retention.settings import WatcherSettings, percent, size
+from lakelog_retention.settings import WatcherSettings
+
+_FLOORS: Final = {
+    DiskState.STOP_WRITING: 1.0,
+    DiskState.CLEAN_FORCIBLY: 1.5,
+    DiskState.CLEAN: 2.0,
+}
+"""The minimum of each threshold, as a multiple of the setting."""
+_RANK: Final = {state: rank for rank, state in enumerate(DiskState)}
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @attrs.frozen
@@ -73,14 +78,6 @@ def _nearest(path: Path) -> Path:
     """``path``, or its nearest existing parent."""
     path = path.absolute()
     return next(each for each in (path, *path.parents) if each.exists())
-
-
-_FLOORS: Final = {
-    DiskState.STOP_WRITING: 1.0,
-    DiskState.CLEAN_FORCIBLY: 1.5,
-    DiskState.CLEAN: 2.0,
-}
-"""The minimum of each threshold, as a multiple of the setting."""
 
 
 @attrs.frozen
@@ -144,17 +141,6 @@ def thresholds_of(settings: WatcherSettings) -> tuple[DiskThreshold, ...]:
     )
 
 
-_RANK: Final = {state: rank for rank, state in enumerate(DiskState)}
-
-
-@attrs.frozen
-class DiskRating:
-    """The rating of one disk, with the reason."""
-
-    state: DiskState = DiskState.OK
-    reason: str = ""
-
-
 class PsutilWatcher:
     """Rates disks, and tracks which of them stopped the puts."""
 
@@ -169,29 +155,31 @@ class PsutilWatcher:
         disks = {each.device: each for each in found.values()}
         ratings = {device: self._judge(each) for device, each in disks.items()}
         self._stopped = frozenset(
-            device for device, each in ratings.items() if each.state is DiskState.STOP_WRITING
-        )
-        worst = max(ratings, key=lambda device: _rank(ratings[device], disks[device]), default=-1)
-        worst_rating = ratings.get(worst, DiskRating())
-        return DiskReport(
-            worst_rating.state,
-            tuple(self._usage(path, found[path]) for path in paths),
-            f"{_name(worst, found)}: {worst_rating.reason}" if worst_rating.reason else "",
+            device for device, each in ratings.items() if each[0] is DiskState.STOP_WRITING
         )
 
-    def _judge(self, disk: Measure) -> DiskRating:
+        def rank(device: int) -> tuple[int, float]:
+            return _RANK[ratings[device][0]], disks[device].used_ratio
+
+        worst = max(ratings, key=rank, default=-1)
+        state, reason = ratings.get(worst, (DiskState.OK, ""))
+        if reason:
+            first = next(path for path in paths if found[path].device == worst)
+            reason = f"{first}: {reason}"
+        return DiskReport(state, tuple(self._usage(path, found[path]) for path in paths), reason)
+
+    def _judge(self, disk: Measure) -> tuple[DiskState, str]:
+        """The state of one disk, with the reason."""
         stops = self._stop.exceeded_by(disk)
         if stops:
-            return DiskRating(DiskState.STOP_WRITING, stops)
+            return DiskState.STOP_WRITING, stops
         forcibly = self._forcibly.exceeded_by(disk)
         if forcibly and disk.device in self._stopped:
-            return DiskRating(
-                DiskState.STOP_WRITING, f"{forcibly}; it was fuller, and not yet below"
-            )
+            return DiskState.STOP_WRITING, f"{forcibly}; it was fuller, and not yet below"
         if forcibly:
-            return DiskRating(DiskState.CLEAN_FORCIBLY, forcibly)
+            return DiskState.CLEAN_FORCIBLY, forcibly
         clean = self._clean.exceeded_by(disk)
-        return DiskRating(DiskState.CLEAN, clean) if clean else DiskRating()
+        return DiskState.CLEAN if clean else DiskState.OK, clean
 
     def _usage(self, path: Path, disk: Measure) -> DiskUsage:
         return DiskUsage(
@@ -204,10 +192,18 @@ class PsutilWatcher:
         )
 
 
-def _rank(rating: DiskRating, disk: Measure) -> tuple[int, float]:
-    return _RANK[rating.state], disk.used_ratio
+def percent(ratio: float) -> str:
+    """A ratio as a percentage."""
+    return f"{ratio:.1%}"
 
 
-def _name(device: int, found: Mapping[Path, Measure]) -> str:
-    """The first of the observed paths on a disk."""
-    return str(next(path for path, disk in found.items() if disk.device == device))
+def size(count_bytes: int) -> str:
+    """A size in the largest unit that is not above it.
+
+    >>> size(1000), size(1 << 20), size(3 << 29)
+    ('1000 bytes', '1.0 MiB', '1.5 GiB')
+    """
+    amount, at = float(count_bytes), 0
+    while amount >= 1024 and at + 1 < len(_UNITS):
+        amount, at = amount / 1024, at + 1
+    return f"{amount:.1f} {_UNITS[at]}" if at else f"{count_bytes} {_UNITS[0]}"

@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakelog_spark.micro_batches import lander
-    from lakelog_spark.sessions.local import missing_java, session
-    from lakelog_spark.sessions.shipping import ship
-    from lakelog_spark.source.data_source import register
+    from lakelog_spark.sessions import missing_java, session
+    from lakelog_spark.shipping import ship
+    from lakelog_spark.source import register
     from lakelog_spark.where import read
-    from lakelog_spark.writing.access import finish_write
+    from lakelog_spark.writing.handover import finish_write
 
 __all__ = ["finish_write", "lander", "missing_java", "read", "register", "session", "ship"]
 
 _HOMES = {
-    "finish_write": "writing.access",
+    "finish_write": "writing.handover",
     "lander": "micro_batches",
-    "missing_java": "sessions.local",
+    "missing_java": "sessions",
     "read": "where",
-    "register": "source.data_source",
-    "session": "sessions.local",
-    "ship": "sessions.shipping",
+    "register": "source",
+    "session": "sessions",
+    "ship": "shipping",
 }
 _NEED_SPARK = {"finish_write", "lander", "read", "register", "ship"}
 
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _NEED_SPARK:
-        from lakelog_spark.sessions.package import need_spark
+        from lakelog_spark.jars import need_spark
 
         need_spark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,11 +1,9 @@
-"""The engine ``spark`` of lakelog-lake: tasks, compaction of Iceberg tables, and comparisons.
-
-Spark SQL over the messages of a store, for ``lakelog sql --engine spark``.
-"""
+"""The engine ``spark`` of lakelog-lake: tasks, compaction, comparisons, and Spark SQL."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -18,9 +16,11 @@ from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.reading.options import ReadOptions
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
-from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
-from lakelog_spark.sessions.package import need_spark
-from lakelog_spark.sessions.shipping import clear_importer_cache
+from lakelog_spark import sessions, where
+from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
+from lakelog_spark.jars import need_spark
+from lakelog_spark.jobs import answering, query_errors, running_job
+from lakelog_spark.shipping import clear_importer_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,47 +29,6 @@ if TYPE_CHECKING:
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.task import Task, Written
     from lakelog_lake.verify.verify import Verified, VerifyRequest
-
-
-def is_running() -> bool:
-    """Whether a session runs in this process."""
-    import sys
-
-    if "pyspark" not in sys.modules:
-        return False
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession() is not None
-
-
-def answers(
-    store: Path,
-    statements: Iterable[str],
-    limit: int,
-    options: Mapping[str, str],
-    master: str | None,
-) -> Iterator[Answer]:
-    """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
-
-    Raises :class:`~lakelog_lake.errors.NoJava`, the errors of opening the store,
-    :class:`~lakelog_lake.errors.StatementRefused` and :class:`~lakelog_lake.errors.SparkFailed`.
-    """
-    need_spark()
-    from lakelog_spark.sessions.jobs import query_errors, spark_session
-    from lakelog_spark.source.data_source import register
-    from lakelog_spark.where import read
-
-    with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store
-        ReadOptions.of({**options, "path": str(store)})
-    with spark_session(None, master) as spark:
-        register(spark)
-        for statement in statements:
-            with query_errors("the query failed"):
-                frame = read(spark, store, **options)  # a frame has the end of the log at its load
-                frame.createOrReplaceTempView(VIEW)
-                found = spark.sql(statement)
-                rows = (found.limit(limit + 1) if limit else found).toArrow()
-            yield Answer(rows.slice(0, limit or None), bool(limit) and len(rows) > limit)
 
 
 _ORDER: Final = "store ASC NULLS FIRST, queue_id ASC NULLS FIRST, queue_offset ASC NULLS FIRST"
@@ -83,14 +42,11 @@ class SparkEngine:
 
         Raises :class:`~lakelog_lake.errors.NoJava` in CI, where tests must not be skipped.
         """
-        from lakelog_spark.sessions.java import has_java
-        from lakelog_spark.sessions.local import missing_java
-
         if find_spec("pyspark") is None:
             return "pyspark is not installed (pip install 'lakelog[spark]')"
-        if has_java():
+        if sessions.has_java():
             return None
-        what = str(missing_java())
+        what = str(sessions.missing_java())
         if os.environ.get("CI") == "true":
             raise NoJava(f"CI=true, so Spark has to run here: {what}")
         return what
@@ -108,11 +64,8 @@ class SparkEngine:
 
         Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
         """
-        from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
-        from lakelog_spark.sessions.local import session
-
         catalog = catalog_in(to)
-        started = session(
+        started = sessions.session(
             master=master or f"local[{count or '*'}]", iceberg=catalog is not None, config=config
         )
         try:
@@ -121,25 +74,29 @@ class SparkEngine:
                 None if catalog is None else SparkCatalogLocation(started, catalog),
             )
         finally:
-            stop(started)
+            sessions.stop(started)
 
     def compacted(
         self, warehouse: Path, sinks: Sequence[IcebergSink], target_bytes: int, master: str | None
     ) -> list[Compacted]:
         """Compact Iceberg tables of one warehouse."""
-        with spark_session(warehouse, master) as session:
+        with sessions.spark_session(warehouse, master) as session:
             return [compact(each, target_bytes, session) for each in sinks]
 
     def verified(self, asked: VerifyRequest, master: str | None) -> Verified:
         """Compare a table with its log."""
-        from lakelog_spark.verify.verify import verify_by_spark
+        from lakelog_spark.verify import verify_by_spark
 
-        with spark_session(None, master) as session:
+        with sessions.spark_session(None, master) as session:
             return verify_by_spark(asked, session)
 
     def is_running(self) -> bool:
         """Whether a session runs in this process."""
-        return is_running()
+        if "pyspark" not in sys.modules:
+            return False
+        from pyspark.sql import SparkSession
+
+        return SparkSession.getActiveSession() is not None
 
     def answers(
         self,
@@ -149,8 +106,27 @@ class SparkEngine:
         options: Mapping[str, str],
         master: str | None,
     ) -> Iterator[Answer]:
-        """Run Spark SQL over the view ``messages`` of a store."""
-        return answers(store, statements, limit, options, master)
+        """Run Spark SQL over the view ``messages`` of a store.
+
+        Raises :class:`~lakelog_lake.errors.NoJava`, the errors of opening the store,
+        :class:`~lakelog_lake.errors.StatementRefused` and
+        :class:`~lakelog_lake.errors.SparkFailed`.
+        """
+        need_spark()
+        from lakelog_spark.source import register
+
+        with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store
+            ReadOptions.of({**options, "path": str(store)})
+        with sessions.spark_session(None, master) as spark:
+            register(spark)
+            for statement in statements:
+                with query_errors("the query failed"):
+                    # a frame has the end of the log at its load
+                    frame = where.read(spark, store, **options)
+                    frame.createOrReplaceTempView(VIEW)
+                    found = spark.sql(statement)
+                    rows = (found.limit(limit + 1) if limit else found).toArrow()
+                yield Answer(rows.slice(0, limit or None), bool(limit) and len(rows) > limit)
 
 
 ENGINE: Final = SparkEngine()

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
+from pyspark.sql import DataFrame, SparkSession
 
 import lakelog
 from lakelog.errors import SettingsError
@@ -27,11 +27,8 @@ from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
 from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
+from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def lander(  # noqa: PLR0913  # each says what lands, or where

@@ -18,8 +18,12 @@ from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.tables.fields import TableShape, dead_letter_columns
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
-from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
-from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
+from lakelog_spark.catalog import (
+    SparkCatalogLocation,
+    SparkIcebergSink,
+    catalog_in,
+    spark_iceberg_sink,
+)
 from plugins.lake.tests.landing.sink_contract import SinkContract
 from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
 from plugins.lake.tests.landing.tables import (

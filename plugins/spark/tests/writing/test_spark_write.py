@@ -13,8 +13,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_spark.writing.rows import DEAD_DAYS, prune
-from lakelog_spark.writing.staging import STAGING_DIR
+from lakelog_spark.writing.staging import DEAD_DAYS, STAGING_DIR, prune
 from plugins.lake.tests.stores import filled, open_small
 from tests.support.waiting import until
 

@@ -13,11 +13,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_spark.writing.errors import BadJournal, StagingLost
-from lakelog_spark.writing.options import WriteOptions
-from lakelog_spark.writing.rows import prune
-from lakelog_spark.writing.staging import STAGING_DIR
-from lakelog_spark.writing.writer import LakelogStreamWriter, StagedMessage
+from lakelog_spark.writing.staging import STAGING_DIR, BadJournal, StagingLost, prune
+from lakelog_spark.writing.writer import LakelogStreamWriter, StagedMessage, WriteOptions
 from plugins.lake.tests.stores import open_small
 
 SCHEMA = StructType([StructField("topic", StringType()), StructField("body", BinaryType())])
@@ -80,7 +77,7 @@ def test_a_batch_that_was_stopped_is_finished_by_its_next_run(
     store: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("lakelog_spark.writing.writer.LastBatch.write", _stopped)
+        patched.setattr("lakelog_spark.writing.staging.LastBatch.write", _stopped)
         with pytest.raises(OSError, match="stopped"):
             commit(store, checkpoint, b"a")
     commit(store, checkpoint, b"a")

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+import attrs
 import pyarrow as pa
 import pytest
 
-import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.layout import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog.format.properties import decode_properties
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Message
-from lakelog_spark.writing.errors import BadRow
-from lakelog_spark.writing.options import WriteOptions
-from lakelog_spark.writing.rows import PartitionRows, WriteTarget, check
-from plugins.lake.tests.stores import open_small
+from lakelog_spark.writing.rows import PartitionRows, check
+from lakelog_spark.writing.staging import BadRow
+from lakelog_spark.writing.writer import WriteOptions
 
-TARGET = WriteTarget(
-    body_bytes=1 << 20,
-    segment_bytes=4 << 20,
-    queues=4,
-    batch_bytes=4096,
-    light_queues=None,
-    record_crc=False,
-    store_host="127.0.0.1:10911",
-)
+CORE = StoreSettings(max_message_size_bytes=1 << 20, segment_size_bytes=4 << 20, queues_per_topic=4)
+SMALL = attrs.evolve(CORE, segment_size_bytes=16 << 10)
 OPTIONS = {"path": "s"}
 KINDS = {"keys": pa.list_(pa.string()), "properties": pa.map_(pa.string(), pa.string())}
 
 
-def batches(*rows: dict[str, Any], partition: int = 0, plain: bool = True) -> list[list[Message]]:
+def batches(
+    *rows: dict[str, Any], partition: int = 0, plain: bool = True, core: StoreSettings = CORE
+) -> list[list[Message]]:
     columns = {name: column(name, [row.get(name) for row in rows]) for row in rows for name in row}
     table = pa.RecordBatch.from_pydict(columns)
-    return list(PartitionRows(TARGET, partition, decompress=plain).batches([table]))
+    return list(PartitionRows(core, partition, decompress=plain).batches([table]))
 
 
 def column(name: str, values: list[Any]) -> pa.Array:
@@ -98,10 +92,10 @@ def test_queues_are_taken_in_turn_from_another_one_in_each_partition() -> None:
 
 def test_batches_are_bounded_and_keep_the_order() -> None:
     rows = [{"topic": "t", "body": f"{number:0700d}".encode()} for number in range(50)]
-    found = batches(*rows)
+    found = batches(*rows, core=SMALL)
     assert [each.body for batch in found for each in batch] == [row["body"] for row in rows]
-    assert max(map(len, found)) == TARGET.batch_bytes // (700 + 163)
-    large = batches({"topic": "t", "body": bytes(9000)}, {"topic": "t", "body": b""})
+    assert max(map(len, found)) == (SMALL.segment_size_bytes // 4) // (700 + 163)
+    large = batches({"topic": "t", "body": bytes(9000)}, {"topic": "t", "body": b""}, core=SMALL)
     assert list(map(len, large)) == [1, 1]
 
 
@@ -156,11 +150,3 @@ def test_bad_rows_are_told_by_their_numbers(row: dict[str, Any], said: str) -> N
     good = {"topic": "t", "body": b"b"}
     with pytest.raises(BadRow, match=said):
         batches(good, {**good, **row}, partition=5)
-
-
-def test_what_a_task_knows_of_the_store(tmp_path: Path) -> None:
-    with open_small(tmp_path / "s", queues_per_topic=3) as store:
-        target = WriteTarget.of(store.settings.core)
-    assert (target.queues, target.batch_bytes) == (3, (16 << 10) // 4)
-    with lakelog.open(tmp_path / "s", mode="read", queues_per_topic=3) as store:
-        assert WriteTarget.of(store.settings.core) == target

@@ -14,14 +14,11 @@ from pyspark.sql.types import StringType, StructType
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import segment_name
-from lakelog_spark.writing import handover, rows
-from lakelog_spark.writing.access import finish_write, handing_over
-from lakelog_spark.writing.access import open_to_append as open_for_job
-from lakelog_spark.writing.errors import HandoverStopped, StagingLost
-from lakelog_spark.writing.handover import Handover
-from lakelog_spark.writing.options import WriteOptions
-from lakelog_spark.writing.staging import STAGING_DIR, folder_of
-from lakelog_spark.writing.writer import LakelogWriter, StagedMessage
+from lakelog_spark.writing import staging
+from lakelog_spark.writing.handover import Handover, finish_write, handing_over
+from lakelog_spark.writing.handover import open_to_append as open_for_job
+from lakelog_spark.writing.staging import STAGING_DIR, HandoverStopped, StagingLost, folder_of
+from lakelog_spark.writing.writer import LakelogWriter, StagedMessage, WriteOptions
 from lakelog_testing.samples import copy_store
 from plugins.spark.tests.writing.jobs import (
     JOB,
@@ -92,7 +89,7 @@ def test_a_commit_that_stops_can_be_finished_by_the_same_job(
     made = writer(store, job_id="j")
     messages = [made.write(iter([table()]))]
     with monkeypatch.context() as patch:
-        patch.setattr(handover, "write_journal", _full_disk)
+        patch.setattr(staging, "write_journal", _full_disk)
         with pytest.raises(HandoverStopped, match="No space left"):
             made.commit(messages)
     made.abort(messages)
@@ -224,7 +221,7 @@ def test_rows_are_durable_whatever_the_flush_strategy(store: Path) -> None:
 def stays(store: Path, days: int) -> bool:
     """What is staged, for so many days."""
     folder = folder_of(store, JOB)
-    rows.prune(FILES, store, folder.stat().st_mtime + days * 24 * 3600)
+    staging.prune(FILES, store, folder.stat().st_mtime + days * 24 * 3600)
     return folder.exists()
 
 

@@ -17,7 +17,6 @@ and ``seconds``, each ``None`` if it is not known.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,18 +26,15 @@ import attrs
 
 import lakelog
 from lakelog import QueueInfo, Store
-from lakelog.errors import LakelogError
-from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
-from lakelog.format.layout import OWN_DIR
+from lakelog.errors import LakelogError, StoreError
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.maintenance.pins import read_pins
 from lakelog_cli.output import Columns, bar, size
+from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, ReplicaStatus, read_status
 
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
 
-STATUS_FILE: Final = "replication.json"
-SLAVE_PINS: Final = "ha-"
-"""Prefix of the names of the pins of slaves."""
 _COUNTED_BYTES: Final = 16 << 20
 _SAMPLE_BYTES: Final = 1 << 20
 NO_LAG: Final[Mapping[str, float]] = {"bytes": 0, "messages": 0, "seconds": 0.0}
@@ -115,32 +111,36 @@ class CopyLags:
         if status is None:
             return None
         now_ms = time.time_ns() // 1_000_000
-        lives = Path("/proc", str(status.get("pid"))).exists()
-        shown = {"role": status.get("role"), "pid": status.get("pid"), "is_running": lives}
-        if shown["role"] == "master":
-            about = self._master(status, now_ms, lives=lives)
+        lives = Path("/proc", str(status.pid)).exists()
+        if isinstance(status, MasterStatus):
+            role, about = "master", self._master(status, now_ms, lives=lives)
         else:
-            about = self._replica(status, now_ms, lives=lives)
+            role, about = "slave", self._replica(status, now_ms, lives=lives)
+        shown = {"role": role, "pid": status.pid, "is_running": lives}
         return {**shown, **about, "landed": self._landed(now_ms)}
 
-    def _master(self, status: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
-        end = status["end"] if lives else self.store.max_offset  # both ends of the same second
+    def _master(self, status: MasterStatus, now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end = status.end if lives else self.store.max_offset  # both ends of the same second
         slaves = [
             {
-                "address": each["address"],
-                "learner": each["learner"],
-                "connected_ms": each["since_ms"],
-                "unsent_bytes": max(0, end - each["sent"]) if each["sent"] >= 0 else None,
-                "lag": self.between(each["acked"], end, now_ms) if each["acked"] >= 0 else None,
+                "address": each.address,
+                "learner": each.learner,
+                "connected_ms": each.since_ms,
+                "unsent_bytes": max(0, end - each.sent) if each.sent >= 0 else None,
+                "lag": self.between(each.acked, end, now_ms) if each.acked >= 0 else None,
             }
-            for each in status.get("slaves", ())
+            for each in status.slaves
         ]
-        known = {name: status.get(name) for name in ("listening", "in_sync_replicas", "refused")}
-        return {**known, "slaves": slaves}
+        return {
+            "listening": status.listening,
+            "in_sync_replicas": status.in_sync_replicas,
+            "refused": status.refused,
+            "slaves": slaves,
+        }
 
-    def _replica(self, status: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
-        end, master_end = self.store.max_offset, status["master_end"]
-        heard_ms, is_connected = status["heard_ms"], lives and status["is_connected"]
+    def _replica(self, status: ReplicaStatus, now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end, master_end = self.store.max_offset, status.master_end
+        heard_ms, is_connected = status.heard_ms, lives and status.is_connected
         mean, last_ms = self._newest()
         behind = max(0, master_end - end) if master_end >= 0 else None
         if not is_connected and master_end < end:
@@ -153,10 +153,10 @@ class CopyLags:
             age_s = None if last_ms is None else max(0, seen_ms - last_ms) / 1000
             lag = {"bytes": behind, "messages": messages, "seconds": age_s}
         return {
-            "source": status["source"],
+            "source": status.source,
             "is_connected": is_connected,
             "heard_ms": heard_ms or None,
-            "says": status["says"],
+            "says": status.says,
             "lag": lag,
             "not_durable": self.between(self.store.flushed_offset, end, now_ms),
         }
@@ -217,13 +217,12 @@ def copy_lags(path: Path, **settings: Any) -> dict[str, Any] | None:
         return None
 
 
-def _status(files: FileSystem, path: Path) -> dict[str, Any] | None:
-    """The last status; ``None`` if there is none, or it cannot be read."""
+def _status(files: FileSystem, path: Path) -> MasterStatus | ReplicaStatus | None:
+    """The last status; ``None`` if there is none, or it cannot be read: it is only shown."""
     try:
-        read = json.loads(read_file(files, path / OWN_DIR / STATUS_FILE) or b"")
-    except (OSError, ValueError):
+        return read_status(files, path)
+    except StoreError:
         return None
-    return read if isinstance(read, dict) and read.get("version") == 1 else None
 
 
 Lag = Mapping[str, Any] | None

@@ -2,8 +2,6 @@
 
 A buffer is lent: its writer and every view keep the loan alive. When the last of them is released,
 in any thread, the buffer returns to the pool.
-
-The precondition of both writers: a segment is only appended to.
 """
 
 from __future__ import annotations

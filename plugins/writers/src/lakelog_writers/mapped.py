@@ -3,8 +3,6 @@
 Only allocated blocks are mapped for writing, so that a store into the map needs no disk space and
 cannot raise SIGBUS. Views use another map, of the whole segment. Syncs use ``fdatasync``, because
 ``mmap.flush`` holds the interpreter lock.
-
-Touches pages.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import mmap
 import sys
 
 from lakelog.files.filesystem import File
-from lakelog.hooks import Context, WriterTraits
+from lakelog.hooks import WriterTraits
 from lakelog.message import Body
 from lakelog_writers.settings import MmapSettings
 
@@ -88,8 +86,3 @@ class MmapWriter:
     def open(self, file: File, size_bytes: int, position: int) -> MmapSegmentWriter:
         """Map the segment."""
         return MmapSegmentWriter(file, size_bytes, position, self._settings)
-
-
-def make(settings: MmapSettings, _context: Context) -> MmapWriter:
-    """Build the writer from its section."""
-    return MmapWriter(settings)

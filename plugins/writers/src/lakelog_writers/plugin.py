@@ -9,10 +9,10 @@ from lakelog.hooks.hookspecs import hookimpl
 from lakelog_writers.settings import DirectSettings, MmapSettings, StagedSettings
 
 
-def _mmap(settings: MmapSettings, context: Context) -> Writer:
-    from lakelog_writers import mapped
+def _mmap(settings: MmapSettings, _context: Context) -> Writer:
+    from lakelog_writers.mapped import MmapWriter
 
-    return mapped.make(settings, context)
+    return MmapWriter(settings)
 
 
 def _staged(settings: StagedSettings, context: Context) -> Writer:

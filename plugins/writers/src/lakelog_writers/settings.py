@@ -1,7 +1,4 @@
-"""Sections ``[staged]`` and ``[direct]``.
-
-Section ``[mmap]``.
-"""
+"""Sections ``[mmap]``, ``[staged]`` and ``[direct]``."""
 
 from __future__ import annotations
 
@@ -9,6 +6,20 @@ import attrs
 from attrs import field, validators
 
 from lakelog.hooks import CommitRules
+
+
+@attrs.frozen
+class MmapSettings:
+    """Settings of the writer ``mmap``.
+
+    :ivar warm: whether every page of an allocation step is touched before use: appends then cause
+        no page fault, but each step takes as long as writing it
+    :ivar lock_memory: whether an allocation step is locked into memory (``mlock``) while it is
+        written
+    """
+
+    warm: bool = False
+    lock_memory: bool = False
 
 
 def _power_of_two(_: object, attribute: attrs.Attribute[int], value: int) -> None:
@@ -92,17 +103,3 @@ def commit_rules(settings: StagedSettings | DirectSettings) -> CommitRules:
         settings.commit_least_pages,
         settings.commit_thorough_interval_ms,
     )
-
-
-@attrs.frozen
-class MmapSettings:
-    """Settings of the writer ``mmap``.
-
-    :ivar warm: whether every page of an allocation step is touched before use: appends then cause
-        no page fault, but each step takes as long as writing it
-    :ivar lock_memory: whether an allocation step is locked into memory (``mlock``) while it is
-        written
-    """
-
-    warm: bool = False
-    lock_memory: bool = False

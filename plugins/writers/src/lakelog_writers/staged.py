@@ -79,6 +79,7 @@ class StagedSegmentWriter:
         return end
 
     def _put_through(self, end: int) -> None:
+        """Write the bytes up to ``end`` that are not in the page cache yet; raises ``OSError``."""
         taken = self._taken
         assert taken is not None
         taken.buffer.used_bytes = end

@@ -333,7 +333,7 @@ class ReadOptions:
     :ivar max_partition_bytes: bytes of the log that one task reads
     :ivar max_bytes_per_batch: bytes of the log per batch of a streaming query, if bounded
     :ivar max_rows_per_batch: records per batch, if bounded
-    :ivar trigger: the kind of trigger of the query, see :mod:`lakelog_spark.source.data_source`
+    :ivar trigger: the kind of trigger of the query, see :mod:`lakelog_spark.source`
     """
 
     path: Path

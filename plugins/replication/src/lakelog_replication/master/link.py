@@ -128,6 +128,7 @@ class SlaveLink:
         return True
 
     def _take(self, end: int, now: float) -> None:
+        """Receive once, and apply the whole reports; the rest stays for the next call."""
         came = self._came
         if len(came) == 1:  # else the last call was interrupted
             came.extend(map(self._sock.recv, (_READ_BYTES,)))
@@ -196,6 +197,10 @@ class SlaveLink:
         self._handshake()
 
     def _send(self, end: int, now: float) -> bool:
+        """Send frames until the socket blocks, the log ends, or the burst is over.
+
+        :returns: whether more can be sent now
+        """
         most = self.position + _BURST_BYTES
         while True:
             while (unsent := self._unsent()) != (b"", 0):
@@ -212,6 +217,7 @@ class SlaveLink:
                 return False
 
     def _begin_frame(self, end: int) -> None:
+        """Begin the frame at ``position``: at most ``batch_bytes``, within one segment."""
         size, position = self._log.segment_size_bytes, self.position
         start = position - position % size
         if self._file is None or start != self._file_start:
@@ -234,6 +240,7 @@ class SlaveLink:
         return header, left
 
     def _send_part(self, header: bytes, left: int) -> None:
+        """Send a part of the current frame by one system call; a large body by ``sendfile``."""
         at, counts = self.position - left - self._file_start, self._frame[2]
         if not left:
             counts.extend(map(self._sock.send, (header,)))

@@ -1,6 +1,4 @@
-"""``rocketmq-ha`` as master: a :class:`~lakelog.hooks.LeadingReplicator`.
-
-The puts of one process that wait until enough slaves have their bytes.
+"""``rocketmq-ha`` as master: serves slaves, and lets puts wait until enough of them have the bytes.
 
 In the leading process the thread of the connections answers puts after each report. If puts wait
 one by one, each reads the reports itself (:class:`_DrivingPut`). In the other processes a thread
@@ -10,21 +8,19 @@ also syncs if only durable bytes are sent and the flush strategy lets no put wai
 
 from __future__ import annotations
 
-import copy
 import heapq
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Event, Lock, RLock, Thread
 from typing import Any, Final
-from weakref import WeakSet
 
 import attrs
 
 from lakelog.errors import PutRefused, StoreFailed
 from lakelog.hooks import Context, CopyProgress, Outcome, ReplicatedLog
 from lakelog.results import PutStatus
+from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
 from lakelog_replication.master.server import HaServer
 from lakelog_replication.settings import RocketmqHaSettings
@@ -35,12 +31,119 @@ _TICK_SECONDS: Final = 0.1
 """Upper bound for the delay of an answer if a process begins or ends to lead meanwhile."""
 
 
-@attrs.define(order=True)
-class _Waiting:
-    end_offset: int
-    number: int
-    deadline: float = attrs.field(order=False)
-    future: Future[PutStatus] = attrs.field(order=False)
+class HaMaster:
+    """Serves slaves in the process that runs the services; makes puts of all processes wait.
+
+    :ivar answers_at_once: whether no put waits for copies; the log then need not pass puts to
+        :meth:`submit`, as the sending thread watches the log itself
+    """
+
+    def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
+        self.answers_at_once = settings.in_sync_replicas == 1
+        self._settings = settings
+        self._context = context
+        self._waits = CopyWaits(settings)
+        self._server: HaServer | None = None
+        self._log: ReplicatedLog | None = None
+        self._lock = RLock()
+        register_forked(self)
+
+    @property
+    def port(self) -> int | None:
+        """The bound port for slaves; ``None`` if another process leads."""
+        server = self._server
+        return None if server is None else server.port
+
+    def start(self, log: ReplicatedLog) -> None:
+        """Serve the slaves if this process leads, and begin to let puts wait.
+
+        Raises :class:`~lakelog.errors.ThreadNotStarted`.
+        """
+        with self._lock:
+            self._log = log
+            if self._settings.in_sync_replicas > 1:
+                self._waits.start(log)
+            if self._server is not None:
+                self._begin(self._server, log)
+
+    def lead(self) -> None:
+        """Bind the port; serve the slaves once :meth:`start` was called.
+
+        Raises :class:`~lakelog.errors.StoreError` if the port cannot be bound.
+        """
+        with self._lock:
+            if self._server is not None:
+                return
+            server = HaServer(self._settings, self._context, self._copied, self._waits.has_waits)
+            try:
+                if self._log is None:
+                    server.bind()
+                else:
+                    self._begin(server, self._log)
+            except BaseException:  # Ctrl-C too
+                server.close()
+                raise
+            self._server = server
+
+    def _begin(self, server: HaServer, log: ReplicatedLog) -> None:
+        log.copies.publish(-1)  # the value may be from a leading process that was killed
+        self._waits.leads = True
+        server.start(log)
+        log.on_synced = server.notify
+
+    def stop_leading(self) -> None:
+        """Close the port; slaves then reconnect to the next process that leads."""
+        with self._lock:
+            server, self._server = self._server, None
+            self._waits.leads = False
+            if server is not None:
+                server.close()
+                if self._log is not None:
+                    self._log.copies.publish(-1)
+
+    def _copied(self, reachable_end: int) -> None:
+        assert self._log is not None  # the server has started
+        self._log.copies.publish(reachable_end)
+        self._waits.answer()
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """Wake the sending thread if it sleeps; return the status of a put, or its future.
+
+        :param end_offset: physical offset of the put's end, in bytes
+        """
+        server = self._server
+        if server is not None:
+            server.notify()
+        if not wait or self.answers_at_once:
+            return _PUT_OK
+        return self._waits.submit(end_offset, server)
+
+    def close(self) -> None:
+        """Wait at most ``close_timeout_ms`` until connected slaves have the log; then stop."""
+        timeout_s = self._settings.close_timeout_ms / 1000
+        try:
+            if self._server is not None:
+                self._server.drain(timeout_s)
+            self._waits.close(timeout_s)
+        finally:
+            self.stop_leading()
+
+    def forked(self) -> None:
+        """Close the parent's descriptors in a forked child.
+
+        Otherwise the slaves' connections would stay open after the end of the parent.
+        """
+        server, self._server = self._server, None
+        if server is not None:
+            server.forked()
+
+
+class RefusingHaMaster(HaMaster):
+    """Also refuses puts before their append."""
+
+    def admit(self, length: int) -> None:
+        """Raise :class:`~lakelog.errors.PutRefused` unless enough slaves are in sync."""
+        self._waits.admit(length)
 
 
 class CopyWaits:
@@ -168,6 +271,7 @@ class CopyWaits:
     # --- the thread ---
 
     def _run(self, log: ReplicatedLog) -> None:
+        """Sync for waiting puts if that is this thread's task, answer them, and end late waits."""
         seen = -1
         while not self._closing:
             first = self._first()
@@ -202,6 +306,7 @@ class CopyWaits:
             return self._waiting[0] if self._waiting else None
 
     def _sync(self, log: ReplicatedLog) -> None:
+        """Sync the waiting puts' bytes; a failure of the store ends their waits."""
         with self._lock:
             last = max((each.end_offset for each in self._waiting), default=0)
         if not self._syncs or log.flushed >= last:
@@ -210,7 +315,7 @@ class CopyWaits:
             log.try_sync()
         except StoreFailed as error:
             for each in self._taken(lambda _: True):
-                each.future.set_exception(_fresh(error))
+                each.future.set_exception(error.for_waiter())
 
     def _end_late(self) -> None:
         now = time.monotonic()
@@ -218,12 +323,21 @@ class CopyWaits:
             each.future.set_result(_TIMEOUT)
 
     def _taken(self, wanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        """Remove and return the waiting puts for which ``wanted`` is true."""
         with self._lock:
             taken = [each for each in self._waiting if wanted(each)]
             if taken:
                 self._waiting = [each for each in self._waiting if not wanted(each)]
                 heapq.heapify(self._waiting)
         return taken
+
+
+@attrs.define(order=True)
+class _Waiting:
+    end_offset: int
+    number: int
+    deadline: float = attrs.field(order=False)
+    future: Future[PutStatus] = attrs.field(order=False)
 
 
 class _DrivingPut:
@@ -273,137 +387,3 @@ class _DrivingPut:
             self._joined = self._waits.join(self._end_offset, self._deadline)
             self._server.lending.joined(is_alone=is_alone)
         return self._joined
-
-
-def _fresh(error: StoreFailed) -> StoreFailed:
-    """Return a copy for one waiter: raising modifies an error, so threads must not share it."""
-    made = copy.copy(error)
-    made.__cause__ = error.__cause__
-    return made
-
-
-class HaMaster:
-    """Serves slaves in the process that runs the services; makes puts of all processes wait.
-
-    :ivar answers_at_once: whether no put waits for copies; the log then need not pass puts to
-        :meth:`submit`, as the sending thread watches the log itself
-    """
-
-    def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
-        self.answers_at_once = settings.in_sync_replicas == 1
-        self._settings = settings
-        self._context = context
-        self._waits = CopyWaits(settings)
-        self._server: HaServer | None = None
-        self._log: ReplicatedLog | None = None
-        self._lock = RLock()
-        _ALL.add(self)
-
-    @property
-    def port(self) -> int | None:
-        """The bound port for slaves; ``None`` if another process leads."""
-        server = self._server
-        return None if server is None else server.port
-
-    def start(self, log: ReplicatedLog) -> None:
-        """Serve the slaves if this process leads, and begin to let puts wait.
-
-        Raises :class:`~lakelog.errors.ThreadNotStarted`.
-        """
-        with self._lock:
-            self._log = log
-            if self._settings.in_sync_replicas > 1:
-                self._waits.start(log)
-            if self._server is not None:
-                self._begin(self._server, log)
-
-    def lead(self) -> None:
-        """Bind the port; serve the slaves once :meth:`start` was called.
-
-        Raises :class:`~lakelog.errors.StoreError` if the port cannot be bound.
-        """
-        with self._lock:
-            if self._server is not None:
-                return
-            server = HaServer(self._settings, self._context, self._copied, self._waits.has_waits)
-            try:
-                if self._log is None:
-                    server.bind()
-                else:
-                    self._begin(server, self._log)
-            except BaseException:  # Ctrl-C too
-                server.close()
-                raise
-            self._server = server
-
-    def _begin(self, server: HaServer, log: ReplicatedLog) -> None:
-        log.copies.publish(-1)  # the value may be from a leading process that was killed
-        self._waits.leads = True
-        server.start(log)
-        log.on_synced = server.notify
-
-    def stop_leading(self) -> None:
-        """Close the port; slaves then reconnect to the next process that leads."""
-        with self._lock:
-            server, self._server = self._server, None
-            self._waits.leads = False
-            if server is not None:
-                server.close()
-                if self._log is not None:
-                    self._log.copies.publish(-1)
-
-    def _copied(self, reachable_end: int) -> None:
-        assert self._log is not None  # the server has started
-        self._log.copies.publish(reachable_end)
-        self._waits.answer()
-
-    def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Wake the sending thread if it sleeps; return the status of a put, or its future.
-
-        :param end_offset: physical offset of the put's end, in bytes
-        """
-        server = self._server
-        if server is not None:
-            server.notify()
-        if not wait or self.answers_at_once:
-            return _PUT_OK
-        return self._waits.submit(end_offset, server)
-
-    def close(self) -> None:
-        """Wait at most ``close_timeout_ms`` until connected slaves have the log; then stop."""
-        timeout_s = self._settings.close_timeout_ms / 1000
-        try:
-            if self._server is not None:
-                self._server.drain(timeout_s)
-            self._waits.close(timeout_s)
-        finally:
-            self.stop_leading()
-
-    def forked(self) -> None:
-        """Close the parent's descriptors in a forked child.
-
-        Otherwise the slaves' connections would stay open after the end of the parent.
-        """
-        server, self._server = self._server, None
-        if server is not None:
-            server.forked()
-
-
-class RefusingHaMaster(HaMaster):
-    """Also refuses puts before their append."""
-
-    def admit(self, length: int) -> None:
-        """Raise :class:`~lakelog.errors.PutRefused` unless enough slaves are in sync."""
-        self._waits.admit(length)
-
-
-_ALL: Final = WeakSet[HaMaster]()
-
-
-def _forked() -> None:
-    for each in [*_ALL]:
-        each.forked()
-    _ALL.clear()
-
-
-os.register_at_fork(after_in_child=_forked)

@@ -1,13 +1,7 @@
 """Serves all slaves of one log in one thread; a second thread waits for appends and syncs.
 
-While puts wait one by one, their own threads serve the slaves; see :mod:`.lending`.
-
-Pins that protect the log from deletion until slaves have received it, up to a limit.
-
-Each slave's address has a pin ``ha-ADDRESS``. The pin outlives the connection, so a slave that
-reconnects can continue where it was. No pin stays further behind the end of the log than the limit,
-so a slave that never reconnects cannot fill the disk. RocketMQ has no such pins: it deletes the
-segment, and then sends nothing more to the slave.
+While puts wait one by one, their own threads serve the slaves (:class:`Lending`). Pins protect the
+log from deletion until slaves have received it, up to a limit (:class:`SlaveHolds`).
 """
 
 from __future__ import annotations
@@ -24,74 +18,21 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 from typing import Final
 
 import attrs
 
 from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
-from lakelog.hooks import Context, ReplicatedLog
+from lakelog.hooks import Context, CopyProgress, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
+from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.address import is_in, plain_address
-from lakelog_replication.master.lending import LENT_SECONDS, Lending
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
-from lakelog_replication.status import MasterStatus, SlaveStatus
-
-_PREFIX: Final = "ha-"
-_RENEW_MS: Final = 60_000
-"""Interval at which a connected slave's pin is renewed, before it expires
-(``maintenance.pin_expires_after_ms``)."""
-
-
-@attrs.frozen
-class SlaveHolds:
-    """The pins of one store.
-
-    :ivar path: the store directory
-    :ivar limit_bytes: largest distance of a pin from the end of the log; 0 means no pins
-    """
-
-    files: FileSystem
-    path: Path
-    limit_bytes: int
-    segment_size_bytes: int
-
-    def update(self, acked: Mapping[str, int], end: int) -> None:
-        """Move the pins.
-
-        A pin is written only if it moves to another segment, or if it must be renewed.
-
-        :param acked: the largest physical offset that each connected slave reported, by address
-        :param end: end offset of the bytes that slaves may have
-
-        Raises ``OSError``.
-        """
-        if not self.limit_bytes:
-            return
-        now_ms, least = time.time_ns() // 1_000_000, max(0, end - self.limit_bytes)
-        found = {each.name: each for each in read_pins(self.files, self.path)}
-        wanted = {_name(address): max(least, offset) for address, offset in acked.items()}
-        for name, pin in found.items():
-            if name.startswith(_PREFIX) and name not in wanted and pin.position < least:
-                wanted[name] = least
-        for name, position in wanted.items():
-            former = found.get(name)
-            if former is None or self._matters(former, position, now_ms):
-                write_pin(self.files, self.path, Pin(name, position, now_ms, "rocketmq-ha slave"))
-
-    def _matters(self, former: Pin, position: int, now_ms: int) -> bool:
-        size = self.segment_size_bytes
-        moved = former.position // size != position // size
-        return moved or former.problem is not None or now_ms - former.time_ms >= _RENEW_MS
-
-
-def _name(address: str) -> str:
-    return _PREFIX + address.replace(":", "-").replace("%", "-")
-
 
 _LOG: Final = logging.getLogger("lakelog")
 _MOST_LINKS: Final = 100
@@ -105,6 +46,18 @@ _LONE_SECONDS: Final = 0.0005
 """Time within which a thread of this process calls ``notify`` after it appended or synced."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
+LENT_SECONDS: Final = 0.005
+"""Interval at which the thread of the connections checks them while they are lent."""
+_UNUSED_SECONDS: Final = 1.0
+"""Time without a put after which the connections are taken back."""
+_SLOW_SECONDS: Final = 0.02
+"""The connections are taken back from a put that waits for longer."""
+_NAP_SECONDS: Final = 0.05
+_LONE_PUTS: Final = 8
+"""Number of consecutive puts that waited alone, after which the connections are lent."""
+_RENEW_MS: Final = 60_000
+"""Interval at which a connected slave's pin is renewed, before it expires
+(``maintenance.pin_expires_after_ms``)."""
 
 
 class HaServer:
@@ -265,6 +218,7 @@ class HaServer:
     # --- the thread of the connections ---
 
     def _run(self) -> None:
+        """Serve until :meth:`close`; try again to bind the port where that failed."""
         looked = 0.0
         while not self._closing:
             try:
@@ -310,6 +264,7 @@ class HaServer:
         self._account()
 
     def _turn(self, longest_s: float) -> None:
+        """Send to all slaves; wait for events at most ``longest_s``, and handle them."""
         with self.lending.use_lock:
             due = self.send()
         ready = self._selector.select(min(due, longest_s))
@@ -341,6 +296,7 @@ class HaServer:
         return min((each.due(now) for each in [*self._links]), default=_TURN_SECONDS)
 
     def _handle_events(self, link: SlaveLink, mask: int) -> None:
+        """Let a connection write or read, as ``mask`` says."""
         assert self._log is not None  # start was called
         before = link.acked
         if mask & selectors.EVENT_WRITE:
@@ -419,6 +375,7 @@ class HaServer:
             os.eventfd_read(self._wakeup_fd)
 
     def _accept(self) -> None:
+        """Accept a connection, unless its address is not allowed or there are too many."""
         assert self._listener is not None  # it is registered
         try:
             sock, peer = self._listener.accept()
@@ -436,6 +393,7 @@ class HaServer:
         self._refuse(address, why)
 
     def _add_slave(self, sock: socket.socket, address: str) -> None:
+        """Serve a new connection."""
         assert self._log is not None  # start was called
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -477,6 +435,7 @@ class HaServer:
     # --- the thread that waits for the log ---
 
     def _watch(self, log: ReplicatedLog) -> None:
+        """Wait for appends and syncs of any process, and wake the thread of the connections."""
         looked = self._look(log, -_TURN_SECONDS)
         count, notified_s = self._notified_count, -_REST_SECONDS
         while not self._closing:
@@ -535,7 +494,7 @@ class HaServer:
             moved = bool(self._links) and self._end(log) != self._shown_end
             if self._has_changed or moved:  # the lag of a slave grows without a report of its own
                 self._has_changed, self._shown_end = False, self._end(log)
-                self._status(log).write(self._files, self._path)
+                write_status(self._files, self._path, self._status(log))
         except (OSError, LakelogError) as error:
             self._refuse("pins", f"pins and status cannot be written: {error}")
         return now
@@ -560,3 +519,211 @@ class HaServer:
             ),
             refused=dict(self._refused),
         )
+
+
+class Lending:
+    """Lends the connections to the threads of puts that wait for copies one by one; thread-safe.
+
+    Without lending, such a put wakes the thread of the connections twice and is woken once by it.
+    Each thread switch costs as much as the rest of the put. So the thread of the connections lends
+    them: the putting thread sends its bytes itself, and reads reports until enough slaves have the
+    bytes. The thread of the connections serves them only while no put does. It takes them back when
+    the putting thread alone cannot do all the work: a second put waits, another process appends to
+    the log, or a socket takes no more bytes.
+
+    A putting thread may be the main thread, where a signal handler may raise anywhere. The state of
+    a connection stays consistent then (:mod:`.link`). A handler may itself put while it interrupts
+    a use of the connections. That put gets ``FLUSH_SLAVE_TIMEOUT``: the thread of the connections
+    cannot use them before the handler returns.
+
+    :ivar is_lent: whether a put that waits may call :meth:`drive`
+    :ivar use_lock: held by the thread that uses the connections
+    """
+
+    def __init__(self, connections: HaServer, wake: Callable[[], object]) -> None:
+        """Prepare.
+
+        :param connections: whose :meth:`HaServer.send` and the like the putting threads call
+        :param wake: wakes the thread of the connections
+        """
+        self.is_lent = False
+        self.use_lock = RLock()
+        self._connections = connections
+        self._wake = wake
+        self._drive_lock = RLock()
+        self._holds_use_lock: Callable[[], bool] = self.use_lock._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
+        self._holds_drive_lock: Callable[[], bool] = self._drive_lock._is_owned  # type: ignore[attr-defined]  # as above
+        self._lone_puts = 0
+        self._driven_s = 0.0
+        self._is_over = False
+        self._recall = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._reports = select.epoll()
+        self._reports.register(self._recall, select.EPOLLIN)
+
+    # --- the thread of the connections ---
+
+    def add(self, descriptor: int) -> None:
+        """Poll one more socket for reports, until it is closed."""
+        self._reports.register(descriptor, select.EPOLLIN)
+
+    def lend(self) -> None:
+        """Lend the connections if puts wait one by one, and the connections have no other work."""
+        if self._lone_puts < _LONE_PUTS or not self._connections.may_be_lent():
+            return
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._recall)
+        self._lone_puts, self._driven_s, self.is_lent = 0, time.monotonic(), True
+        if not self._connections.may_be_lent():  # a put that waits has not seen that
+            self.take_back()
+
+    def take_back(self) -> None:
+        """End the loan; wake the putting thread, so that it does not miss a report."""
+        self.is_lent = False
+        os.eventfd_write(self._recall, 1)
+
+    def serve_if_idle(self, serve: Callable[[], object]) -> None:
+        """Call ``serve`` if no put uses the connections; take them back after a rest or a slow put.
+
+        :param serve: serves the connections once, without waiting
+        """
+        rests_s = time.monotonic() - self._driven_s
+        if rests_s >= _UNUSED_SECONDS or not self._connections.may_be_lent():
+            self.take_back()
+        elif rests_s < LENT_SECONDS:
+            return
+        elif self._drive_lock.acquire(blocking=False):
+            # No put may drive meanwhile: it would miss the reports that are read here.
+            try:
+                serve()
+            finally:
+                self._drive_lock.release()
+        elif rests_s >= _SLOW_SECONDS:
+            self.take_back()
+
+    def drop(self) -> None:
+        """Close the descriptors; no thread may use the connections afterwards."""
+        self._is_over, self.is_lent = True, False
+        os.close(self._recall)
+        self._reports.close()
+
+    # --- the threads of puts ---
+
+    def joined(self, *, is_alone: bool) -> None:
+        """Note a put that waits for the thread of the connections.
+
+        :param is_alone: whether it is the only one, and may call :meth:`drive` the next time
+        """
+        self._lone_puts = self._lone_puts + 1 if is_alone else 0
+        if self.is_lent:
+            self._wake()
+
+    def send(self) -> bool:
+        """Send in this thread if the connections are lent; return whether they are still lent."""
+        if self.is_lent:
+            self._use(self._connections.send)
+        return self.is_lent
+
+    def drive(self, copies: CopyProgress, end_offset: int, deadline: float) -> bool:
+        """Send, and read reports, until enough slaves have the log up to ``end_offset``.
+
+        :param end_offset: physical offset in bytes
+        :param deadline: seconds of ``time.monotonic``
+        :returns: ``False`` on timeout, and if the put must wait for the thread of the connections
+
+        Raises ``OSError``.
+        """
+        driving = self._drive_lock
+        if self._holds_use_lock():  # a signal handler has interrupted their use
+            return False
+        try:
+            if not driving.acquire(blocking=False):
+                return False
+            while copies.end < end_offset:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._drive(min(left, _NAP_SECONDS)):
+                    return False
+        finally:
+            if self._holds_drive_lock():
+                driving.release()
+        return True
+
+    def _drive(self, timeout_s: float) -> bool:
+        """Send the unsent bytes, and wait for a report; return whether to continue."""
+        connections = self._connections
+        if connections.has_more():
+            self._use(connections.send)
+        if not self.is_lent:
+            return False
+        self._driven_s = time.monotonic()
+        try:
+            ready = self._reports.poll(timeout_s)
+        except (OSError, ValueError):
+            if self._is_over:
+                return False
+            raise
+        if ready:
+            self._use(lambda: connections.take_reports({each for each, _ in ready}))
+        return True
+
+    def _use(self, work: Callable[[], object]) -> None:
+        """Call ``work`` in this thread, unless another thread uses the connections."""
+        use_lock = self.use_lock
+        if self._holds_use_lock():
+            return
+        try:
+            if use_lock.acquire(blocking=False) and self.is_lent:
+                work()
+        finally:
+            if self._holds_use_lock():
+                use_lock.release()
+
+
+@attrs.frozen
+class SlaveHolds:
+    """The pins of a store that keep the log for its slaves.
+
+    Each slave's address has a pin ``ha-ADDRESS``. The pin outlives the connection, so a slave that
+    reconnects can continue where it was. No pin stays further behind the end of the log than the
+    limit, so a slave that never reconnects cannot fill the disk. RocketMQ has no such pins: it
+    deletes the segment, and then sends nothing more to the slave.
+
+    :ivar path: the store directory
+    :ivar limit_bytes: largest distance of a pin from the end of the log; 0 means no pins
+    """
+
+    files: FileSystem
+    path: Path
+    limit_bytes: int
+    segment_size_bytes: int
+
+    def update(self, acked: Mapping[str, int], end: int) -> None:
+        """Move the pins.
+
+        A pin is written only if it moves to another segment, or if it must be renewed.
+
+        :param acked: the largest physical offset that each connected slave reported, by address
+        :param end: end offset of the bytes that slaves may have
+
+        Raises ``OSError``.
+        """
+        if not self.limit_bytes:
+            return
+        now_ms, least = time.time_ns() // 1_000_000, max(0, end - self.limit_bytes)
+        found = {each.name: each for each in read_pins(self.files, self.path)}
+        wanted = {_name(address): max(least, offset) for address, offset in acked.items()}
+        for name, pin in found.items():
+            if name.startswith(SLAVE_PINS) and name not in wanted and pin.position < least:
+                wanted[name] = least
+        for name, position in wanted.items():
+            former = found.get(name)
+            if former is None or self._matters(former, position, now_ms):
+                write_pin(self.files, self.path, Pin(name, position, now_ms, "rocketmq-ha slave"))
+
+    def _matters(self, former: Pin, position: int, now_ms: int) -> bool:
+        size = self.segment_size_bytes
+        moved = former.position // size != position // size
+        return moved or former.problem is not None or now_ms - former.time_ms >= _RENEW_MS
+
+
+def _name(address: str) -> str:
+    return SLAVE_PINS + address.replace(":", "-").replace("%", "-")

@@ -1,13 +1,12 @@
-"""Copies several masters, each by a program of its own, until a stop is requested.
+"""Copies several masters into a folder, each by a program of its own, until a stop is requested.
 
-The programs are supervised like services of a store. A program that ends, for any reason, is
-restarted after growing pauses, and the others continue. Masters come from the settings, from name
-servers, and from the file that stores the masters found by name servers. A master that is no longer
-listed is kept.
+The programs, ``lakelog replicate`` with the settings of the folder, are supervised like services of
+a store. A program that ends, for any reason, is restarted after growing pauses, and the others
+continue. Masters come from the settings, from name servers, and from the file that stores the
+masters found by name servers. A master that is no longer listed is kept.
 
-The status of a folder of copies, in ``lakelog/serve.json`` of the folder.
-
-The fields are those of :mod:`lakelog_daemon.status` that do not concern a single store, and::
+The status of the folder is in its ``lakelog/serve.json``. The fields are those of
+:mod:`lakelog_daemon.status` that do not concern a single store, and::
 
     masters        {name: {"slaves": HOST:PORT, "broker": HOST:PORT or null, "listed": whether a
                    name server lists it now}}
@@ -16,115 +15,50 @@ The fields are those of :mod:`lakelog_daemon.status` that do not concern a singl
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import attrs
 
 from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import OWN_DIR
+from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR
+from lakelog_daemon import notify, status
+from lakelog_daemon.arguments import lakelog
 from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.daemon import Deadline, Ending, every, log_failure, signals_in
 from lakelog_daemon.file_lock import locked
 from lakelog_daemon.logs import LogWriter, fields
-from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
-from lakelog_daemon.plan import ServePlan
+from lakelog_daemon.plan import ServePlan, Spec
 from lakelog_daemon.processes import Usage
 from lakelog_daemon.service import Service, Supervisor
-from lakelog_daemon.status import (
-    FAILED,
-    SERVING,
-    STOPPED,
-    VERSION,
-    disks,
-    now_ms,
-    remove_pid,
-    write_pid,
-    write_status,
-    writer,
-)
-from lakelog_daemon.status import STOPPING as NOW_STOPPING
 from lakelog_replication.address import Address
-from lakelog_replication.multisource.copy_program import copy_spec
 from lakelog_replication.multisource.name_server import NameServerWatch
 from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
 
 if TYPE_CHECKING:
     from lakelog_replication.settings import SlaveSettings
 
-
-@attrs.define
-class FolderStatus:
-    """Builds statuses; CPU times cover the time since the last status.
-
-    :ivar dropped: returns the number of dropped log lines
-    """
-
-    path: Path
-    dropped: Callable[[], int]
-    _started_ms: int = attrs.field(factory=now_ms, init=False)
-    _usage: Usage = attrs.field(factory=Usage, init=False)
-
-    def status(
-        self,
-        state: str,
-        rows: Sequence[Mapping[str, Any]],
-        masters: Iterable[SourceMaster],
-        listed: Collection[str],
-    ) -> dict[str, Any]:
-        """The status, as described in this module.
-
-        :param state: the daemon's state, as in :mod:`lakelog_daemon.status`
-        :param rows: the supervisor's rows, one for each program
-        :param masters: all masters that are copied
-        :param listed: names of the masters that name servers list
-        """
-        problems = unhealthy(rows)
-        return {
-            "version": VERSION,
-            "path": str(self.path),
-            **writer(),
-            "started_ms": self._started_ms,
-            "heartbeat_ms": now_ms(),
-            "state": state,
-            "health": "degraded" if problems else "ok",
-            "problems": problems,
-            "masters": {
-                each.name: {
-                    "slaves": str(each.slaves),
-                    "broker": None if each.broker is None else str(each.broker),
-                    "listed": each.name in listed,
-                }
-                for each in masters
-            },
-            "disks": disks(self.path, self.path),
-            "processes": self._usage.rows(os.getpid(), rows),
-            "log_lines_dropped": self.dropped(),
-        }
-
-
-def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One text for each program that is restarting or hanging."""
-    return [
-        f"the copy of {row['name']} is {row['health']} ({row['last_exit']})"
-        for row in rows
-        if row["health"] in ("restarting", "hanging")
-    ]
-
-
 _LOG: Final = logging.getLogger("lakelog.serve")
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 _LOCK_FILE: Final = "masters.lock"
-_LOGS: Final = "commitlog"
 _MORE_SECONDS: Final = 5.0
 """Time that a stop may take beyond the stop timeout of each copy."""
+_SECTION: Final = "rocketmq-ha"
+_STORE_ID: Final = "--store-id"
+_COMMIT_LOCK: Final = "--commit-lock"
+_ENGINES: Final = {"--engine", "--processes", "--master", "--conf"}
+_ONE_PROCESS: Final = ("--engine", "processes", "--processes", "1")
+"""The default for landing: a Spark session or a process pool per master would fill the memory."""
+_REPLACED: Final = {
+    *(f"{_SECTION}.{key}" for key in ("role", "master", "broker", "masters", "name_servers")),
+    *("serve.services", "lake.options"),
+}
+"""Settings of the folder that a copy does not take over."""
 
 
 class MultiSourceDaemon:
@@ -149,16 +83,17 @@ class MultiSourceDaemon:
         self._files = RealFileSystem.of_store(plan.path, plan.opening.settings.core.group)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(log_failure)
-        self._manager = Notifier.of(os.environ)
+        self._manager = notify.Notifier.of(os.environ)
         beside = [each for each in plan.services if each.kind == "service"]
         self._supervisor = Supervisor(beside, plan.path, plan.settings, self._loop)
-        self._status = FolderStatus(plan.path, lambda: log.dropped)
+        self._started_ms = status.now_ms()
+        self._usage = Usage()
         self._masters: dict[str, SourceMaster] = {}
         self._copies: dict[str, Service] = {}
         self._listed: set[str] = set()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._state = SERVING
+        self._state = status.SERVING
         self._notified_status = ""
 
     def run(self) -> Ending:
@@ -169,7 +104,7 @@ class MultiSourceDaemon:
         """
         path = self._plan.path
         with closing(self._loop):
-            if (path / _LOGS).exists():
+            if (path / COMMITLOG_DIR).exists():
                 raise StoreError(
                     "a store is here; give a folder for those of the copies", path=path
                 )
@@ -189,7 +124,7 @@ class MultiSourceDaemon:
         path, plan = self._plan.path, self._plan
         end_leftovers(self._files, path, self._loop)
         with suppress(OSError):  # a full disk of this folder; the copies may be on others
-            write_pid(self._files, path)
+            status.write_pid(self._files, path)
         _LOG.info("copies masters to %s", path, extra=fields("serving", pid=os.getpid()))
         self._supervisor.start()
         self._take(known)
@@ -197,7 +132,7 @@ class MultiSourceDaemon:
         watch = self._watch()
         watch.start()
         every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
-        self._manager.send(READY)
+        self._manager.send(notify.READY)
         try:
             await self._stop.wait()
         finally:
@@ -223,7 +158,7 @@ class MultiSourceDaemon:
 
     def _found(self, masters: Sequence[SourceMaster]) -> None:
         """Take the masters that name servers list now; called in the event loop."""
-        if self._state != SERVING or not masters:
+        if self._state != status.SERVING or not masters:
             return
         fixed = {each.name for each in self._fixed}
         listed = {each.name for each in masters}
@@ -268,24 +203,50 @@ class MultiSourceDaemon:
     # --- status and signals ---
 
     def _tick(self) -> None:
-        if self._state == STOPPED:  # asyncio may make a last call
+        if self._state == status.STOPPED:  # asyncio may make a last call
             return
         self._supervisor.look()
         self._report()
         if self._manager.watchdog_seconds is not None:
-            self._manager.send(WATCHDOG)
+            self._manager.send(notify.WATCHDOG)
 
     def _report(self) -> None:
-        rows = self._supervisor.rows()
-        status = self._status.status(self._state, rows, self._masters.values(), self._listed)
+        content = self._status()
         with suppress(OSError):  # a full disk, as for the PID file
-            write_status(self._files, self._plan.path, status)
-        status_text = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
-        if status_text != self._notified_status:
-            self._notified_status = status_text
-            self._manager.send(STATUS + status_text)
+            status.write_status(self._files, self._plan.path, content)
+        text = "; ".join((f"{self._state}, {content['health']}", *content["problems"]))
+        if text != self._notified_status:
+            self._notified_status = text
+            self._manager.send(notify.STATUS + text)
+
+    def _status(self) -> dict[str, Any]:
+        """The status, as described in this module; CPU times cover the time since the last one."""
+        path, rows = self._plan.path, self._supervisor.rows()
+        problems = unhealthy(rows)
+        return {
+            "version": status.VERSION,
+            "path": str(path),
+            **status.writer(),
+            "started_ms": self._started_ms,
+            "heartbeat_ms": status.now_ms(),
+            "state": self._state,
+            "health": "degraded" if problems else "ok",
+            "problems": problems,
+            "masters": {
+                each.name: {
+                    "slaves": str(each.slaves),
+                    "broker": None if each.broker is None else str(each.broker),
+                    "listed": each.name in self._listed,
+                }
+                for each in self._masters.values()
+            },
+            "disks": status.disks(path, path),
+            "processes": self._usage.rows(os.getpid(), rows),
+            "log_lines_dropped": self._writer.dropped,
+        }
 
     def _signalled(self, number: signal.Signals) -> None:
+        """SIGHUP reopens the log file; the first other signal stops, the second one at once."""
         if number is signal.SIGHUP:
             self._writer.reopen()
             return
@@ -297,17 +258,26 @@ class MultiSourceDaemon:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         failed = unhealthy(self._supervisor.rows())
         with Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
-            self._state = NOW_STOPPING
-            self._manager.send(STOPPING)
+            self._state = status.STOPPING
+            self._manager.send(notify.STOPPING)
             await self._supervisor.stop(seconds, self._hurry)
-            self._state = FAILED if failed else STOPPED
+            self._state = status.FAILED if failed else status.STOPPED
             self._report()
-            self._state = STOPPED
-            remove_pid(self._files, self._plan.path)
+            self._state = status.STOPPED
+            status.remove_pid(self._files, self._plan.path)
         for each in failed:
             _LOG.error("at the stop, %s", each)
         _LOG.info("stopped after %.1f s", time.monotonic() - begun, extra=fields("stopped"))
         return Ending.FAILED if failed else Ending.STOPPED
+
+
+def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One text for each program that is restarting or hanging."""
+    return [
+        f"the copy of {row['name']} is {row['health']} ({row['last_exit']})"
+        for row in rows
+        if row["health"] in ("restarting", "hanging")
+    ]
 
 
 def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
@@ -325,3 +295,50 @@ def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
             raise SettingsError(what, key=key)
         found[each.name] = each
     return list(found.values())
+
+
+def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:
+    """Return the program that copies ``master`` into the folder of the master's name.
+
+    The name is also the store id in tables, so a copy that starts anew lands no row twice. Raises
+    :class:`~lakelog.errors.SettingsError`.
+    """
+    words = ["replicate", str(plan.path / master.name), "--from", str(master.slaves)]
+    if master.broker is not None:
+        words += ["--broker", str(master.broker)]
+    settings = {f"{_SECTION}.masters": (), f"{_SECTION}.name_servers": (), **dict(_chosen(plan))}
+    if "lake" in plan.opening.settings.core.followers:
+        settings["lake.options"] = (*_lake_options(plan), _STORE_ID, master.name)
+    sets = list[str]()
+    for key, value in settings.items():
+        written = json.dumps(value, ensure_ascii=False, default=os.fspath)
+        sets += ["--set", f"{key}={written}"]
+    return Spec(master.name, "service", lakelog(0, *words), json.dumps(sets))
+
+
+def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
+    """The explicit settings of any source; each copy has its own defaults and inferred values."""
+    settings = plan.opening.settings
+    for key, (_, _, value) in settings.values().items():
+        if value is not None and settings.is_chosen(key) and key not in _REPLACED:
+            yield key, value
+
+
+def _lake_options(plan: ServePlan) -> tuple[str, ...]:
+    """The options of landing.
+
+    Copies commit in turns, and each lands in one process without Spark unless an engine is given.
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    settings = plan.opening.settings.section("lake")
+    options: tuple[str, ...] = settings.options
+    given = {each.partition("=")[0] for each in options}
+    if _STORE_ID in given:
+        raise SettingsError(
+            f"{_STORE_ID} is the name of the master, for each of several", key="lake.options"
+        )
+    if _COMMIT_LOCK not in given:
+        options = (*options, _COMMIT_LOCK, str(plan.path / OWN_DIR / "commits.lock"))
+    if given & _ENGINES or settings.to.startswith("spark:"):
+        return options
+    return (*options, *_ONE_PROCESS)

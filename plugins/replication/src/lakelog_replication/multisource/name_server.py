@@ -8,11 +8,9 @@ as ``brokerIP2`` and ``haListenPort`` (RocketMQ 5.3.3, ``BrokerController.getHAS
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Event, Thread
 from typing import Any, Final
-
-import attrs
 
 from lakelog.runtime.threads import started
 from lakelog_replication.address import Address
@@ -64,35 +62,28 @@ def source_of(name: str, broker: Address) -> SourceMaster:
         raise BrokerRefused(f"{broker} does not say where slaves connect: {error}") from None
 
 
-@attrs.define
-class NameServers:
-    """Name servers of one cluster; the first one that answers is used.
+def listed_masters(
+    name_servers: Iterable[Address], cluster: str, on_trouble: Callable[[str], None]
+) -> list[SourceMaster]:
+    """The masters that answer now, from the first name server that answers.
 
-    :ivar cluster: name of the cluster; all clusters if empty
-    :ivar on_trouble: called with a text for each failure
+    :param cluster: name of the cluster; all clusters if empty
+    :param on_trouble: called with a text for each failure
     """
-
-    addresses: Sequence[Address]
-    cluster: str
-    on_trouble: Callable[[str], None]
-
-    def masters(self) -> list[SourceMaster]:
-        """The masters that answer now."""
-        found = []
-        for name, broker in self._brokers().items():
-            try:
-                found.append(source_of(name, broker))
-            except (BrokerRefused, ValueError) as error:
-                self.on_trouble(f"broker {name}: {error}")
-        return found
-
-    def _brokers(self) -> dict[str, Address]:
-        for each in self.addresses:
-            try:
-                return master_brokers(each, self.cluster)
-            except BrokerRefused as error:
-                self.on_trouble(f"name server: {error}")
-        return {}
+    brokers: dict[str, Address] = {}
+    for each in name_servers:
+        try:
+            brokers = master_brokers(each, cluster)
+            break
+        except BrokerRefused as error:
+            on_trouble(f"name server: {error}")
+    found = []
+    for name, broker in brokers.items():
+        try:
+            found.append(source_of(name, broker))
+        except (BrokerRefused, ValueError) as error:
+            on_trouble(f"broker {name}: {error}")
+    return found
 
 
 class NameServerWatch:
@@ -110,7 +101,8 @@ class NameServerWatch:
         :param interval_s: pause between two requests
         :param on_found: called in the thread with the masters that answered
         """
-        self._servers = NameServers(addresses, cluster, self._on_failure)
+        self._addresses = addresses
+        self._cluster = cluster
         self._interval_s = interval_s
         self._on_found = on_found
         self._logged: set[str] = set()
@@ -128,7 +120,7 @@ class NameServerWatch:
     def _run(self) -> None:
         while not self._over.is_set():
             self._failures = set()
-            found = self._servers.masters()
+            found = listed_masters(self._addresses, self._cluster, self._on_failure)
             for each in sorted(self._logged - self._failures):
                 _LOG.info("no longer so: %s", each)
             self._logged = self._failures

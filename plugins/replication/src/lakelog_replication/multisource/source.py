@@ -16,7 +16,8 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.identity import write_own
 from lakelog.format.layout import OWN_DIR
 from lakelog_replication.address import Address
 
@@ -100,4 +101,4 @@ def read_masters(files: FileSystem, folder: Path) -> list[SourceMaster]:
 def write_masters(files: FileSystem, folder: Path, masters: Iterable[SourceMaster]) -> None:
     """Replace the file; raises ``OSError``."""
     content = {"version": _VERSION, "masters": {each.name: each.places for each in masters}}
-    write_file(files, folder / OWN_DIR / MASTERS_FILE, json.dumps(content, indent=1).encode())
+    write_own(files, folder, MASTERS_FILE, content, indent=1)

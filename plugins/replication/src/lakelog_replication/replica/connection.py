@@ -1,10 +1,10 @@
-"""A slave's connection to its master: a first report, then frames and further reports.
+"""A slave's connection to its master, and the search for the place where their logs differ.
 
-Finds where the log of a master and its copy differ, with single records as samples.
-
-The protocol has no message for it: a master that lost the end of its log sends other bytes, or
-none. Two different records at one offset differ in their store time, so they are not equal by
-chance. Hence all bytes before an equal record are equal, too, and a binary search is possible.
+A connection is a first report, then frames and further reports. The protocol has no message for a
+difference: a master that lost the end of its log sends other bytes, or none. So single records are
+requested as samples. Two different records at one offset differ in their store time, so they are
+not equal by chance. Hence all bytes before an equal record are equal, too, and a binary search is
+possible.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from lakelog_replication.wire import FrameStream, HaFrame, report
 
 CONNECT_SECONDS: Final = 5.0
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_TICK_S: Final = 0.2
+_ATTEMPTS: Final = 3
 
 
 @attrs.frozen
@@ -171,91 +173,6 @@ class MasterConnection:
         self.close()
 
 
-_TICK_S: Final = 0.2
-_ATTEMPTS: Final = 3
-
-
-@unique
-class Sample(Enum):
-    """A master's answer for the place of a record."""
-
-    SAME = "the same bytes"
-    OTHER = "other bytes"
-    NOTHING = "nothing"
-    CLOSED = "it closed the connection"
-
-
-@attrs.frozen
-class Prober:
-    """Requests parts of a master's log, each on a new connection.
-
-    :ivar is_over: returns whether to give up; all methods then raise ``ConnectionAbortedError``
-    """
-
-    dialer: Dialer
-    is_over: Callable[[], bool]
-
-    def last_segment(self) -> int:
-        """The start of the master's last segment; raises ``OSError``."""
-        with self.dialer.dial(0) as connection:
-            return self._frames(connection)[0].offset
-
-    def has_bytes_at(self, offset: int) -> bool:
-        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``.
-
-        A lakelog master closes a connection that asks for bytes that it lacks. A network failure
-        looks the same. So a closed connection counts only if each attempt fails and another request
-        in between is answered.
-        """
-        for _ in range(_ATTEMPTS):
-            try:
-                with self.dialer.dial(offset) as connection:
-                    return len(self._frames(connection)[0].body) > 0
-            except ConnectionAbortedError:
-                raise
-            except ConnectionError:
-                self.last_segment()
-        return False
-
-    def sample(self, log: Receivable, start: int, end: int) -> Sample:
-        """Compare the bytes from offset ``start`` to ``end``, within one segment.
-
-        Raises ``OSError``.
-        """
-        at = max(start, 1)  # 0 would be answered with the last segment
-        with self.dialer.dial(at) as connection:
-            while at < end:
-                try:
-                    frames = self._frames(connection)
-                except ConnectionAbortedError:
-                    raise
-                except ConnectionError:
-                    if connection.has_answered:
-                        raise  # a master that lacks the bytes closes at once
-                    return Sample.CLOSED
-                for frame in frames:
-                    if frame.offset != at:
-                        return Sample.OTHER
-                    if not len(frame.body):
-                        return Sample.NOTHING
-                    body = frame.body[: end - at]
-                    if log.view(at, len(body)) != body:
-                        return Sample.OTHER
-                    at += len(body)
-                    if at == end:
-                        break
-        return Sample.SAME
-
-    def _frames(self, connection: MasterConnection) -> Sequence[HaFrame]:
-        while True:
-            if self.is_over():
-                raise ConnectionAbortedError("the store is being closed")
-            frames = connection.receive(_TICK_S)
-            if frames:
-                return frames
-            connection.report(0)
-
-
 @attrs.frozen
 class DivergenceSearch:
     """Compares a replica with its master.
@@ -345,3 +262,85 @@ class DivergenceSearch:
         return record.stop <= self.last_segment and not self.prober.has_bytes_at(
             max(record.start, 1)
         )
+
+
+@attrs.frozen
+class Prober:
+    """Requests parts of a master's log, each on a new connection.
+
+    :ivar is_over: returns whether to give up; all methods then raise ``ConnectionAbortedError``
+    """
+
+    dialer: Dialer
+    is_over: Callable[[], bool]
+
+    def last_segment(self) -> int:
+        """The start of the master's last segment; raises ``OSError``."""
+        with self.dialer.dial(0) as connection:
+            return self._frames(connection)[0].offset
+
+    def has_bytes_at(self, offset: int) -> bool:
+        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``.
+
+        A lakelog master closes a connection that asks for bytes that it lacks. A network failure
+        looks the same. So a closed connection counts only if each attempt fails and another request
+        in between is answered.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                with self.dialer.dial(offset) as connection:
+                    return len(self._frames(connection)[0].body) > 0
+            except ConnectionAbortedError:
+                raise
+            except ConnectionError:
+                self.last_segment()
+        return False
+
+    def sample(self, log: Receivable, start: int, end: int) -> Sample:
+        """Compare the bytes from offset ``start`` to ``end``, within one segment.
+
+        Raises ``OSError``.
+        """
+        at = max(start, 1)  # 0 would be answered with the last segment
+        with self.dialer.dial(at) as connection:
+            while at < end:
+                try:
+                    frames = self._frames(connection)
+                except ConnectionAbortedError:
+                    raise
+                except ConnectionError:
+                    if connection.has_answered:
+                        raise  # a master that lacks the bytes closes at once
+                    return Sample.CLOSED
+                for frame in frames:
+                    if frame.offset != at:
+                        return Sample.OTHER
+                    if not len(frame.body):
+                        return Sample.NOTHING
+                    body = frame.body[: end - at]
+                    if log.view(at, len(body)) != body:
+                        return Sample.OTHER
+                    at += len(body)
+                    if at == end:
+                        break
+        return Sample.SAME
+
+    def _frames(self, connection: MasterConnection) -> Sequence[HaFrame]:
+        """The next frames; asks again for the same offset while none comes."""
+        while True:
+            if self.is_over():
+                raise ConnectionAbortedError("the store is being closed")
+            frames = connection.receive(_TICK_S)
+            if frames:
+                return frames
+            connection.report(0)
+
+
+@unique
+class Sample(Enum):
+    """A master's answer for the place of a record."""
+
+    SAME = "the same bytes"
+    OTHER = "other bytes"
+    NOTHING = "nothing"
+    CLOSED = "it closed the connection"

@@ -1,14 +1,12 @@
-"""Fills a replica: connects to the master, compares, appends, and reports the end of the copy.
+"""``rocketmq-ha`` as slave: connects to the master, compares, appends, and reports its end.
 
 Each connection begins with bytes that the replica already has, from the start of the last whole
 record on. They are compared before any byte is appended. This detects a master that lost the end of
 its log, by a power cut or by an older disk; the protocol itself does not report it.
 
-Writes the status of a replica and its master, for ``lakelog replication status`` and ``top``.
-
-The protocol has no field for the end of the master's log. It follows from a heartbeat, which a
-master sends only if there are no other bytes to send. The master's port for clients, if known, also
-reports it.
+The protocol has no field for the end of the master's log either, which the status has. It follows
+from a heartbeat, which a master sends only if there are no other bytes to send. The master's port
+for clients, if known, also reports it.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from lakelog.hooks import Context, Outcome, ReplicaLog, ReplicatedLog
 from lakelog.message import Body
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
+from lakelog_daemon.replication_status import ReplicaStatus, write_status
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.configs import GroupCopier
@@ -41,103 +40,16 @@ from lakelog_replication.replica.connection import (
 from lakelog_replication.replica.receivable import Receivable, begin_replica
 from lakelog_replication.replica.vouching import Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings, SlaveSettings
-from lakelog_replication.status import ReplicaStatus
 from lakelog_replication.wire import HaFrame, WireError
 
 _LOG: Final = logging.getLogger("lakelog")
 _INTERVAL_S: Final = 1.0
-
-
-@attrs.define
-class MasterProgress:
-    """The latest state of the connection to the master.
-
-    :ivar is_connected: whether there is a connection
-    :ivar end: end offset of the master's log, if the last frame was a heartbeat; otherwise -1
-    :ivar received_ms: time of the last frames, in ms since 1970; 0 before the first
-    :ivar message: a text that describes the state of the replica
-    """
-
-    is_connected: bool = False
-    end: int = -1
-    received_ms: int = 0
-    message: str = ""
-
-    def note_frames(self, frames: Sequence[HaFrame]) -> None:
-        """Note frames that were received together; ``frames`` is not empty."""
-        last = frames[-1]
-        self.end = -1 if len(last.body) else last.offset
-        self.received_ms = time.time_ns() // 1_000_000
-
-
-class ReplicaReporter:
-    """Writes the status in a thread, about once a second while something changes."""
-
-    def __init__(self, settings: SlaveSettings, context: Context, progress: MasterProgress) -> None:
-        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
-        self._source = settings.master
-        self._broker = Address.parse(settings.broker) if settings.broker else None
-        self._context = context
-        self._progress = progress
-        self._former: ReplicaStatus | None = None
-        self._why = ""
-        self._over = Event()
-        thread = Thread(target=self._run, name="lakelog-replica-status", daemon=True)
-        self._thread = started(thread)
-
-    def close(self) -> None:
-        """Write the last status, and stop."""
-        self._over.set()
-        self._thread.join()
-        self._write(self._progress.end)
-
-    def _run(self) -> None:
-        while True:
-            self._write(self._end())
-            if self._over.wait(_INTERVAL_S):
-                return
-
-    def _end(self) -> int:
-        if self._broker is not None:
-            with suppress(BrokerRefused):
-                return runtime_info(self._broker).end
-        return self._progress.end
-
-    def _write(self, end: int) -> None:
-        progress, context = self._progress, self._context
-        status = ReplicaStatus(
-            pid=os.getpid(),
-            source=self._source,
-            time_ms=0,
-            heard_ms=progress.received_ms,
-            is_connected=progress.is_connected,
-            master_end=end,
-            says=progress.message,
-        )
-        if status == self._former:
-            return
-        try:
-            now_ms = time.time_ns() // 1_000_000
-            attrs.evolve(status, time_ms=now_ms).write(context.files, context.path)
-            self._former, self._why = status, ""
-        except OSError as error:  # tried again after a second: a full disk may have room by then
-            if str(error) != self._why:
-                self._why = str(error)
-                _LOG.warning(
-                    "%s: the replication status cannot be written: %s", context.path, error
-                )
-
-
 _IDLE_S: Final = 0.5
 """Longest wait for bytes of the master, and so the longest delay of a stop."""
 _QUIET_S: Final = 0.005
 """Pause of the master after which the durable end is stored; no put waits for it then."""
 _FIRST: Final = b"\x00"
 """The first byte of a log: the highest byte of the length of a record below 16 MiB."""
-
-
-class Differs(Exception):
-    """The master has other bytes than the copy, or none."""
 
 
 class HaReceiver:
@@ -242,6 +154,7 @@ class HaReceiver:
             self._progress.is_connected = False
 
     def _run_guarded(self, log: Receivable) -> None:
+        """Receive; log why receiving ended, and fail the store if it was an error of ours."""
         try:
             with ExitStack() as closing:
                 self._receive(log, closing)
@@ -288,6 +201,7 @@ class HaReceiver:
                 self._log_change(f"receives nothing from {self.source}: {error}")
 
     def _compare(self, log: Receivable) -> None:
+        """Find out whether the logs differ; raises ``ReplicaStopped`` if they do."""
         search = DivergenceSearch.begin(log, self._prober())
         offset = search.first_difference()
         if offset is None:
@@ -352,6 +266,7 @@ class Following:
                     self._vouch(connection.received_s, is_quiet=not frames)
 
     def _received(self, connection: MasterConnection) -> list[HaFrame]:
+        """The next frames; raises :class:`Differs` if the master closes before the first one."""
         try:
             return connection.receive(self._patience_s())
         except ConnectionError as error:
@@ -398,6 +313,7 @@ class Following:
         self._rest = data[taken:]
 
     def _check_same(self, body: memoryview) -> None:
+        """Compare received bytes with those of the replica; raises :class:`Differs`."""
         at = self._at
         while len(body):
             mine = self._log.view(at, len(body))
@@ -431,3 +347,88 @@ class Following:
             return log.appended
         log.sync()
         return log.synced
+
+
+class Differs(Exception):
+    """The master has other bytes than the copy, or none."""
+
+
+@attrs.define
+class MasterProgress:
+    """The latest state of the connection to the master.
+
+    :ivar is_connected: whether there is a connection
+    :ivar end: end offset of the master's log, if the last frame was a heartbeat; otherwise -1
+    :ivar received_ms: time of the last frames, in ms since 1970; 0 before the first
+    :ivar message: a text that describes the state of the replica
+    """
+
+    is_connected: bool = False
+    end: int = -1
+    received_ms: int = 0
+    message: str = ""
+
+    def note_frames(self, frames: Sequence[HaFrame]) -> None:
+        """Note frames that were received together; ``frames`` is not empty."""
+        last = frames[-1]
+        self.end = -1 if len(last.body) else last.offset
+        self.received_ms = time.time_ns() // 1_000_000
+
+
+class ReplicaReporter:
+    """Writes the status in a thread, about once a second while something changes."""
+
+    def __init__(self, settings: SlaveSettings, context: Context, progress: MasterProgress) -> None:
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
+        self._source = settings.master
+        self._broker = Address.parse(settings.broker) if settings.broker else None
+        self._context = context
+        self._progress = progress
+        self._former: ReplicaStatus | None = None
+        self._why = ""
+        self._over = Event()
+        thread = Thread(target=self._run, name="lakelog-replica-status", daemon=True)
+        self._thread = started(thread)
+
+    def close(self) -> None:
+        """Write the last status, and stop."""
+        self._over.set()
+        self._thread.join()
+        self._write(self._progress.end)
+
+    def _run(self) -> None:
+        while True:
+            self._write(self._end())
+            if self._over.wait(_INTERVAL_S):
+                return
+
+    def _end(self) -> int:
+        if self._broker is not None:
+            with suppress(BrokerRefused):
+                return runtime_info(self._broker).end
+        return self._progress.end
+
+    def _write(self, end: int) -> None:
+        progress, context = self._progress, self._context
+        status = ReplicaStatus(
+            pid=os.getpid(),
+            source=self._source,
+            time_ms=0,
+            heard_ms=progress.received_ms,
+            is_connected=progress.is_connected,
+            master_end=end,
+            says=progress.message,
+        )
+        if status == self._former:
+            return
+        try:
+            now_ms = time.time_ns() // 1_000_000
+            status_now = attrs.evolve(status, time_ms=now_ms)
+            write_status(context.files, context.path, status_now)
+            self._former, self._why = status, ""
+        except OSError as error:  # tried again after a second: a full disk may have room by then
+            if str(error) != self._why:
+                self._why = str(error)
+                _LOG.warning(
+                    "%s: the replication status cannot be written: %s", context.path, error
+                )

@@ -43,20 +43,6 @@ class Voucher(Protocol):
         """Stop."""
 
 
-class ReceivedVoucher:
-    """Vouches for all bytes: the master cannot lose its page cache, or its loss does not matter."""
-
-    def connected(self, end: int, now_s: float) -> None:
-        """Do nothing."""
-
-    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # the Protocol's
-        """Return ``end``."""
-        return end
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class AgeVoucher:
     """Vouches for bytes that arrived at least ``age_s`` seconds before the last received bytes.
 
@@ -141,8 +127,7 @@ def make_voucher(settings: SlaveSettings) -> Voucher:
 
     Raises :class:`~lakelog.errors.ThreadNotStarted`.
     """
-    if settings.vouch == "received":
-        return ReceivedVoucher()
     if settings.vouch == "flushed":
         return FlushedVoucher(Address.parse(settings.broker))
-    return AgeVoucher(settings.vouch_age_ms / 1000)
+    # With "received", its loss does not matter, or the master cannot lose its page cache.
+    return AgeVoucher(0 if settings.vouch == "received" else settings.vouch_age_ms / 1000)

@@ -1,8 +1,6 @@
-"""Converts rows to messages; tasks check them completely, so that the append cannot refuse them.
+"""Rows as messages: their columns are checked at planning, their values completely in tasks.
 
-Removes old files of jobs: journals of finished jobs, and staged rows of abandoned jobs.
-
-The file with the last batch of a streaming query stays, as the query may be restarted at any time.
+So the append cannot refuse them.
 """
 
 from __future__ import annotations
@@ -10,23 +8,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import pyarrow as pa
 
-from lakelog.errors import IllegalMessage, LakelogError, SettingsError
-from lakelog.files.filesystem import FileSystem
-from lakelog.format.encoder import Encoder, Limits, RoundRobin, message_properties
+from lakelog.builtin import RocketmqAppendCallback
+from lakelog.errors import IllegalMessage, SettingsError
+from lakelog.format.encoder import message_properties
 from lakelog.format.layout import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.message import Message
-from lakelog_spark.writing.errors import BadRow
-from lakelog_spark.writing.journal import LAST_FILE, MANIFEST, Journal, read_journal
-from lakelog_spark.writing.staging import folder_of, remove
+from lakelog_spark.writing import staging
 
 if TYPE_CHECKING:
     from lakelog.hooks.kinds import StoreSettings
@@ -54,6 +47,100 @@ BY_STORE: Final = (
     "transaction_type", "store_timestamp", "store_host", "prepared_transaction_offset",
 )  # fmt: skip  # a list of names
 """Columns of a read that only the store can fill, or that follow from other columns."""
+_PACKED: Final = COMPRESSED | COMPRESSION_MASK
+_BATCH: Final = INNER_BATCH | NEED_UNWRAP
+_ROWS: Final = 8192
+_BYTES: Final = 4 << 20
+_OVERHEAD: Final = 160
+"""An upper estimate of the bytes of a record besides topic, properties and body."""
+
+
+class PartitionRows:
+    """The rows of one partition as batches of messages, each to be appended at once."""
+
+    def __init__(self, core: StoreSettings, partition: int, *, decompress: bool) -> None:
+        """Prepare for a store with the settings ``core``."""
+        self._queues = core.queues_per_topic
+        # The size of a batch in the log is a fraction of a segment, so that it fits in one.
+        self._batch_bytes = min(_BYTES, core.segment_size_bytes // 4)
+        self._partition = partition
+        self._cleared = ~_PACKED if decompress else ~0
+        self._encoder = RocketmqAppendCallback.of(core).encoder
+        self._turns: dict[str, int] = {}
+        self._row = 0
+
+    def batches(self, tables: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
+        """Yield batches in order; raises :class:`.BadRow`."""
+        held: list[Message] = []
+        size = 0
+        for message in self._messages(tables):
+            length = _length(message)
+            if held and (size + length > self._batch_bytes or len(held) == _ROWS):
+                yield self._checked(held)
+                held, size = [], 0
+            held.append(message)
+            size += length
+        if held:
+            yield self._checked(held)
+
+    def _checked(self, messages: list[Message]) -> list[Message]:
+        """Check the messages by encoding them; raises :class:`.BadRow`."""
+        try:
+            self._encoder.encode(messages)
+        except IllegalMessage:
+            self._find_bad(messages)
+            raise
+        self._row += len(messages)
+        return messages
+
+    def _find_bad(self, messages: Sequence[Message]) -> None:
+        for at, each in enumerate(messages):
+            try:
+                self._encoder.encode_one(each)
+            except IllegalMessage as error:
+                raise staging.BadRow(self._partition, self._row + at, str(error)) from None
+
+    def _messages(self, tables: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+        number = 0
+        for table in tables:
+            for row in _dicts(table):
+                try:
+                    yield self._message(row)
+                except ValueError as error:
+                    raise staging.BadRow(self._partition, number, str(error)) from None
+                number += 1
+
+    def _message(self, row: Mapping[str, Any]) -> Message:
+        topic, body = row["topic"], row["body"]
+        if topic is None or body is None:
+            raise ValueError(f"{'topic' if topic is None else 'body'} is null")
+        queue_id, born_ms = row.get("queue_id"), row.get("born_timestamp")
+        return Message(
+            topic,
+            body,
+            properties=_properties(row),
+            queue_id=self._queue(topic) if queue_id is None else queue_id,
+            flag=_int("flag", row),
+            sys_flag=self._sys_flag(_int("sys_flag", row)),
+            born_timestamp_ms=time.time_ns() // 1_000_000 if born_ms is None else born_ms,
+            born_host=row.get("born_host"),
+            reconsume_times=_int("reconsume_times", row),
+        )
+
+    def _queue(self, topic: str) -> int:
+        """Assign queues round robin; partitions start at different queues."""
+        turn = self._turns[topic] = self._turns.get(topic, self._partition - 1) + 1
+        return turn % self._queues
+
+    def _sys_flag(self, given: int) -> int:
+        if given & PREPARED:
+            raise ValueError(
+                f"sys_flag {given} is of a prepared or rolled-back message, which only the store "
+                "of its transaction can hold; filter by transaction_type IN ('NONE', 'COMMIT')"
+            )
+        if given & _BATCH:
+            raise ValueError(f"sys_flag {given} is of an inner batch, which cannot be written")
+        return given & self._cleared
 
 
 def check(fields: Sequence[tuple[str, str]], *, ignore_position_columns: bool) -> None:
@@ -96,137 +183,6 @@ def _hinted(name: str) -> str:
 def _refuse(what: str, found: Sequence[str], hint: str = "") -> None:
     if found:
         raise SettingsError(f"{what}: {', '.join(found)}{hint}", key="columns")
-
-
-_PACKED: Final = COMPRESSED | COMPRESSION_MASK
-_BATCH: Final = INNER_BATCH | NEED_UNWRAP
-_ROWS: Final = 8192
-_BYTES: Final = 4 << 20
-_OVERHEAD: Final = 160
-"""An upper estimate of the bytes of a record besides topic, properties and body."""
-
-
-@attrs.frozen
-class WriteTarget:
-    """The properties of the store that a task needs.
-
-    :ivar queues: number of queues over which messages without a queue id are spread
-    :ivar batch_bytes: approximate size of a staged batch in the log; a fraction of a segment, so
-        that a batch fits in one
-    """
-
-    body_bytes: int
-    segment_bytes: int
-    queues: int
-    batch_bytes: int
-    light_queues: int | None
-    record_crc: bool
-    store_host: str
-
-    @classmethod
-    def of(cls, core: StoreSettings) -> WriteTarget:
-        """Take the properties from the settings of the store."""
-        return cls(
-            core.max_message_size_bytes,
-            core.segment_size_bytes,
-            core.queues_per_topic,
-            min(_BYTES, core.segment_size_bytes // 4),
-            core.max_light_queues if core.light_queues else None,
-            core.record_crc,
-            core.store_host,
-        )
-
-    def encoder(self) -> Encoder:
-        """The encoder of the store."""
-        limits = Limits.of(self.body_bytes, self.segment_bytes)
-        return Encoder(
-            limits, self.store_host, self.record_crc, self.light_queues, RoundRobin(self.queues)
-        )
-
-
-class PartitionRows:
-    """The rows of one partition as batches of messages, each to be appended at once."""
-
-    def __init__(self, target: WriteTarget, partition: int, *, decompress: bool) -> None:
-        self._target = target
-        self._partition = partition
-        self._cleared = ~_PACKED if decompress else ~0
-        self._encoder = target.encoder()
-        self._turns: dict[str, int] = {}
-        self._row = 0
-
-    def batches(self, tables: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
-        """Yield batches in order; raises :class:`.BadRow`."""
-        held: list[Message] = []
-        size = 0
-        for message in self._messages(tables):
-            length = _length(message)
-            if held and (size + length > self._target.batch_bytes or len(held) == _ROWS):
-                yield self._checked(held)
-                held, size = [], 0
-            held.append(message)
-            size += length
-        if held:
-            yield self._checked(held)
-
-    def _checked(self, messages: list[Message]) -> list[Message]:
-        """Check the messages by encoding them; raises :class:`.BadRow`."""
-        try:
-            self._encoder.encode(messages)
-        except IllegalMessage:
-            self._find_bad(messages)
-            raise
-        self._row += len(messages)
-        return messages
-
-    def _find_bad(self, messages: Sequence[Message]) -> None:
-        for at, each in enumerate(messages):
-            try:
-                self._encoder.encode_one(each)
-            except IllegalMessage as error:
-                raise BadRow(self._partition, self._row + at, str(error)) from None
-
-    def _messages(self, tables: Iterable[pa.RecordBatch]) -> Iterator[Message]:
-        number = 0
-        for table in tables:
-            for row in _dicts(table):
-                try:
-                    yield self._message(row)
-                except ValueError as error:
-                    raise BadRow(self._partition, number, str(error)) from None
-                number += 1
-
-    def _message(self, row: Mapping[str, Any]) -> Message:
-        topic, body = row["topic"], row["body"]
-        if topic is None or body is None:
-            raise ValueError(f"{'topic' if topic is None else 'body'} is null")
-        queue_id, born_ms = row.get("queue_id"), row.get("born_timestamp")
-        return Message(
-            topic,
-            body,
-            properties=_properties(row),
-            queue_id=self._queue(topic) if queue_id is None else queue_id,
-            flag=_int("flag", row),
-            sys_flag=self._sys_flag(_int("sys_flag", row)),
-            born_timestamp_ms=time.time_ns() // 1_000_000 if born_ms is None else born_ms,
-            born_host=row.get("born_host"),
-            reconsume_times=_int("reconsume_times", row),
-        )
-
-    def _queue(self, topic: str) -> int:
-        """Assign queues round robin; partitions start at different queues."""
-        turn = self._turns[topic] = self._turns.get(topic, self._partition - 1) + 1
-        return turn % self._target.queues
-
-    def _sys_flag(self, given: int) -> int:
-        if given & PREPARED:
-            raise ValueError(
-                f"sys_flag {given} is of a prepared or rolled-back message, which only the store "
-                "of its transaction can hold; filter by transaction_type IN ('NONE', 'COMMIT')"
-            )
-        if given & _BATCH:
-            raise ValueError(f"sys_flag {given} is of an inner batch, which cannot be written")
-        return given & self._cleared
 
 
 def _int(name: str, row: Mapping[str, Any]) -> int:
@@ -290,41 +246,3 @@ def _plain(name: str, column: pa.Array) -> list[Any]:
         return [None if each is None else each // 1000 for each in micros.to_pylist()]
     found: list[Any] = column.to_pylist()
     return found
-
-
-_DAY_SECONDS: Final = 24 * 3600
-DONE_DAYS: Final = 30
-"""Days to keep the journal of a finished job; if a user gave its id, it is kept for ever."""
-DEAD_DAYS: Final = 7
-"""Days to keep the staged rows of a job without a manifest."""
-
-
-def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
-    """Remove old files; the caller must hold the store, see :func:`.access.handing_over`.
-
-    :param now: the present time, in seconds since 1970; by default that of the system
-    """
-    days = (time.time() if now is None else now) / _DAY_SECONDS
-    for folder in list(_folders(store)):
-        with suppress(OSError, LakelogError):  # the next call tries again
-            _prune(files, folder, days)
-
-
-def _folders(store: Path) -> Iterator[Path]:
-    staging = folder_of(store, "any").parent
-    if staging.is_dir():
-        yield from (each for each in staging.iterdir() if each.is_dir())
-
-
-def _prune(files: FileSystem, folder: Path, days: float) -> None:
-    age = days - folder.stat().st_mtime / _DAY_SECONDS  # each new name updates the folder's time
-    if age < min(DEAD_DAYS, DONE_DAYS):
-        return
-    names = [name for name, _ in files.list(folder)]
-    journal = read_journal(files, folder)
-    if (MANIFEST not in names) if journal is None else _is_old(journal, age):
-        remove(files, folder, [name for name in names if name != LAST_FILE])
-
-
-def _is_old(journal: Journal, age: float) -> bool:
-    return journal.done and not journal.named and age > DONE_DAYS

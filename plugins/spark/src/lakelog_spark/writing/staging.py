@@ -1,11 +1,17 @@
-"""Staged rows: one file per partition, written, synced, and then renamed to its final name.
+"""The files of a job that writes: staged rows, manifest and journal; and the errors of writing.
 
-The file is an Arrow IPC file; each of its record batches is one batch of an append.
+Each partition has one Arrow IPC file, which is written, synced, and then renamed to its final
+name; each of its record batches is one batch of an append. ``manifest.json`` lists the files to
+append, and is written once. ``journal.json`` has the progress, and is written before each append. A
+job without a manifest has appended no row. A job with ``done`` in its journal has appended all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
@@ -15,11 +21,12 @@ from uuid import uuid4
 import attrs
 import pyarrow as pa
 
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.errors import LakelogError
+from lakelog.files.filesystem import File, FileSystem, read_file, write_file
 from lakelog.format.checksum import crc32
 from lakelog.format.layout import OWN_DIR
 from lakelog.message import Message
-from lakelog_spark.writing.errors import StagingLost
+from lakelog_lake.reading.options import refused
 
 STAGING_DIR: Final = "staging"
 SUFFIX: Final = ".arrow"
@@ -40,6 +47,34 @@ _TYPES: Final = {
 _SCHEMA: Final = pa.schema(list(_TYPES.items()))
 _GIVEN: Final = 1 + [each.name for each in attrs.fields(Message)].index("reconsume_times")
 """Number of leading fields of a message that are passed; those without a column are ``None``."""
+_JOB: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+JOURNAL: Final = "journal.json"
+MANIFEST: Final = "manifest.json"
+VERSION: Final = 1
+_SHOWN: Final = 80
+_DAY_SECONDS: Final = 24 * 3600
+DONE_DAYS: Final = 30
+"""Days to keep the journal of a finished job; if a user gave its id, it is kept for ever."""
+DEAD_DAYS: Final = 7
+"""Days to keep the staged rows of a job without a manifest."""
+LAST_FILE: Final = "last_batch"
+
+
+def checked_job(job: str) -> str:
+    """Return ``job`` if it is a valid folder name.
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    if not _JOB.fullmatch(job):
+        raise refused(
+            "job_id", f"{job!r} cannot name a folder; give up to 100 letters, digits, '_-.'"
+        )
+    return job
+
+
+def folder_of(store: Path, job: str) -> Path:
+    """The folder of a job's files."""
+    return store / OWN_DIR / STAGING_DIR / job
 
 
 @attrs.frozen
@@ -60,11 +95,6 @@ class StagedPart:
     batches: int
     bytes: int
     crc: int
-
-
-def folder_of(store: Path, job: str) -> Path:
-    """The folder of a job's files."""
-    return store / OWN_DIR / STAGING_DIR / job
 
 
 def stage(
@@ -218,3 +248,198 @@ def remove(files: FileSystem, folder: Path, names: Iterable[str]) -> None:
     if folder.is_dir() and not any(folder.iterdir()):
         with suppress(OSError):  # a late task may add a file
             files.remove_dir(folder)
+
+
+@attrs.frozen
+class Journal:
+    """The progress of a job.
+
+    :ivar part: index of the next part in the manifest
+    :ivar batch: index of the next batch in that part
+    :ivar left: indices of the messages of that batch to append; ``None`` for all
+    :ivar offset: physical offset at which an append of these messages may have begun; ``None`` if
+        none has begun. Some of the messages may be in the log from there on
+    :ivar rows: number of rows in the log, without an append that may have begun
+    :ivar done: whether all rows are in the log
+    :ivar named: whether a user gave the job its id, and so may use it again at any time
+    """
+
+    part: int = 0
+    batch: int = 0
+    left: tuple[int, ...] | None = None
+    offset: int | None = None
+    rows: int = 0
+    done: bool = False
+    named: bool = False
+
+
+def read_journal(files: FileSystem, folder: Path) -> Journal | None:
+    """Read the journal of a job; ``None`` without one. Raises :class:`.BadJournal`."""
+    found = _read(files, folder / JOURNAL)
+    if found is None:
+        return None
+    try:
+        left = found.pop("left")
+        return Journal(left=None if left is None else tuple(left), **found)
+    except (KeyError, TypeError):
+        raise BadJournal(folder / JOURNAL, _short(found)) from None
+
+
+def write_journal(files: FileSystem, folder: Path, journal: Journal) -> None:
+    """Write the journal durably; raises ``OSError``."""
+    _write_json(files, folder / JOURNAL, attrs.asdict(journal))
+
+
+def read_manifest(files: FileSystem, folder: Path) -> list[StagedPart] | None:
+    """Read the parts to append; ``None`` without a manifest. Raises :class:`.BadJournal`."""
+    found = _read(files, folder / MANIFEST)
+    if found is None:
+        return None
+    try:
+        return [StagedPart(**each) for each in found["parts"]]
+    except (KeyError, TypeError):
+        raise BadJournal(folder / MANIFEST, _short(found)) from None
+
+
+def write_manifest(files: FileSystem, folder: Path, parts: Sequence[StagedPart]) -> None:
+    """Write the list of parts to append durably; raises ``OSError``."""
+    _write_json(files, folder / MANIFEST, {"parts": [attrs.asdict(each) for each in parts]})
+
+
+def _read(files: FileSystem, path: Path) -> dict[str, Any] | None:
+    content = read_file(files, path)
+    if content is None:
+        return None
+    try:
+        found = json.loads(content)
+    except ValueError:
+        raise BadJournal(path, repr(content[:_SHOWN])) from None
+    if not isinstance(found, dict) or found.pop("version", None) != VERSION:
+        raise BadJournal(path, _short(found))
+    return found
+
+
+def _short(found: object) -> str:
+    return str(found)[:_SHOWN]
+
+
+def _write_json(files: FileSystem, path: Path, content: dict[str, Any]) -> None:
+    text = json.dumps({"version": VERSION, **content})
+    write_file(files, path, text.encode() + b"\n")
+
+
+@attrs.frozen
+class LastBatch:
+    """The record of the last micro-batch of one query.
+
+    :ivar folder: the folder of the query
+    """
+
+    files: FileSystem
+    folder: Path
+
+    def read(self) -> int:
+        """The number of the last batch in the log; -1 before the first one."""
+        content = read_file(self.files, self.folder / LAST_FILE)
+        if content is None:
+            return -1
+        try:
+            return int(content)
+        except ValueError:
+            raise BadJournal(self.folder / LAST_FILE, repr(content[:80])) from None
+
+    def write(self, number: int) -> None:
+        """Record that batch ``number`` and all before it are in the log."""
+        self.files.make_dir(self.folder)
+        write_file(self.files, self.folder / LAST_FILE, b"%d\n" % number)
+
+
+def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
+    """Remove journals of finished jobs and staged rows of abandoned jobs, once they are old.
+
+    The file with the last batch of a streaming query stays, as the query may be restarted at any
+    time. The caller must hold the store, see :func:`.handover.handing_over`.
+
+    :param now: the present time, in seconds since 1970; by default that of the system
+    """
+    days = (time.time() if now is None else now) / _DAY_SECONDS
+    jobs = folder_of(store, "any").parent
+    for folder in [*jobs.iterdir()] if jobs.is_dir() else ():
+        with suppress(OSError, LakelogError):  # the next call tries again
+            _prune(files, folder, days)
+
+
+def _prune(files: FileSystem, folder: Path, days: float) -> None:
+    age = days - folder.stat().st_mtime / _DAY_SECONDS  # each new name updates the folder's time
+    if age < min(DEAD_DAYS, DONE_DAYS) or not folder.is_dir():
+        return
+    names = [name for name, _ in files.list(folder)]
+    journal = read_journal(files, folder)
+    if journal is None:
+        is_old = MANIFEST not in names
+    else:
+        is_old = journal.done and not journal.named and age > DONE_DAYS
+    if is_old:
+        remove(files, folder, [name for name in names if name != LAST_FILE])
+
+
+class NoSuchStore(LakelogError):
+    """Rows were to be appended to a store that does not exist."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: there is no store; give option create=true to create one")
+
+
+class BadRow(LakelogError):
+    """A row that is not a valid message.
+
+    :ivar partition: the partition of the data frame; :ivar row: its index there, from 0
+    """
+
+    def __init__(self, partition: int, row: int, why: str) -> None:
+        super().__init__(f"row {row} of partition {partition}: {why}")
+        self.partition = partition
+        self.row = row
+
+
+class StagingLost(LakelogError):
+    """A staged file is missing or changed."""
+
+    def __init__(self, path: Path, expected: object, found: object) -> None:
+        super().__init__(
+            f"{path}: expected {expected}, found {found}; does the folder of the store have the "
+            "same path on the driver and on every executor?"
+        )
+
+
+class BadJournal(LakelogError):
+    """The manifest or journal of a job cannot be read."""
+
+    def __init__(self, path: Path, found: str) -> None:
+        super().__init__(f"{path}: expected a manifest or journal of a job, found {found}")
+
+
+class LogLost(LakelogError):
+    """The log was cut or restored, and no longer has the offset at which a job began to append."""
+
+    def __init__(self, job: str, offset: int, first: int, end: int) -> None:
+        super().__init__(
+            f"job {job} began to append at offset {offset}, but the log has {first} to {end}: "
+            "it was cut or restored, so it is not known which rows are in it; to append all "
+            "rows again, use another job_id"
+        )
+
+
+class HandoverStopped(LakelogError):
+    """A job was stopped with some of its rows in the log, and others missing.
+
+    :ivar job: its id
+    """
+
+    def __init__(self, path: Path, job: str, cause: BaseException) -> None:
+        super().__init__(
+            f"{path}: job {job} was stopped while its rows were appended: {cause}; to append the "
+            f"missing rows only, call lakelog_spark.finish_write({str(path)!r}, "
+            f"{job!r}), or run the same write again with option job_id={job}"
+        )
+        self.job = job

@@ -6,21 +6,20 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from lakelog.runtime.threads import started
 from lakelog_lake.errors import SparkFailed, SparkLost, StatementRefused, TemporaryTaskError
 from lakelog_lake.landing.committing import is_lost
-from lakelog_spark.sessions.package import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SPARKS_OWN: Final = "SQLQueryContextLogger"
-_OURS: Final = re.compile(r"^lakelog(?:_\w+)?\.[\w.]*errors\.\w+: (.*)$", re.MULTILINE)
+_OURS: Final = re.compile(r"^lakelog(?:_\w+)?(?:\.\w+)*\.[A-Z]\w+: (.*)$", re.MULTILINE)
 _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
+_ASK_SECONDS: Final = 1.0
 
 
 @contextmanager
@@ -55,9 +54,6 @@ def _reason(text: str) -> str:
     return lines[0] if lines else "it gave no reason"
 
 
-_ASK_SECONDS: Final = 1.0
-
-
 @contextmanager
 def running_job(session: SparkSession) -> Iterator[None]:
     """Convert the errors of a job in the block.
@@ -65,8 +61,6 @@ def running_job(session: SparkSession) -> Iterator[None]:
     Raises :class:`TemporaryTaskError` if Spark aborts the job, and :class:`SparkLost` if the
     session has ended.
     """
-    from lakelog_lake.errors import SparkFailed
-
     try:
         with query_errors("Spark cannot write data files"), _noticing():
             yield
@@ -106,29 +100,3 @@ def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[
     finally:
         over.set()
         asking.join()
-
-
-def stop(session: SparkSession) -> None:
-    """Stop a session; errors are ignored, as after a failure its JVM may have ended."""
-    with suppress(Exception):  # its JVM has ended, or ends with this process
-        session.stop()
-
-
-@contextmanager
-def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkSession]:
-    """Yield the running session, or else a new one that is stopped after the block.
-
-    Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
-    """
-    need_spark()
-    from pyspark.sql import SparkSession
-
-    from lakelog_spark.sessions.local import session
-
-    there = SparkSession.getActiveSession()
-    started = session(warehouse, master=master)
-    try:
-        yield started
-    finally:
-        if there is None:
-            started.stop()

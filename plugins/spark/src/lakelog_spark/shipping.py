@@ -24,17 +24,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _GROUP: Final = "lakelog"
+
 _OURS: Final = "lakelog-"
+
 _PACKAGES: Final = {
     "lakelog-core": ("lakelog",),
     "lakelog-testing": (),
     "lakelog-tools": ("lakelog_cli", "lakelog_daemon", "lakelog_doctor"),
 }
 """Packages of the distributions whose package has another name than they."""
+
 _NAME: Final = "lakelog.zip"
+
 _PATH: Final = "PYTHONPATH"
+
 _COMPILED: Final = (".so", ".pyd")
+
 _SPARKS_OWN: Final = ("pyspark", "py4j", "spark-core")
+
 _METADATA: Final = ("METADATA", "entry_points.txt")
 
 

@@ -1,4 +1,4 @@
-"""An Iceberg table in any catalog of a Spark session, through Iceberg's Java classes.
+"""``spark:CATALOG``: Iceberg tables of any catalog of Spark, through Iceberg's Java classes.
 
 The position is stored as in :mod:`lakelog_lake.sinks.iceberg`, under the same keys, so that both
 can write to one table in turn.
@@ -11,8 +11,6 @@ the metadata here. Any other change of the table, even a compaction, is a confli
 
 For a local table, manifests are synced before the commit, and the metadata file, which Java writes
 during the commit, directly after it.
-
-Partitions and data files in the JSON that Iceberg's Java classes parse.
 """
 
 from __future__ import annotations
@@ -21,17 +19,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks.base import Head
+from lakelog_lake.sinks import iceberg_fields
+from lakelog_lake.sinks.base import Head, Markable
 from lakelog_lake.sinks.checks import check_partition, check_topic, missing
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES
-from lakelog_lake.sinks.iceberg_fields import TOPIC as TOPIC_PROPERTY
 from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, local_folder
 from lakelog_lake.sinks.iceberg_types import ids, in_table, kinds, wanted
 from lakelog_lake.tables.fields import Layout, TableShape
@@ -39,13 +36,15 @@ from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.partitions import DAY, HOUR, STORE, TOPIC
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_spark.sessions.package import ICEBERG_JAR, check_jar
+from lakelog_spark.jars import ICEBERG_JAR, check_jar
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyspark.sql import DataFrame, SparkSession
 
+SPARK: Final = "spark:"
+"""The prefix of such locations."""
 TRANSFORMS: Final = {
     TOPIC: ("topic", "identity"),
     STORE: ("store", "identity"),
@@ -54,68 +53,53 @@ TRANSFORMS: Final = {
 }
 """The column and transform of each partition key."""
 _KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
-
-
-def schema_of(text: str) -> Schema:
-    """Parse a schema in the format of Java's ``SchemaParser``."""
-    from pyiceberg.schema import Schema
-
-    return Schema.model_validate_json(text)
-
-
-def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
-    parts = (
-        (str(schema.find_column_name(e["source-id"])), str(e["transform"])) for e in spec["fields"]
-    )
-    return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
-
-
-def data_file(
-    facts: FileFacts, uri: str, spec_id: int, schema: Schema, values: Sequence[int | str]
-) -> str:
-    """The manifest entry of a file, for Java's ``ContentFileParser``.
-
-    :param uri: URI of the file
-    :param values: the values of its partition, as in Iceberg's JSON
-    """
-
-    def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-        keys = [schema.find_field(in_table(name)).field_id for name in values]
-        return {"keys": keys, "values": list(values.values())}
-
-    return json.dumps(
-        {
-            "spec-id": spec_id,
-            "content": "data",
-            "file-path": uri,
-            "file-format": "parquet",
-            "partition": list(values),
-            "file-size-in-bytes": facts.size_bytes,
-            "record-count": facts.rows,
-            "column-sizes": by_id(facts.column_sizes),
-            "value-counts": by_id(facts.value_counts),
-            "null-value-counts": by_id(facts.null_counts),
-            "lower-bounds": by_id(_bounds(schema, facts.lower)),
-            "upper-bounds": by_id(_bounds(schema, facts.upper)),
-            "split-offsets": sorted(facts.row_groups),
-        }
-    )
-
-
-def _bounds(schema: Schema, values: Mapping[str, int | str]) -> dict[str, str]:
-    """Bounds in Iceberg's single-value binary serialization, in hexadecimal."""
-    from pyiceberg.conversions import to_bytes
-
-    return {
-        name: to_bytes(schema.find_field(name).field_type, value).hex().upper()  # type: ignore[arg-type]  # plain columns
-        for name, value in values.items()
-    }
-
-
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _LEAST_PARTS: Final = 3
+
+
+def catalog_in(to: str) -> str | None:
+    """The catalog of ``spark:CATALOG``; ``None`` for any other location.
+
+    Raises :class:`~lakelog.errors.SettingsError` for an invalid name.
+    """
+    if not to.startswith(SPARK):
+        return None
+    catalog = to.removeprefix(SPARK)
+    if not catalog or not catalog.replace("_", "a").isalnum():
+        raise SettingsError(f"{to!r} is not {SPARK}CATALOG with a catalog of Spark", key="--to")
+    return catalog
+
+
+@attrs.frozen
+class SparkCatalogLocation:
+    """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``."""
+
+    session: SparkSession
+    catalog: str
+    kind: ClassVar[str] = "iceberg"
+
+    @property
+    def text(self) -> str:
+        """The location as text."""
+        return f"{SPARK}{self.catalog}"
+
+    def table(self, given: str | None) -> str:
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+        if given is None or "." not in given.strip("."):
+            raise SettingsError(f"{self.text} needs NAMESPACE.TABLE, not {given}", key="--table")
+        return given
+
+    def sink(self, name: str, shape: TableShape) -> Markable:
+        """The sink of a table, which may not exist yet."""
+        return spark_iceberg_sink(self.session, f"{self.catalog}.{name}", shape)
+
+    def beside(self, name: str) -> list[str]:
+        """The last part of the names of all tables in the namespace of the table ``name``."""
+        namespace = f"`{self.catalog}`.`{name.rpartition('.')[0].replace('.', '`.`')}`"
+        self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        found = self.session.sql(f"SHOW TABLES IN {namespace}").collect()
+        return sorted(str(each["tableName"]) for each in found)
 
 
 def spark_iceberg_sink(
@@ -212,7 +196,7 @@ class SparkIcebergSink:
         spec = json.loads(self._iceberg.PartitionSpecParser.toJson(table.spec()))
         lacks = missing(self.name, kinds(schema), kinds(wanted(self.shape.columns)))
         check_partition(self.name, partition_of(schema, spec), self.shape.partition)
-        check_topic(self.name, table.properties().get(TOPIC_PROPERTY), self.shape.topic)
+        check_topic(self.name, table.properties().get(iceberg_fields.TOPIC), self.shape.topic)
         return lacks
 
     def _schema(self, table: Any) -> Schema:
@@ -220,7 +204,7 @@ class SparkIcebergSink:
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
-        found = self._load().properties().get(TOPIC_PROPERTY) if self._is_there() else None
+        found = self._load().properties().get(iceberg_fields.TOPIC) if self._is_there() else None
         return None if found is None else str(found)
 
     def head(self, store: str) -> Head:
@@ -378,13 +362,63 @@ class _History:
         return self.session.sql(f"SELECT * FROM {self.table} VERSION AS OF {snapshot.snapshotId()}")
 
 
+def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
+    parts = (
+        (str(schema.find_column_name(e["source-id"])), str(e["transform"])) for e in spec["fields"]
+    )
+    return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
+
+
+def data_file(
+    facts: FileFacts, uri: str, spec_id: int, schema: Schema, values: Sequence[int | str]
+) -> str:
+    """The manifest entry of a file, for Java's ``ContentFileParser``.
+
+    :param uri: URI of the file
+    :param values: the values of its partition, as in Iceberg's JSON
+    """
+
+    def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+        keys = [schema.find_field(in_table(name)).field_id for name in values]
+        return {"keys": keys, "values": list(values.values())}
+
+    return json.dumps(
+        {
+            "spec-id": spec_id,
+            "content": "data",
+            "file-path": uri,
+            "file-format": "parquet",
+            "partition": list(values),
+            "file-size-in-bytes": facts.size_bytes,
+            "record-count": facts.rows,
+            "column-sizes": by_id(facts.column_sizes),
+            "value-counts": by_id(facts.value_counts),
+            "null-value-counts": by_id(facts.null_counts),
+            "lower-bounds": by_id(_bounds(schema, facts.lower)),
+            "upper-bounds": by_id(_bounds(schema, facts.upper)),
+            "split-offsets": sorted(facts.row_groups),
+        }
+    )
+
+
+def _bounds(schema: Schema, values: Mapping[str, int | str]) -> dict[str, str]:
+    """Bounds in Iceberg's single-value binary serialization, in hexadecimal."""
+    from pyiceberg.conversions import to_bytes
+
+    return {
+        name: to_bytes(schema.find_field(name).field_type, value).hex().upper()  # type: ignore[arg-type]  # plain columns
+        for name, value in values.items()
+    }
+
+
 def _quoted(table: str) -> str:
     return ".".join(f"`{part}`" for part in table.split("."))
 
 
 def _creation(table: str, shape: TableShape) -> str:
-    topic = {} if shape.topic is None else {TOPIC_PROPERTY: shape.topic}
-    given = {**TABLE_PROPERTIES, **topic}.items()
+    topic = {} if shape.topic is None else {iceberg_fields.TOPIC: shape.topic}
+    given = {**iceberg_fields.TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
     made = (_partition(*TRANSFORMS[key]) for key in shape.partition)
     partitions = f"PARTITIONED BY ({', '.join(made)}) " if shape.partition else ""
@@ -408,3 +442,10 @@ def _columns(columns: pa.Schema, names: Sequence[str]) -> str:
 
 def _partition(column: str, transform: str) -> str:
     return column if transform == "identity" else f"{transform}s({column})"
+
+
+def schema_of(text: str) -> Schema:
+    """Parse a schema in the format of Java's ``SchemaParser``."""
+    from pyiceberg.schema import Schema
+
+    return Schema.model_validate_json(text)

@@ -1,1 +1,0 @@
-"""Iceberg tables in any catalog of a Spark session."""

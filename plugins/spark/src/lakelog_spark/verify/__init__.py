@@ -1,1 +1,0 @@
-"""The comparison of a table with its log as a Spark job."""
