@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-RawUnits = NDArray[Any]
+RawUnits: TypeAlias = "NDArray[Any]"
 _READ_BYTES: Final = 1 << 20
 
 WRONG_LENGTH: Final = "the file has a wrong length"

@@ -8,7 +8,7 @@ compactedOffset i32 | reserved i32``, big-endian. Source: RocketMQ's ``BatchCons
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lakelog.format.queue_offsets import Units
 from lakelog.format.record_batch import RecordBatch
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-Longs = NDArray[np.int64]
-RawUnits = NDArray[Any]
+Longs: TypeAlias = "NDArray[np.int64]"
+RawUnits: TypeAlias = "NDArray[Any]"
 
 UNIT: Final = np.dtype(
     [

@@ -6,7 +6,7 @@ counts the whole unit. Source: RocketMQ's ``ConsumeQueueExt``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lakelog.lazy import np
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-Longs = NDArray[np.int64]
-RawUnits = NDArray[Any]
+Longs: TypeAlias = "NDArray[np.int64]"
+RawUnits: TypeAlias = "NDArray[Any]"
 
 UNIT: Final = np.dtype(
     [("size", ">i2"), ("tags_code", ">i8"), ("store_time", ">i8"), ("bitmap_size", ">i2")]

@@ -40,7 +40,7 @@ Each image is written out, recovered, and checked:
 
 One image in ``images_per_whole_check`` (25; in the long run 50) is checked completely: it is opened
 like :func:`lakelog.open`, read message by message, written to, and closed. All others use a short
-way, three times as fast: see :mod:`lakelog_testing.crash.fastchecker`. Recovery, queues and index
+way, three times as fast: see :mod:`lakelog_testing.crash.checker`. Recovery, queues and index
 are the same there, but without an owner. So threads, lock and ``abort``, segments for appends,
 puts, reads through queues and close are not tested there. Within a run, identical bytes are
 processed once. Each way alone finds planted bugs (see ``tests/crash``), and every second crash,

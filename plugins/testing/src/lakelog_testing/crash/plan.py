@@ -52,7 +52,7 @@ class CrashPlan:
     :ivar points_per_run: number of crash points tried per run, beside its clean closes; 0: only
         these
     :ivar images_per_whole_check: one of this many images is opened by ``lakelog.open``, written to
-        and closed; the others use the short way (:mod:`lakelog_testing.crash.fastchecker`)
+        and closed; the others use the short way (:mod:`lakelog_testing.crash.checker`)
     :ivar images_per_second_crash: one of this many images is recovered, used, and crashed again
     """
 

@@ -18,15 +18,13 @@ import attrs
 from lakelog.errors import PluginError
 from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
 from lakelog_testing.crash.checker import Checker
-from lakelog_testing.crash.fastchecker import FastChecker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
 from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
 from lakelog_testing.crash.opener import TOOLS, Opener, Tool
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.quarantined import LogBytes
 from lakelog_testing.crash.unsynced import ImageDirectory
-from lakelog_testing.crash.verdicts import Violation
+from lakelog_testing.crash.verdicts import LogBytes, Violation
 from lakelog_testing.crash.workload import CLOSED, Workload
 
 STORE: Final = "store"
@@ -105,11 +103,11 @@ def simulate(
     """
     outcome, started = SimulationResult(plan, seed), time.process_time()
     with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
-        opener = Opener.of(plan)
-        ways = CheckerKind(
-            opener, folder, ImageDirectory(memory / "image", opener.real), FastChecker(opener)
+        checker = Checker(Opener.of(plan))
+        place = ImageDirectory(memory / "image", checker.opener.real)
+        simulation = _Simulation(
+            plan, checker, folder, place, outcome, keep, images, most_violations
         )
-        simulation = _Simulation(plan, ways, folder, outcome, keep, images, most_violations)
         while outcome.images < images and len(outcome.violations) < most_violations:
             with suppress(_Enough):
                 simulation.run(f"{seed}.{outcome.runs}")
@@ -176,44 +174,17 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 
 
 @attrs.frozen
-class CheckerKind:
-    """The two ways to check an image.
+class _Simulation:
+    """Runs, and their images.
 
-    :ivar folder: for images that are checked completely
+    :ivar folder: for stores, and for images that are checked in the whole way
     :ivar place: holds the images of the short way
     """
 
-    opener: Opener
+    plan: CrashPlan
+    checker: Checker
     folder: Path
     place: ImageDirectory
-    short: FastChecker
-
-    def check(
-        self, image: Image, expected: Expected, rng: Random, tool: Tool | None, *, whole: bool
-    ) -> None:
-        """Check an image; raises :class:`Violation`."""
-        before = self.log_of(image)
-        if not whole and f"{STORE}/{COMMITLOG_DIR}" in image.folders:
-            self.place.become(image)
-            self.short.check(self.place.path / STORE, expected, rng, before, tool)
-            return
-        path = self.folder / "image"
-        image.write_out(path)
-        try:
-            Checker(self.opener).check(path / STORE, expected, rng, before, tool)
-        finally:
-            shutil.rmtree(path)
-
-    def log_of(self, image: Image) -> LogBytes:
-        """The log in an image."""
-        return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
-
-
-@attrs.frozen
-class _Simulation:
-    plan: CrashPlan
-    ways: CheckerKind
-    folder: Path
     outcome: SimulationResult
     keep: Path | None
     most: int
@@ -221,7 +192,7 @@ class _Simulation:
 
     def run(self, seed: str) -> None:
         """Run one workload, and check its crashes."""
-        self.ways.short.begin_run()
+        self.checker.begin_run()
         rng = Random(seed)
         root = self.folder / "run"
         root.mkdir()
@@ -248,15 +219,12 @@ class _Simulation:
         plan = self.plan
         return Workload(
             root / STORE,
-            self.ways.opener,
+            self.checker.opener,
             system,
             ledger,
             rng,
+            plan,
             threads,
-            plan.deletions,
-            plan.body_bytes,
-            plan.key_bytes,
-            plan.cleaning,
             plan.interleave and plan.body_bytes is None and rng.random() < _INTERLEAVED_SHARE,
         )
 
@@ -305,9 +273,27 @@ class _Simulation:
         tool = _some_tool(rng, _TOOL_SHARE)
         whole = whole or rng.random() * self.plan.images_per_whole_check < 1
         try:
-            self.ways.check(image, expected, rng, tool, whole=whole)
+            if whole or f"{STORE}/{COMMITLOG_DIR}" not in image.folders:
+                self._check_whole(image, expected, rng, tool)
+            else:
+                self.place.become(image)
+                path = self.place.path / STORE
+                self.checker.check_short(path, expected, rng, self._files(image), tool)
         except Violation as violation:
             self._broken(*at, image, str(violation))
+
+    def _check_whole(
+        self, image: Image, expected: Expected, rng: Random, tool: Tool | None
+    ) -> None:
+        path = self.folder / "image"
+        image.write_out(path)
+        try:
+            self.checker.check_whole(path / STORE, expected, rng, self._files(image), tool)
+        finally:
+            shutil.rmtree(path)
+
+    def _files(self, image: Image) -> LogBytes:
+        return LogBytes(image.files, STORE, self.checker.opener.settings.core.segment_size_bytes)
 
     def _crash_again(
         self,
@@ -321,7 +307,7 @@ class _Simulation:
         root = self.folder / "again"
         image.write_out(root)
         if after is None:  # after a kill, visible content may not be durable, and may be lost
-            expected = attrs.evolve(expected, aside=self.ways.log_of(image).whole(expected.may))
+            expected = attrs.evolve(expected, aside=self._files(image).whole(expected.may))
         ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
         system = SimFileSystem(root, ledger.moment, after=after)
         workload = self._workload(root, system, ledger, rng, threads=False)
@@ -340,11 +326,11 @@ class _Simulation:
     def _go_on(self, workload: Workload, expected: Expected) -> None:
         tool = _some_tool(workload.rng, _TOOL_SHARE_OF_SECOND_CRASHES)
         if tool is not None:
-            Checker(self.ways.opener).mended(workload.path, tool, workload.system)
+            self.checker.mended(workload.path, tool, workload.system)
         store = workload.open()
         flushed, workload.ledger.flushed = workload.ledger.flushed, int
         try:
-            kept = Checker(self.ways.opener).examine(store, expected, workload.rng)
+            kept = self.checker.examine(store, expected, workload.rng)
             workload.ledger.opened(kept)
             workload.ledger.flushed = flushed
             workload.system.point("recovered")

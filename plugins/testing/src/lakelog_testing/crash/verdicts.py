@@ -1,30 +1,37 @@
-"""Compares the contents of a recovered store with the recorded puts and guarantees.
+"""Compares what a recovery left with the image before it, the puts, and the guarantees.
 
 Each check raises :class:`Violation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
 
 import attrs
 
+from lakelog.errors import CorruptRecord, LakelogError
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.segment_files import segment_files
+from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.record import checked_frame
 from lakelog.message import StoredMessage
+from lakelog.processes.queue_table import is_table
+from lakelog.processes.shared_page import PAGE_FILE
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_queues.dispatching.tombstones import read_tombstones
 from lakelog_testing.crash.ledger import Entry, Expected
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakelog.format.queue_offsets import Queue, Units
-
-Queues = dict["Queue", dict[int, StoredMessage]]
+Queues: TypeAlias = "dict[Queue, dict[int, StoredMessage]]"
 """The records in the log, by queue and queue offset."""
+Bounds: TypeAlias = "tuple[int, int] | None"
+QueueContents: TypeAlias = "Mapping[Queue, tuple[Bounds, Units | None]]"
+"""Bounds and units of each queue."""
 
 
 class Violation(Exception):
@@ -142,6 +149,73 @@ def _shown(message: StoredMessage) -> str:
     )
 
 
+# --- records that a recovery took out ---
+
+
+@attrs.frozen
+class LogBytes:
+    """The files of an image, before it is opened.
+
+    :ivar files: contents by path from the root of the image
+    :ivar store: name of the store's directory
+    """
+
+    files: Mapping[str, bytes]
+    store: str
+    segment_bytes: int
+
+    def whole(self, entries: Mapping[int, Entry], but: Container[int] = ()) -> dict[int, bytes]:
+        """The bytes of the records that are whole at their places, by offset."""
+        found = {
+            offset: self._record(offset, entry.end_offset)
+            for offset, entry in entries.items()
+            if offset not in but
+        }
+        return {offset: data for offset, data in found.items() if data is not None}
+
+    def others(self) -> tuple[tuple[str, bytes], ...]:
+        """All files except the log and the files shared by processes, which are created anew."""
+        log = f"{self.store}/{COMMITLOG_DIR}/"
+        return tuple(
+            each
+            for each in self.files.items()
+            if not each[0].startswith(log) and not self._is_shared(each[0])
+        )
+
+    def _is_shared(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        return folder == f"{self.store}/{OWN_DIR}" and (name == PAGE_FILE or is_table(name))
+
+    def _record(self, offset: int, end_offset: int) -> bytes | None:
+        start = offset % self.segment_bytes
+        name = segment_name(offset - start)
+        segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
+        data = segment[start : start + end_offset - offset]
+        try:
+            frame = checked_frame(memoryview(data), 0, len(data), offset, sealed=True)
+        except CorruptRecord:
+            return None
+        if frame.topic == REPAIRED_TOPIC:
+            return None  # written by a repair
+        return data if frame.size == len(data) else None
+
+
+def check_asides(files: FileSystem, path: Path, removed: Mapping[int, bytes]) -> None:
+    """Check that whole records that a recovery took out of the log are in quarantine.
+
+    :param removed: the bytes of these records, by offset
+    """
+    if not removed:
+        return
+    folder = path / OWN_DIR / QUARANTINE_DIR
+    kept = [
+        (folder / name).read_bytes() for name, _ in files.list(folder) if name.endswith(".bytes")
+    ]
+    lost = sorted(at for at, data in removed.items() if not any(data in each for each in kept))
+    if lost:
+        raise Violation(f"whole records at {lost[:5]} were taken out, and are not in quarantine")
+
+
 # --- queues ---
 
 
@@ -157,11 +231,6 @@ def checked_tombstones(files: FileSystem, path: Path, expected: Expected) -> dic
     return found
 
 
-def alive(found: Iterable[StoredMessage], ends: Mapping[str, int]) -> list[StoredMessage]:
-    """The messages that are not covered by tombstones."""
-    return [each for each in found if each.physical_offset >= ends.get(each.topic, 0)]
-
-
 def by_queue(live: Iterable[StoredMessage]) -> Queues:
     """The records by queue and queue offset; raises if one is duplicated."""
     queues: Queues = {}
@@ -173,19 +242,51 @@ def by_queue(live: Iterable[StoredMessage]) -> Queues:
     return queues
 
 
-def check_bounds(
-    queue: Queue, bounds: tuple[int, int] | None, messages: Mapping[int, StoredMessage]
-) -> tuple[int, int]:
-    """Check that a queue covers at least its first to its last record."""
-    first, last = min(messages), max(messages)
-    if bounds is None or bounds[0] > first or bounds[1] <= last:
-        raise Violation(
-            f"{queue[0]}/{queue[1]} goes over {bounds}, its records from {first} to {last}"
-        )
-    return bounds
+def contents(
+    queues: Iterable[Queue],
+    bounds: Callable[[Queue], Bounds],
+    units: Callable[[Queue, int, int], Units],
+) -> QueueContents:
+    """Read all queues.
+
+    :param units: the units of a queue from a queue offset on, and their number
+    """
+    found: dict[Queue, tuple[Bounds, Units | None]] = {}
+    for queue in queues:
+        ends = bounds(queue)
+        found[queue] = ends, None
+        if ends is not None and ends[0] < ends[1]:
+            found[queue] = ends, units(queue, ends[0], ends[1] - ends[0])
+    return found
 
 
-def check_units(
+def check_queues(
+    held: QueueContents,
+    queues: Queues,
+    gone: Mapping[str, bool],
+    found: Container[int],
+    end: int,
+) -> None:
+    """Check that every record is at its place in its queue, and every unit points to a record.
+
+    :param gone: topics with removed queues, and whether the removal had finished
+    :param found: the offsets of all messages in the log
+    :param end: the end of the log
+    """
+    for queue, messages in queues.items():
+        bounds, units = held.get(queue, (None, None))
+        first, last = min(messages), max(messages)
+        if bounds is None or units is None or bounds[0] > first or bounds[1] <= last:
+            raise Violation(
+                f"{queue[0]}/{queue[1]} goes over {bounds}, its records from {first} to {last}"
+            )
+        _check_units(queue, units, messages, end)
+    for queue, (_, units) in held.items():
+        if queue not in queues and units is not None:
+            _check_empty(queue, units, found, end, must=gone.get(queue[0], True))
+
+
+def _check_units(
     queue: Queue, units: Units, messages: Mapping[int, StoredMessage], end: int
 ) -> None:
     """Check that every record has its unit, and no unit points beyond ``end``."""
@@ -203,8 +304,44 @@ def check_units(
             raise Violation(f"number {number} of {name} points behind the log, to {offset}")
 
 
-def same(got: Iterable[int], due: Iterable[StoredMessage], what: str) -> None:
+def _check_empty(
+    queue: Queue, units: Units, found: Container[int], end: int, *, must: bool
+) -> None:
+    """Check an empty or removed queue; ``must`` is whether its removal had finished."""
+    name, offsets = f"{queue[0]}/{queue[1]}", units.offsets.tolist()
+    if offsets and max(offsets) >= end:
+        raise Violation(f"{name} points behind the log")
+    if must and any(each in found for each in offsets):
+        raise Violation(f"{name} gives messages that the log has not, or were removed")
+
+
+def check_a_key(
+    live: Sequence[StoredMessage],
+    rng: Random,
+    query: Callable[[str, str], Iterable[int]],
+    *,
+    has_hashes_only: bool = False,
+) -> None:
+    """Check that a query for the key of some message returns all its records, newest first.
+
+    :param query: the offsets for topic and key; those of removed queues may be among them
+    :param has_hashes_only: whether those of keys with an equal hash may be among them, too
+    """
+    message = rng.choice(live)
+    if not message.keys:
+        return
+    topic, key = message.topic, rng.choice(message.keys)
+    due = [each for each in live if each.topic == topic and key in each.keys]
+    known = {each.physical_offset for each in (due if has_hashes_only else live)}
+    try:
+        got = [each for each in query(topic, key) if each in known]
+    except LakelogError as error:
+        raise Violation(f"key {key!r} of {topic} gives {type(error).__name__}: {error}") from error
+    same(got[::-1], due, f"key {key!r} of {topic}")
+
+
+def same(got: Sequence[int], due: Iterable[StoredMessage], what: str) -> None:
     """Check that the returned offsets are those expected."""
-    one, other = list(got), [each.physical_offset for each in due]
-    if one != other:
-        raise Violation(f"{what} returns the message at {one} instead of that at {other}")
+    expected = [each.physical_offset for each in due]
+    if got != expected:
+        raise Violation(f"{what} returns the message at {got} instead of that at {expected}")
