@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from random import Random
 from typing import Final, TypeVar
 
@@ -55,10 +56,7 @@ class FrozenEpoch:
 
     def choices(self) -> int:
         """The number of possible contents, with whole pages only."""
-        count = len(self.lengths)
-        for versions in self.versions.values():
-            count *= len(versions)
-        return count
+        return len(self.lengths) * prod(map(len, self.versions.values()))
 
 
 @attrs.frozen(eq=False)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
+from math import prod
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import attrs
 
+from lakelog.files.access import PRIVATE
 from lakelog_testing.crash.contents import FrozenFile
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState
-from lakelog_testing.crash.names import ROOT, Change
+from lakelog_testing.crash.names import ROOT
 
 KILL: Final = "kill"
 """The kind of the image that loses nothing."""
@@ -45,11 +47,17 @@ class Image:
         for folder in self.folders:
             os.mkdir(f"{base}/{folder}")
         for name, content in self.files.items():
-            fd = os.open(f"{base}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(fd, content)
-            finally:
-                os.close(fd)
+            write_content(f"{base}/{name}", content)
+
+
+def write_content(path: str, content: bytes) -> None:
+    """Write a whole file."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = os.open(path, flags, PRIVATE.file_mode)
+    try:
+        os.write(fd, content)
+    finally:
+        os.close(fd)
 
 
 def nothing_lost(state: FrozenState) -> Image:
@@ -76,19 +84,18 @@ def images(point: CrashPoint, rng: Random, most: int) -> Iterator[Image]:
 
 def _all(state: FrozenState) -> list[Image] | None:
     """All images with whole pages; ``None`` if there are too many, or if pages can be torn."""
-    unsettled = {number: file for number, file in state.files.items() if not file.is_settled}
-    choices = 1
-    for file in unsettled.values():
-        choices *= file.choices()
+    unsettled = [file for file in state.files.values() if not file.is_settled]
+    choices = prod(file.choices() for file in unsettled)
     keeps = state.names.each(_FEW)
-    if keeps is None or choices * len(keeps) > _FEW or _can_tear(unsettled.values()):
+    if keeps is None or choices * len(keeps) > _FEW or _can_tear(unsettled):
         return None
-    numbers = list(unsettled)
-    return [
-        _chosen(state, keep, dict(zip(numbers, contents, strict=True)))
-        for keep in keeps
-        for contents in product(*(file.each() for file in unsettled.values()))
-    ]
+    found = []
+    for keep in keeps:
+        for contents in product(*(file.each() for file in unsettled)):
+            chosen = dict(zip(unsettled, contents, strict=True))
+            kept = state.names.kept(keep)
+            found.append(_image("one of all", kept, state, chosen.__getitem__))
+    return found
 
 
 def _can_tear(files: Iterable[FrozenFile]) -> bool:
@@ -97,16 +104,6 @@ def _can_tear(files: Iterable[FrozenFile]) -> bool:
         for file in files
         for epoch in file.epochs
         for versions in epoch.versions.values()
-    )
-
-
-def _chosen(state: FrozenState, keep: list[Change], contents: dict[int, bytes]) -> Image:
-    by_file = {id(state.files[number]): content for number, content in contents.items()}
-    return _image(
-        "one of all",
-        state.names.kept(keep),
-        state,
-        lambda file: by_file.get(id(file), file.volatile),
     )
 
 
@@ -137,25 +134,17 @@ def _image(
 ) -> Image:
     folders: list[str] = []
     files: dict[str, bytes] = {}
-    _collect(ROOT, "", directories, state, content, folders, files)
+
+    def collect(number: int, prefix: str) -> None:
+        for name, child in sorted(directories.get(number, {}).items()):
+            path = prefix + name
+            file = state.files.get(child)
+            if file is None:
+                assert child in directories, f"{path} is neither a file nor a folder"
+                folders.append(path)
+                collect(child, path + "/")
+            else:
+                files[path] = file.volatile if file.is_settled else content(file)
+
+    collect(ROOT, "")
     return Image(kind, tuple(folders), files)
-
-
-def _collect(
-    number: int,
-    prefix: str,
-    directories: dict[int, dict[str, int]],
-    state: FrozenState,
-    content: Callable[[FrozenFile], bytes],
-    folders: list[str],
-    files: dict[str, bytes],
-) -> None:
-    for name, child in sorted(directories.get(number, {}).items()):
-        path = prefix + name
-        file = state.files.get(child)
-        if file is None:
-            assert child in directories, f"{path} is neither a file nor a folder"
-            folders.append(path)
-            _collect(child, path + "/", directories, state, content, folders, files)
-        else:
-            files[path] = file.volatile if file.is_settled else content(file)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
 
-from lakelog.files.access import PRIVATE
-from lakelog.files.filesystem import RealFile, RealFileSystem, with_path
-from lakelog_testing.crash.images import Image
+from lakelog.files.filesystem import RealFile, RealFileSystem
+from lakelog_testing.crash.images import Image, write_content
 
 
 class UnsyncedFile(RealFile):
@@ -33,16 +33,9 @@ class UnsyncedFileSystem(RealFileSystem):
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> UnsyncedFile:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
-        name = str(path)
-        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
         if write or create:
-            self.touched.add(name)
-        try:
-            return UnsyncedFile(
-                path, os.open(name, flags | (os.O_CREAT if create else 0), PRIVATE.file_mode)
-            )
-        except OSError as error:
-            raise with_path(error, "open", path) from None
+            self.touched.add(str(path))
+        return UnsyncedFile(path, super().open(path, write=write, create=create).fileno())
 
     def sync_dir(self, path: Path) -> None:
         """Only check that the directory exists."""
@@ -125,36 +118,19 @@ class ImageDirectory:
     def _write(self, image: Image) -> None:
         for folder in image.folders:
             if folder not in self._folders:
-                _make(f"{self.path}/{folder}")
+                with suppress(FileExistsError):
+                    os.mkdir(f"{self.path}/{folder}")
         self._folders = set(image.folders)
         for name, content in image.files.items():
             if self._contents.get(name) != content:
                 self._contents[name] = content
-                _write(f"{self.path}/{name}", content)
+                write_content(f"{self.path}/{name}", content)
 
 
 def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-    except IsADirectoryError:
+    with suppress(FileNotFoundError):
         try:
-            os.rmdir(path)
-        except OSError:
-            return  # a folder of the image that still has content
-
-
-def _make(path: str) -> None:
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        return
-
-
-def _write(path: str, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE.file_mode)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
+            os.unlink(path)
+        except IsADirectoryError:
+            with suppress(OSError):  # a folder of the image that still has content
+                os.rmdir(path)

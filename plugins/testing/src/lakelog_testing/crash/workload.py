@@ -214,7 +214,7 @@ class Workload:
             with self._still():
                 deletion = self.ledger.begin_deletion(topic, _appended(store))
                 store.delete_topic(topic)
-                self.ledger.end_deletion(deletion)
+                self.ledger.end(deletion)
             self.system.point("topic deleted")
 
     def _clean(self, store: Store) -> None:
@@ -226,7 +226,7 @@ class Workload:
                 store.delete_expired()
             finally:
                 cleaning.minimum = store.min_offset
-            self.ledger.end_cleaning(cleaning)
+            self.ledger.end(cleaning)
         self.system.point("cleaned")
 
     def _message(self) -> Message:
