@@ -208,7 +208,7 @@ def test_a_plugin_that_is_switched_off_is_not_even_imported(site: Path) -> None:
     plugged = Registry.load(None, environ).plugged
     assert (list(plugged.off), list(plugged.sources)) == (["bad"], ["builtin"])
     given = Registry.load([], {}).plugged  # skips the scan
-    assert list(given.sources) == ["builtin", "queues"]
+    assert list(given.sources) == ["builtin", "queues", "retention"]
 
 
 def test_two_packages_with_an_entry_point_of_one_name(site: Path) -> None:
