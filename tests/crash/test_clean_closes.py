@@ -28,7 +28,6 @@ SESSIONS: Final = 2
 PUTS: Final = 30
 MANY: Final = 200
 PAIRS: Final = [*product(WRITERS, FLUSHES)]
-SOME: Final = {*zip(WRITERS, FLUSHES, strict=True)}
 
 
 class Putting(Thread):
@@ -96,10 +95,8 @@ def opener_of(writer: str, flush: str) -> Opener:
 
 
 @pytest.mark.disk
-@pytest.mark.parametrize(
-    ("writer", "flush"),
-    [pytest.param(*pair, marks=() if pair in SOME else pytest.mark.slow) for pair in PAIRS],
-)
+@pytest.mark.sample(4)
+@pytest.mark.parametrize(("writer", "flush"), PAIRS)
 def test_a_clean_close_loses_nothing(writer: str, flush: str, tmp_path: Path) -> None:
     assert lost(tmp_path / "store", opener_of(writer, flush), seed=1) == []
 
