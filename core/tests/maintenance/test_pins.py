@@ -1,4 +1,4 @@
-"""Pins: written durably, read whatever the file has, the segments they hold; pins of another log."""
+"""Pins: written durably, read whatever the file has, what they hold; and pins of another log."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from threading import Event, Thread
 
 import pytest
 
-from core.tests.processes.dying import at_every, die
+from core.tests.processes.dying import die
 from core.tests.store.faults import NthFails
 from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
 from core.tests.store.workers import an_owner
@@ -35,7 +35,7 @@ from lakelog.processes.page_view import PageReader, PageView, ReaderDurableEnd, 
 from lakelog.processes.positions import Positions
 from lakelog.processes.shared_page import OwnerState, SharedPage, page_path
 from lakelog_testing.crash.opener import owned_by
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 FILES = RealFileSystem()

@@ -1,4 +1,4 @@
-"""Calls that the process with the services executes for another one, and the files that ask for them."""
+"""Calls that the process with the services executes for others, and the files that ask for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from core.tests.maintenance.support import FEW, Keeping, MaintenancePlugin
-from core.tests.processes.dying import EACH, die
+from core.tests.processes.dying import die
 from core.tests.store.support import NEVER, SEGMENT, fill, open_small, read_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message
@@ -31,7 +31,7 @@ from lakelog.store import requests
 from lakelog.store.requests import SentRequest, asked, is_asked
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.threads import hold
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
@@ -400,7 +400,7 @@ def test_one_that_is_taken_for_a_dead_ones_is_made_anew(tmp_path: Path) -> None:
     request.close()
 
 
-@EACH
+@at_every(13)
 def test_what_one_asked_for_that_died_at_any_step_is_not_done(tmp_path: Path, stride: int) -> None:
     for step in every(stride):
         lived = not die(step, requests, lambda: ask(tmp_path))
@@ -411,7 +411,7 @@ def test_what_one_asked_for_that_died_at_any_step_is_not_done(tmp_path: Path, st
     assert step > 50
 
 
-@EACH
+@at_every(13)
 def test_where_one_died_at_any_step_of_an_answer_the_next_one_answers(
     tmp_path: Path, stride: int
 ) -> None:
