@@ -342,9 +342,9 @@ def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
 WHAT = {"verb": "delete_topic", "words": ["t"]}
 
 
-def ask(path: Path) -> SentRequest:
+def ask(path: Path, files: RealFileSystem = FILES) -> SentRequest:
     (path / "lakelog").mkdir(exist_ok=True)
-    return SentRequest(FILES, path, WHAT)
+    return SentRequest(files, path, WHAT)
 
 
 def answer_all(path: Path, result: Any) -> list[Any]:
@@ -393,7 +393,7 @@ def test_one_that_is_taken_for_a_dead_ones_is_made_anew(tmp_path: Path) -> None:
                 met.append(answer_all(tmp_path, 0))
             return file
 
-    request = SentRequest(Met(), tmp_path, WHAT)
+    request = ask(tmp_path, Met())
     assert met == [[], [], []]
     assert answer_all(tmp_path, 1) == [WHAT]
     assert request.answer() == {"result": 1}
