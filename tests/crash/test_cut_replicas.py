@@ -18,7 +18,7 @@ from lakelog.files.identity import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import ABORT_FILE
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import Image, images
-from lakelog_testing.crash.unsynced import UnsyncedFileSystem
+from lakelog_testing.crash.opener import UnsyncedFileSystem
 from tests.support import sampling
 
 SEGMENT: Final = 1 << 13

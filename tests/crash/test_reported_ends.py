@@ -14,7 +14,7 @@ from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.log.log_files import LogFiles
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import images
-from lakelog_testing.crash.unsynced import UnsyncedFileSystem
+from lakelog_testing.crash.opener import UnsyncedFileSystem
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.replica.copies import make_log, until
 from tests.support import sampling

@@ -12,7 +12,6 @@ from typing import Final
 
 import attrs
 
-from lakelog.files.access import PRIVATE
 from lakelog_testing.crash.contents import FrozenFile
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState
 from lakelog_testing.crash.names import ROOT
@@ -47,17 +46,11 @@ class Image:
         for folder in self.folders:
             os.mkdir(f"{base}/{folder}")
         for name, content in self.files.items():
-            write_content(f"{base}/{name}", content)
-
-
-def write_content(path: str, content: bytes) -> None:
-    """Write a whole file."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    fd = os.open(path, flags, PRIVATE.file_mode)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
+            fd = os.open(f"{base}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(fd, content)
+            finally:
+                os.close(fd)
 
 
 def nothing_lost(state: FrozenState) -> Image:

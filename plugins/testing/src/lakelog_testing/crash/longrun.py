@@ -19,7 +19,6 @@ from lakelog_testing.crash.simulation import SimulationResult, simulate
 WRITERS: Final = ("file", "mmap", "staged", "direct")
 FLUSHES: Final = ("none", "timed", "inline", "group-commit")
 IMAGES_OF_A_TASK: Final = 1_000
-IMAGES_PER_WHOLE_CHECK: Final = 50
 _SEEDS_APART: Final = 1_000_000
 _SMALL_BODY_BYTES: Final = 40
 VARIANTS: Final[tuple[Mapping[str, Any], ...]] = (
@@ -63,9 +62,7 @@ def _tasks(
     for number, start in enumerate(range(0, images, IMAGES_OF_A_TASK)):
         more = VARIANTS[number % len(VARIANTS)]
         for writer, flush in pairs:
-            plan = CrashPlan(
-                writer=writer, flush=flush, images_per_whole_check=IMAGES_PER_WHOLE_CHECK, **more
-            )
+            plan = CrashPlan(writer=writer, flush=flush, **more)
             yield plan, min(images - start, IMAGES_OF_A_TASK), seed + number * _SEEDS_APART
 
 

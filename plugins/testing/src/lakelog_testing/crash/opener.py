@@ -1,4 +1,4 @@
-"""Opens many stores with the same settings; loads plugins and resolves settings once."""
+"""Opens many stores with the same settings and without syncs; loads plugins once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 
 from lakelog import Store
 from lakelog.errors import NotAStore
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import File, FileSystem, RealFile, RealFileSystem
 from lakelog.hooks import Kind
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
@@ -22,7 +22,6 @@ from lakelog.store.owner import OwnedStore
 from lakelog_doctor.recover import recover
 from lakelog_doctor.repair import repair
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.unsynced import UnsyncedFileSystem
 
 _NOWHERE: Final = Path("/nonexistent")
 _ACCELERATOR: Final = "LAKELOG_ACCELERATOR"
@@ -37,6 +36,23 @@ def owned_by(store: Store) -> OwnedStore:
     owned = store._owned
     assert owned is not None, "only owners are crashed"
     return owned
+
+
+class _UnsyncedFile(RealFile):
+    def sync(self) -> None:
+        pass
+
+
+class UnsyncedFileSystem(RealFileSystem):
+    """Real files without syncs, for images that are checked once."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
+        return _UnsyncedFile(path, super().open(path, write=write, create=create).fileno())
+
+    def sync_dir(self, path: Path) -> None:
+        """Only check that the directory exists."""
+        os.stat(path)
 
 
 @attrs.frozen

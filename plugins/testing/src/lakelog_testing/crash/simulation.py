@@ -16,14 +16,13 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PluginError
-from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
+from lakelog.format.layout import ABORT_FILE
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
 from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
 from lakelog_testing.crash.opener import TOOLS, Opener, Tool
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.unsynced import ImageDirectory
 from lakelog_testing.crash.verdicts import LogBytes, Violation
 from lakelog_testing.crash.workload import CLOSED, Workload
 
@@ -102,12 +101,9 @@ def simulate(
     :param most_violations: limit of violations
     """
     outcome, started = SimulationResult(plan, seed), time.process_time()
-    with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
+    with _scratch(plan.in_memory) as folder, _silence(), _no_collections():
         checker = Checker(Opener.of(plan))
-        place = ImageDirectory(memory / "image", checker.opener.real)
-        simulation = _Simulation(
-            plan, checker, folder, place, outcome, keep, images, most_violations
-        )
+        simulation = _Simulation(plan, checker, folder, outcome, keep, images, most_violations)
         while outcome.images < images and len(outcome.violations) < most_violations:
             with suppress(_Enough):
                 simulation.run(f"{seed}.{outcome.runs}")
@@ -118,7 +114,7 @@ def simulate(
 
 
 @contextmanager
-def _scratch(in_memory: bool = True) -> Iterator[Path]:
+def _scratch(in_memory: bool) -> Iterator[Path]:
     """A folder in memory, if available and supported by the writer."""
     is_there = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
     place = _MEMORY if in_memory and _MEMORY.is_dir() and not is_there else None
@@ -175,16 +171,9 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 
 @attrs.frozen
 class _Simulation:
-    """Runs, and their images.
-
-    :ivar folder: for stores, and for images that are checked in the whole way
-    :ivar place: holds the images of the short way
-    """
-
     plan: CrashPlan
     checker: Checker
     folder: Path
-    place: ImageDirectory
     outcome: SimulationResult
     keep: Path | None
     most: int
@@ -192,7 +181,6 @@ class _Simulation:
 
     def run(self, seed: str) -> None:
         """Run one workload, and check its crashes."""
-        self.checker.begin_run()
         rng = Random(seed)
         root = self.folder / "run"
         root.mkdir()
@@ -248,7 +236,7 @@ class _Simulation:
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
     ) -> None:
         self._check_abort(image, point, at)
-        self._check(image, expected, rng, at, whole=point.where == CLOSED and image.kind == KILL)
+        self._check(image, expected, rng, at)
         if rng.random() * self.plan.images_per_second_crash < 1:
             again = nothing_lost(point.state) if rng.random() < 0.5 else image
             after = point.state if again.kind == KILL else None
@@ -260,35 +248,15 @@ class _Simulation:
         if is_open and f"{STORE}/{ABORT_FILE}" not in image.files:
             self._broken(*at, image, "no abort file, and the store was open")
 
-    def _check(
-        self,
-        image: Image,
-        expected: Expected,
-        rng: Random,
-        at: tuple[str, str],
-        *,
-        whole: bool = False,
-    ) -> None:
+    def _check(self, image: Image, expected: Expected, rng: Random, at: tuple[str, str]) -> None:
         self.outcome.images += 1
         tool = _some_tool(rng, _TOOL_SHARE)
-        whole = whole or rng.random() * self.plan.images_per_whole_check < 1
-        try:
-            if whole or f"{STORE}/{COMMITLOG_DIR}" not in image.folders:
-                self._check_whole(image, expected, rng, tool)
-            else:
-                self.place.become(image)
-                path = self.place.path / STORE
-                self.checker.check_short(path, expected, rng, self._files(image), tool)
-        except Violation as violation:
-            self._broken(*at, image, str(violation))
-
-    def _check_whole(
-        self, image: Image, expected: Expected, rng: Random, tool: Tool | None
-    ) -> None:
         path = self.folder / "image"
         image.write_out(path)
         try:
-            self.checker.check_whole(path / STORE, expected, rng, self._files(image), tool)
+            self.checker.check(path / STORE, expected, rng, self._files(image), tool)
+        except Violation as violation:
+            self._broken(*at, image, str(violation))
         finally:
             shutil.rmtree(path)
 

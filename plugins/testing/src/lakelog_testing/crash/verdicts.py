@@ -5,13 +5,14 @@ Each check raises :class:`Violation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
 import attrs
 
+from lakelog import Store
 from lakelog.errors import CorruptRecord, LakelogError
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
@@ -21,17 +22,12 @@ from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.format.record import checked_frame
 from lakelog.message import StoredMessage
-from lakelog.processes.queue_table import is_table
-from lakelog.processes.shared_page import PAGE_FILE
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_queues.dispatching.tombstones import read_tombstones
 from lakelog_testing.crash.ledger import Entry, Expected
 
 Queues: TypeAlias = "dict[Queue, dict[int, StoredMessage]]"
 """The records in the log, by queue and queue offset."""
-Bounds: TypeAlias = "tuple[int, int] | None"
-QueueContents: TypeAlias = "Mapping[Queue, tuple[Bounds, Units | None]]"
-"""Bounds and units of each queue."""
 
 
 class Violation(Exception):
@@ -77,17 +73,15 @@ def _last_ms(found: Mapping[int, StoredMessage]) -> int:
     return max((each.store_timestamp_ms for each in found.values()), default=0)
 
 
-def read_segments(files: FileSystem, commitlog: Path) -> dict[int, bytes]:
-    """The content of the segment files, by their offsets."""
-    found = segment_files(commitlog, files.list(commitlog))
-    return {each.start_offset: read_file(files, each.path) or b"" for each in found}
-
-
-def check_tail(segments: Mapping[int, bytes], size_bytes: int, end: int) -> None:
+def check_tail(files: FileSystem, commitlog: Path, store: Store) -> None:
     """Check that the log ends in zeros: other bytes could return after another crash."""
-    for start, data in segments.items():
-        if start + size_bytes > end and data[max(end - start, 0) :].strip(b"\0"):
-            raise Violation(f"{start:020d} is not zero behind the end of the log, {end}")
+    end, size_bytes = store.max_offset, store.settings.core.segment_size_bytes
+    for each in segment_files(commitlog, files.list(commitlog)):
+        start = each.start_offset
+        if start + size_bytes > end:
+            data = read_file(files, each.path) or b""
+            if data[max(end - start, 0) :].strip(b"\0"):
+                raise Violation(f"{start:020d} is not zero behind the end of the log, {end}")
 
 
 def since(minimum: int, expected: Expected) -> Expected:
@@ -101,23 +95,13 @@ def since(minimum: int, expected: Expected) -> Expected:
     return attrs.evolve(expected, must=must)
 
 
-def compared(
-    found: Mapping[int, StoredMessage], expected: Expected, equal: dict[int, Entry] | None = None
-) -> dict[int, Entry]:
-    """The entries of the found messages; raises if a required one is missing.
-
-    :param equal: entries that these same messages were found equal to before, by offset
-    """
-    known: dict[int, Entry] = {} if equal is None else equal
-    kept = {}
-    for offset, message in found.items():
-        entry = expected.may.get(offset)
-        if entry is None or known.get(offset) is not entry:
-            if message.topic == FILLER_TOPIC:  # written by a repair over damage
-                continue
-            entry = _entry_of(message, offset, entry, expected)
-            known[offset] = entry
-        kept[offset] = entry
+def compared(found: Mapping[int, StoredMessage], expected: Expected) -> dict[int, Entry]:
+    """The entries of the found messages; raises if a required one is missing."""
+    kept = {
+        offset: _entry_of(message, offset, expected)
+        for offset, message in found.items()
+        if message.topic != FILLER_TOPIC  # written by a repair over damage
+    }
     lost = sorted(expected.must.keys() - found.keys())
     if lost:
         raise Violation(
@@ -127,9 +111,8 @@ def compared(
     return kept
 
 
-def _entry_of(
-    message: StoredMessage, offset: int, entry: Entry | None, expected: Expected
-) -> Entry:
+def _entry_of(message: StoredMessage, offset: int, expected: Expected) -> Entry:
+    entry = expected.may.get(offset)
     if entry is None and bytes(message.body) in expected.unplaced:
         entry = expected.unplaced[bytes(message.body)].placed(message)
     if entry is None:
@@ -172,19 +155,6 @@ class LogBytes:
             if offset not in but
         }
         return {offset: data for offset, data in found.items() if data is not None}
-
-    def others(self) -> tuple[tuple[str, bytes], ...]:
-        """All files except the log and the files shared by processes, which are created anew."""
-        log = f"{self.store}/{COMMITLOG_DIR}/"
-        return tuple(
-            each
-            for each in self.files.items()
-            if not each[0].startswith(log) and not self._is_shared(each[0])
-        )
-
-    def _is_shared(self, path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        return folder == f"{self.store}/{OWN_DIR}" and (name == PAGE_FILE or is_table(name))
 
     def _record(self, offset: int, end_offset: int) -> bytes | None:
         start = offset % self.segment_bytes
@@ -242,48 +212,25 @@ def by_queue(live: Iterable[StoredMessage]) -> Queues:
     return queues
 
 
-def contents(
-    queues: Iterable[Queue],
-    bounds: Callable[[Queue], Bounds],
-    units: Callable[[Queue, int, int], Units],
-) -> QueueContents:
-    """Read all queues.
-
-    :param units: the units of a queue from a queue offset on, and their number
-    """
-    found: dict[Queue, tuple[Bounds, Units | None]] = {}
-    for queue in queues:
-        ends = bounds(queue)
-        found[queue] = ends, None
-        if ends is not None and ends[0] < ends[1]:
-            found[queue] = ends, units(queue, ends[0], ends[1] - ends[0])
-    return found
-
-
 def check_queues(
-    held: QueueContents,
-    queues: Queues,
-    gone: Mapping[str, bool],
-    found: Container[int],
-    end: int,
+    store: Store, queues: Queues, gone: Mapping[str, bool], found: Container[int]
 ) -> None:
     """Check that every record is at its place in its queue, and every unit points to a record.
 
     :param gone: topics with removed queues, and whether the removal had finished
     :param found: the offsets of all messages in the log
-    :param end: the end of the log
     """
     for queue, messages in queues.items():
-        bounds, units = held.get(queue, (None, None))
-        first, last = min(messages), max(messages)
-        if bounds is None or units is None or bounds[0] > first or bounds[1] <= last:
+        bounds, first, last = store.queue_bounds(*queue), min(messages), max(messages)
+        if bounds is None or bounds[0] > first or bounds[1] <= last:
             raise Violation(
                 f"{queue[0]}/{queue[1]} goes over {bounds}, its records from {first} to {last}"
             )
-        _check_units(queue, units, messages, end)
-    for queue, (_, units) in held.items():
-        if queue not in queues and units is not None:
-            _check_empty(queue, units, found, end, must=gone.get(queue[0], True))
+        units = store.queue_units(*queue, bounds[0], bounds[1] - bounds[0])
+        _check_units(queue, units, messages, store.max_offset)
+    for info in store.queues():
+        if (info.topic, info.queue_id) not in queues:
+            _check_empty(store, info.topic, info.queue_id, found, gone.get(info.topic, True))
 
 
 def _check_units(
@@ -305,39 +252,54 @@ def _check_units(
 
 
 def _check_empty(
-    queue: Queue, units: Units, found: Container[int], end: int, *, must: bool
+    store: Store, topic: str, queue_id: int, found: Container[int], must: bool
 ) -> None:
     """Check an empty or removed queue; ``must`` is whether its removal had finished."""
-    name, offsets = f"{queue[0]}/{queue[1]}", units.offsets.tolist()
-    if offsets and max(offsets) >= end:
-        raise Violation(f"{name} points behind the log")
-    if must and any(each in found for each in offsets):
-        raise Violation(f"{name} gives messages that the log has not, or were removed")
+    bounds = store.queue_bounds(topic, queue_id)
+    if bounds is None or bounds[0] >= bounds[1]:
+        return
+    offsets = store.queue_units(topic, queue_id, bounds[0], bounds[1] - bounds[0]).offsets.tolist()
+    if offsets and max(offsets) >= store.max_offset:
+        raise Violation(f"{topic}/{queue_id} points behind the log")
+    is_read = bool(store.get(topic, queue_id, bounds[0], 100).messages)
+    if must and (is_read or any(each in found for each in offsets)):
+        raise Violation(f"{topic}/{queue_id} gives messages that the log has not, or were removed")
+
+
+def check_get(store: Store, queue: Queue, messages: Mapping[int, StoredMessage]) -> None:
+    """Check that a queue can be read from its first to its last record."""
+    got: list[int] = []
+    at, end = min(messages), max(messages) + 1
+    while at < end:
+        result = store.get(*queue, at, 1000)
+        if result.next_offset <= at:
+            raise Violation(f"{queue[0]}/{queue[1]} cannot be read on from {at}: {result.status}")
+        got += (each.physical_offset for each in result.messages)
+        at = result.next_offset
+    same(got, [messages[number] for number in sorted(messages)], f"{queue[0]}/{queue[1]}")
 
 
 def check_a_key(
-    live: Sequence[StoredMessage],
-    rng: Random,
-    query: Callable[[str, str], Iterable[int]],
-    *,
-    has_hashes_only: bool = False,
+    store: Store, live: Sequence[StoredMessage], found: Container[int], rng: Random
 ) -> None:
-    """Check that a query for the key of some message returns all its records, newest first.
+    """Check that a query for a key returns all its records; removed queues' may be among them.
 
-    :param query: the offsets for topic and key; those of removed queues may be among them
-    :param has_hashes_only: whether those of keys with an equal hash may be among them, too
+    :param live: the messages in queues; the key is that of one of them
     """
     message = rng.choice(live)
     if not message.keys:
         return
     topic, key = message.topic, rng.choice(message.keys)
-    due = [each for each in live if each.topic == topic and key in each.keys]
-    known = {each.physical_offset for each in (due if has_hashes_only else live)}
+    what = f"key {key!r} of {topic}"
     try:
-        got = [each for each in query(topic, key) if each in known]
+        got = [each.physical_offset for each in store.query(topic, key, max_messages=10_000)]
     except LakelogError as error:
-        raise Violation(f"key {key!r} of {topic} gives {type(error).__name__}: {error}") from error
-    same(got[::-1], due, f"key {key!r} of {topic}")
+        raise Violation(f"{what} gives {type(error).__name__}: {error}") from error
+    if any(each not in found for each in got):
+        raise Violation(f"{what} returns a message that is not in the log")
+    there = {each.physical_offset for each in live}
+    due = [each for each in live if each.topic == topic and key in each.keys]
+    same([each for each in got[::-1] if each in there], due, what)
 
 
 def same(got: Sequence[int], due: Iterable[StoredMessage], what: str) -> None:
