@@ -19,7 +19,6 @@ from lakelog.message import Message, StoredMessage
 from lakelog_testing.crash import verdicts
 from lakelog_testing.crash.ledger import Entry, Expected
 from lakelog_testing.crash.opener import Opener, Tool, owned_by
-from lakelog_testing.crash.verdicts import LogBytes, Violation
 
 _NEW: Final = b"after the crash"
 _PATIENCE_MS: Final = 60_000
@@ -37,7 +36,7 @@ class Checker:
         path: Path,
         expected: Expected,
         rng: Random,
-        before: LogBytes,
+        before: verdicts.LogBytes,
         tool: Tool | None = None,
     ) -> None:
         """Open ``path`` like :func:`lakelog.open`, check everything, put again, close.
@@ -51,7 +50,9 @@ class Checker:
         try:
             store = self.opener.open(path)
         except Exception as error:
-            raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
+            raise verdicts.Violation(
+                f"it does not open: {type(error).__name__}: {error}"
+            ) from error
         try:
             verdicts.check_claim(claimed, store.max_offset)
             directory = owned_by(store).directory
@@ -94,16 +95,19 @@ class Checker:
         except PluginError:
             raise
         except Exception as error:
-            raise Violation(f"{name} fails: {type(error).__name__}: {error}") from error
+            raise verdicts.Violation(f"{name} fails: {type(error).__name__}: {error}") from error
         if was_there and (path / ABORT_FILE).exists():
-            raise Violation(f"{name} left no clean stop")
+            raise verdicts.Violation(f"{name} left no clean stop")
 
     def examine(self, store: Store, expected: Expected, rng: Random) -> dict[int, Entry]:
-        """Check an open store; returns its messages by offset."""
+        """Check log, queues and index of an open store, after everything is dispatched.
+
+        :returns: the entries of its messages, by offset
+        """
         found = _scanned(store)
         kept = verdicts.compared(found, verdicts.since(store.min_offset, expected))
         if not store.wait_dispatched():
-            raise Violation("queues and index do not come to the end of the log")
+            raise verdicts.Violation("queues and index do not come to the end of the log")
         directory = owned_by(store).directory
         ends = verdicts.checked_tombstones(directory.files, directory.path, expected)
         live = [each for each in found.values() if each.physical_offset >= ends.get(each.topic, 0)]
@@ -127,9 +131,9 @@ def _puts_again(store: Store, rng: Random) -> None:
     try:
         result = store.put(message)
         if not store.wait_dispatched(result.end_offset, _PATIENCE_MS):
-            raise Violation(f"a message put after the crash is not dispatched: {result}")
+            raise verdicts.Violation(f"a message put after the crash is not dispatched: {result}")
         got = store.get("orders", result.queue_id, result.queue_offset, 1).messages
     except LakelogError as error:
-        raise Violation(f"it takes no puts: {type(error).__name__}: {error}") from error
+        raise verdicts.Violation(f"it takes no puts: {type(error).__name__}: {error}") from error
     if [bytes(each.body) for each in got] != [message.body]:
-        raise Violation(f"a message put after the crash is not found at {result}")
+        raise verdicts.Violation(f"a message put after the crash is not found at {result}")

@@ -57,7 +57,14 @@ class UnsyncedFileSystem(RealFileSystem):
 
 @attrs.frozen
 class Opener:
-    """Opens stores according to a plan."""
+    """Opens stores according to a plan.
+
+    :ivar registry: the plugins of the plan, or all that are installed
+    :ivar settings: resolved from the plan alone, without files, and without other variables of the
+        environment than the accelerator's
+    :ivar arguments: the same as arguments, for tools, which resolve settings themselves
+    :ivar real: the file system of stores that are checked, but not crashed again
+    """
 
     registry: Registry
     settings: Settings

@@ -68,6 +68,9 @@ class SimulationResult:
 
     :ivar images: number of images that were checked, all different within a run
     :ivar second: number of these that result from a crash during recovery, or shortly after it
+    :ivar runs: number of workloads
+    :ivar seconds: CPU time of this process, its threads included
+    :ivar violations: in the order in which they were found
     """
 
     plan: CrashPlan
@@ -171,6 +174,15 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 
 @attrs.frozen
 class _Simulation:
+    """Runs workloads one after the other, and crashes each.
+
+    :ivar folder: for the store of the present run, and for the image that is checked
+    :ivar outcome: what was found so far, which the runs add to
+    :ivar keep: a folder for images that violate a guarantee
+    :ivar most: number of images after which a run checks no more
+    :ivar most_violations: number of violations after which :class:`_Enough` is raised
+    """
+
     plan: CrashPlan
     checker: Checker
     folder: Path

@@ -141,6 +141,7 @@ class LogBytes:
 
     :ivar files: contents by path from the root of the image
     :ivar store: name of the store's directory
+    :ivar segment_bytes: length of its segments
     """
 
     files: Mapping[str, bytes]

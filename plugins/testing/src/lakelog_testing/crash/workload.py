@@ -43,6 +43,8 @@ _SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
 class Workload:
     """Acts on one store below the root of a simulated file system.
 
+    :ivar threads: whether several threads put at once
+    :ivar interleave: whether each open store gets an interleaving
     :ivar interleaving: rolls the log during commits and syncs; ``None``: only puts do
     """
 
