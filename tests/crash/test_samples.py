@@ -17,7 +17,7 @@ from lakelog_hash_index.appending import IndexAppender
 from lakelog_hash_index.progress import IndexProgress
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.crash import CrashPlan, simulate
-from lakelog_testing.crash.longrun import FLUSHES, WRITERS
+from lakelog_testing.crash.plan import FLUSHES, WRITERS
 
 PAIRS: Final = [*product(WRITERS, FLUSHES)]
 LONG: Final = 20_000

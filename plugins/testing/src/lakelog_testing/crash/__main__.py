@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from lakelog_testing.crash.longrun import FLUSHES, WRITERS, run_all
-from lakelog_testing.crash.simulation import SimulationResult
+from lakelog_testing.crash.plan import FLUSHES, WRITERS
+from lakelog_testing.crash.simulation import SimulationResult, run_all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,8 @@ STEP_BYTES: Final = 4096
 _PROMISES: Final = MappingProxyType(
     {"inline": True, "group-commit": True, "none": False, "timed": False}
 )
+WRITERS: Final = ("file", "mmap", "staged", "direct")
+FLUSHES: Final = ("none", "timed", "inline", "group-commit")
 _WITHOUT_WAITING: Final = ("none", "inline")
 _ON_DISKS: Final = ("direct",)
 _SMALL: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
