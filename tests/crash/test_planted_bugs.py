@@ -66,7 +66,7 @@ PAGE_OR_SO: Final = 3_000
 SECTORS: Final = {"hash-index": {"slots": 8, "entries": 60}}
 """Entries of an index stand in three sectors, of which the one in the middle may be lost."""
 SHORT_FILES: Final = {"consume-queue": {"file_entries": 4}}
-KEYS: Final = "key .* gives|it does not open"
+KEYS: Final = "key .* (gives|returns)|it does not open"
 QUEUES: Final = "should point to|goes over"
 CUTS: Final = {"on_damage": "truncate"}
 LOST: Final = "messages that were promised are lost|there is no segment"

@@ -75,6 +75,22 @@ def images(point: CrashPoint, rng: Random, most: int) -> Iterator[Image]:
     yield from _all(state) or (_random(state, rng) for _ in range(most - 2))
 
 
+def different(
+    points: Iterable[CrashPoint], rng: Random, most: int
+) -> Iterator[tuple[CrashPoint, Image]]:
+    """The images of several points, each once, with the first point that has it.
+
+    :param most: limit of images for each point
+    """
+    seen: set[int] = set()
+    for point in points:
+        for image in images(point, rng, most):
+            digest = image.digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield point, image
+
+
 def _all(state: FrozenState) -> list[Image] | None:
     """All images with whole pages; ``None`` if there are too many, or if pages can be torn."""
     unsettled = [file for file in state.files.values() if not file.is_settled]

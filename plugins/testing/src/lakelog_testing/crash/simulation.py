@@ -22,7 +22,7 @@ from lakelog.errors import PluginError
 from lakelog.format.layout import ABORT_FILE
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
-from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
+from lakelog_testing.crash.images import KILL, Image, different, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
 from lakelog_testing.crash.opener import TOOLS, Opener, Tool
 from lakelog_testing.crash.plan import CrashPlan
@@ -155,20 +155,17 @@ def _silence() -> Iterator[None]:
 
 
 def _different(
-    points: Sequence[CrashPoint], chosen: Sequence[int], rng: Random, most: int
+    points: Sequence[CrashPoint], count: int, rng: Random, most: int
 ) -> Iterator[tuple[CrashPoint, Image, str]]:
-    """Yield different images of some points, with their points.
+    """Yield different images of ``count`` points and of each clean close, with their points.
 
     The latest points come first: of equal images, the latest has the most guarantees.
     """
-    seen: set[int] = set()
-    for number in chosen:
-        point = points[number]
-        for image in images(point, rng, most):
-            digest = image.digest()
-            if digest not in seen:
-                seen.add(digest)
-                yield point, image, f"point {number} ({point.where})"
+    chosen = rng.sample(range(len(points)), min(len(points), count))
+    closed = [number for number, point in enumerate(points) if point.where == CLOSED]
+    numbers = {id(points[number]): number for number in sorted({*chosen, *closed}, reverse=True)}
+    for point, image in different([points[number] for number in numbers.values()], rng, most):
+        yield point, image, f"point {numbers[id(point)]} ({point.where})"
 
 
 def _some_tool(rng: Random, share: float) -> Tool | None:
@@ -239,10 +236,8 @@ class _Simulation:
             self._broken(seed, "no crash", None, f"a full disk would be SIGBUS: {trespass}")
 
     def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
-        count = min(len(points), self.plan.points_per_run)
-        closed = {number for number, point in enumerate(points) if point.where == CLOSED}
-        chosen = sorted(closed.union(rng.sample(range(len(points)), count)), reverse=True)
-        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_POINT):
+        count = self.plan.points_per_run
+        for point, image, where in _different(points, count, rng, _IMAGES_OF_A_POINT):
             self._try(image, point, ledger.expected(point.before, point.after), rng, (seed, where))
             if self.outcome.images >= self.most:
                 return
@@ -328,9 +323,8 @@ class _Simulation:
     def _crash_second(
         self, points: list[CrashPoint], ledger: Ledger, rng: Random, at: tuple[str, str]
     ) -> None:
-        count = min(len(points), _POINTS_OF_A_SECOND_CRASH)
-        chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
-        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_SECOND_POINT):
+        count, most = _POINTS_OF_A_SECOND_CRASH, _IMAGES_OF_A_SECOND_POINT
+        for point, image, where in _different(points, count, rng, most):
             place = (at[0], f"{at[1]}, second crash at {where}")
             self._check_abort(image, point, place)
             self._check(image, ledger.expected(point.before, point.after), rng, place)
