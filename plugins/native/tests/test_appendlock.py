@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.processes.test_group_sync import fork
 from core.tests.processes.test_append_section import kill_at_random
+from core.tests.processes.test_group_sync import fork
 from core.tests.processes.tinylog import MakeLock, TinyLog
 from lakelog.accelerate import SectionLock
 from lakelog.files.filesystem import File
