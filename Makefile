@@ -18,7 +18,8 @@ MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard 
 # The Pythons of `make matrix`, what it runs: all that touches the language, its threads and its
 # standard library; and the distributions that these tests import.
 PYTHONS := 3.11 3.12 3.13 3.14
-MATRIX := $(addprefix core/tests/,format processes registry runtime settings store test_putfuture.py) \
+MATRIX := $(addprefix core/tests/,format log/test_put_future.py processes registry runtime settings \
+	store) \
 	plugins/flush
 MATRIX_MEMBERS := core $(addprefix plugins/,flush hash_index queues retention rocketmq testing \
 	tools writers)

@@ -7,7 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ import pytest
 
 from lakelog.hooks.hookspecs import Hooks
 from lakelog.registry.loading import known_hooks
-from tests.rooms import CORE, PAGE, ROOMS, ROOT, page
+from tests.rooms import CORE, PAGE, PLAN, ROOMS, ROOT, page
 
 ROOM: Final[dict[str, str]] = {
     each: room["name"] for room in ROOMS for each in (room["name"], *room.get("also", []))
@@ -34,8 +34,8 @@ PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 
 HEAVY: Final = ("numpy", "pluggy", "typer", "rich", "lz4", "zstandard")
 MOST_FUNCTION_LINES: Final = 60
-SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "contrib", "tests", "examples")
-
+SMALL_LINES: Final = 120
+FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 PLUGINS: Final = ("plugins", "contrib")
 EXTENSIONS: Final = {
     *("lakelog_cli", "lakelog_daemon", "lakelog_doctor", "lakelog_queues", "lakelog_retention"),
@@ -81,39 +81,90 @@ FORBIDDEN: Final = re.compile(
 class Facts:
     """What the syntax tree of a file has; the tree itself is large, and not kept.
 
+    :ivar text: the file
     :ivar imports: the full names of what it imports, wherever in it
     :ivar functions: each function's name, and the lines of its body without its docstring
-    :ivar classes: the names of its classes
+    :ivar classes: the names of the methods and of the bases of each of its classes
     :ivar hooks: the functions with ``@hookimpl``
+    :ivar is_facade: whether it has imports, a docstring and ``__all__`` only
     """
 
+    text: str
     imports: tuple[str, ...]
     functions: tuple[tuple[str, int], ...]
-    classes: frozenset[str]
+    classes: Mapping[str, tuple[frozenset[str], tuple[str, ...]]]
     hooks: frozenset[str]
+    is_facade: bool
 
 
 @cache
 def facts(file: Path) -> Facts:
     """Of a file, which is parsed once in a run."""
+    text = text_of(file)
+    tree = ast.parse(text)
     imports: list[str] = []
     functions: list[tuple[str, int]] = []
-    classes, hooks = set[str](), set[str]()
-    for node in ast.walk(ast.parse(file.read_text())):
+    classes: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {}
+    hooks = set[str]()
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            if (CORE.parent / node.module.replace(".", "/")).is_dir():  # a package of lakelog
+            if node.module in packages():
                 imports += [f"{node.module}.{alias.name}" for alias in node.names]
             else:
                 imports.append(node.module)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(node, FUNCTION):
             functions.append((node.name, _length(node)))
             if "hookimpl" in map(ast.unparse, node.decorator_list):
                 hooks.add(node.name)
         elif isinstance(node, ast.ClassDef):
-            classes.add(node.name)
-    return Facts(tuple(imports), tuple(functions), frozenset(classes), frozenset(hooks))
+            bases = (ast.unparse(each).split("[")[0] for each in node.bases)
+            methods = frozenset(each.name for each in node.body if isinstance(each, FUNCTION))
+            classes[node.name] = methods, tuple(each.rpartition(".")[2] for each in bases)
+    is_facade = all(map(_is_of_a_facade, tree.body))
+    return Facts(text, tuple(imports), tuple(functions), classes, frozenset(hooks), is_facade)
+
+
+@cache
+def text_of(file: Path) -> str:
+    """Of a file, which is read once in a run."""
+    return file.read_text(errors="replace")
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every statement at any depth; not the expressions, which are most of a tree."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield child
+            yield from _statements(child)
+
+
+def _is_of_a_facade(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    )
+
+
+@cache
+def sources() -> Mapping[str, Path]:
+    """Every module of the core and of all plugins, by its full name; packages by theirs."""
+    found = {}
+    for folder in (CORE.parent, *(ROOT / each for each in PLUGINS)):
+        for file in sorted(folder.rglob("*.py")):
+            parts = file.relative_to(ROOT).parts
+            if "src" in parts and "tests" not in parts:
+                name = ".".join(parts[parts.index("src") + 1 :]).removesuffix(".py")
+                found[name.removesuffix(".__init__")] = file
+    return found
+
+
+@cache
+def packages() -> frozenset[str]:
+    """Of the modules, those that are folders."""
+    return frozenset(name for name, file in sources().items() if file.name == "__init__.py")
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -186,14 +237,13 @@ STARTS: Final = re.compile(
 
 def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
     own = {CORE / "runtime" / name for name in ("threads.py", "signals.py")}
-    sources = [*CORE.rglob("*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
     wrong = [
-        str(each.relative_to(ROOT))
-        for each in sources
-        if each not in own
-        and "lakelog_testing" not in each.parts
-        and STARTS.search(text := each.read_text())
-        and "from lakelog.runtime.threads import" not in text
+        name
+        for name, file in sources().items()
+        if file not in own
+        and not name.startswith("lakelog_testing")
+        and "lakelog.runtime.threads" not in facts(file).imports
+        and STARTS.search(facts(file).text)
     ]
     assert wrong == []
 
@@ -241,13 +291,13 @@ def test_the_walks_name_files_that_exist_and_have_twelve_steps() -> None:
     section = section.partition("\n## ")[0]
     steps = re.findall(r"^(\d+)\. (.*)$", section, re.MULTILINE)
     assert [int(number) for number, _ in steps] == [*range(1, 13)] * 4
-    sources = [CORE, *ROOT.glob("plugins/*/src")]
+    folders = [CORE, *ROOT.glob("plugins/*/src")]
     named = {name for _, step in steps for name in re.findall(r"`([\w/]+/\w+\.py)`", step)}
-    assert [each for each in named if not any((at / each).is_file() for at in sources)] == []
+    assert [each for each in named if not any((at / each).is_file() for at in folders)] == []
 
 
 def test_the_built_in_strategies_are_reached_through_the_registry_only() -> None:
-    named = [file for file in CORE.rglob("*.py") if '"lakelog.builtin' in file.read_text()]
+    named = [file for file in CORE.rglob("*.py") if '"lakelog.builtin' in facts(file).text]
     assert named == [CORE / "registry" / "loading.py"]
 
 
@@ -285,16 +335,12 @@ def is_public(module: str) -> bool:
     return exported or any(name == each or name.startswith(f"{each}.") for each in PUBLIC)
 
 
-def plugin_sources() -> list[Path]:
-    """Every module of every plugin in this repository."""
-    return sorted(each for folder in PLUGINS for each in (ROOT / folder).glob("*/src/**/*.py"))
-
-
 def test_plugins_import_public_names_only_and_no_other_plugin() -> None:
     wrong = [
-        f"{file.relative_to(ROOT)}: {name}"
-        for file in plugin_sources()
-        for own in [file.relative_to(ROOT).parts[3]]
+        f"{module}: {name}"
+        for module, file in sources().items()
+        if is_plugin(module)
+        for own in [module.split(".")[0]]
         for name in facts(file).imports
         if (is_plugin(name) and name.split(".")[0] not in {own, *BUILT_ON.get(own, ())})
         or (own not in EXTENSIONS and name.split(".")[0] == "lakelog" and not is_public(name))
@@ -304,8 +350,12 @@ def test_plugins_import_public_names_only_and_no_other_plugin() -> None:
 
 def test_rooms_of_the_lake_import_one_way_and_spark_by_an_entry_point_only() -> None:
     pytest.importorskip("lakelog_lake")
-    sources = (ROOT / "plugins" / "lake" / "src").rglob("*.py")
-    names = {name.split(".")[0] for file in sources for name in facts(file).imports}
+    names = {
+        name.split(".")[0]
+        for module, file in sources().items()
+        if module.startswith("lakelog_lake")
+        for name in facts(file).imports
+    }
     assert names.isdisjoint({"pyspark", "py4j", "lakelog_spark"})
     imports = graph(at_run_time=True, package="lakelog_lake")
     row = {name: at for at, name in enumerate(LAKE_ROOMS)}
@@ -322,13 +372,10 @@ def test_rooms_of_the_lake_import_one_way_and_spark_by_an_entry_point_only() -> 
 
 
 def test_every_hook_is_documented_and_has_an_implementer() -> None:
-    folders = ("core/src", "plugins/*/src", "contrib/*/src", "examples")
-    files = [
-        each for folder in folders for root in ROOT.glob(folder) for each in root.rglob("*.py")
-    ]
-    implemented = {
-        hook for each in files if "lakelog_testing" not in each.parts for hook in facts(each).hooks
-    }
+    kits = "lakelog_testing"
+    files = [file for name, file in sources().items() if not name.startswith(kits)]
+    examples = (ROOT / "examples").rglob("*.py")
+    implemented = {hook for each in (*files, *examples) for hook in facts(each).hooks}
     assert known_hooks().keys() - implemented == set()
     page = (ROOT / "core" / "docs" / "reference" / "hooks.md").read_text()
     assert [each for each in known_hooks() if not inspect.getdoc(getattr(Hooks, each))] == []
@@ -341,7 +388,7 @@ def test_every_hook_is_documented_and_has_an_implementer() -> None:
 def test_no_function_is_long() -> None:
     long = {
         f"{file.relative_to(ROOT)}: {name}": lines
-        for file in [*CORE.rglob("*.py"), *plugin_sources()]
+        for file in sources().values()
         for name, lines in facts(file).functions
         if lines > MOST_FUNCTION_LINES
     }
@@ -349,13 +396,12 @@ def test_no_function_is_long() -> None:
 
 
 def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
-    found = []
-    for file in checked_files():
-        if file == Path(__file__) or b"\x00" in (data := file.read_bytes()):
-            continue
-        for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
-            if FORBIDDEN.search(line):
-                found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for file in checked_files()
+        if file != Path(__file__) and "\0" not in text_of(file)
+        for match in FORBIDDEN.finditer(text_of(file))
+    ]
     assert found == []
 
 
@@ -367,18 +413,69 @@ def test_every_silenced_check_says_why_on_its_line() -> None:
     mute = [
         f"{file.relative_to(ROOT)}:{number}"
         for file in (*python, *rust)
-        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if silenced.search(text_of(file)) or file.suffix == ".rs"
+        for number, line in enumerate(text_of(file).splitlines(), 1)
         if (file.suffix == ".py" and silenced.search(line) and not argued.search(line))
         or (file.suffix == ".rs" and "#[allow(" in line and "] // " not in line)
     ]
     assert mute == []
 
 
+# --- modules and classes ---
+
+
 def test_class_names_are_unique() -> None:
-    places: dict[str, set[Path]] = {}
-    for file in (*CORE.rglob("*.py"), *plugin_sources()):
+    places: dict[str, list[str]] = {}
+    for module, file in sources().items():
         for name in facts(file).classes:
             if not name.startswith("_"):
-                places.setdefault(name, set()).add(file)
-    twice = {name: sorted(map(str, found)) for name, found in places.items() if len(found) > 1}
-    assert twice == {}
+                places.setdefault(name, []).append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_a_module_has_more_than_imports() -> None:
+    facades = {
+        name
+        for name, file in sources().items()
+        if facts(file).is_facade and file.name != "__init__.py"
+    }
+    assert facades == {"lakelog.aio", "lakelog.arrow"}  # public names of what queues have
+
+
+def test_a_small_module_with_one_importer_has_its_reason() -> None:
+    importers: dict[str, set[str]] = {}
+    for module, file in sources().items():
+        for name in facts(file).imports:
+            importers.setdefault(name, set()).add(module)
+    small = {
+        name
+        for name, file in sources().items()
+        if name not in packages()
+        and facts(file).text.count("\n") <= SMALL_LINES
+        and len(importers.get(name, set()) - {name}) == 1
+    }
+    assert small == PLAN["small"].keys(), "core/rooms.toml names them"
+
+
+def test_a_protocol_with_one_implementer_at_most_has_its_reason() -> None:
+    protocols: dict[str, set[str]] = {}
+    classes: list[tuple[str, frozenset[str], tuple[str, ...]]] = []
+    for module, file in sources().items():
+        for name, (methods, bases) in facts(file).classes.items():
+            if {"Protocol", "ABC"} & set(bases):
+                protocols[f"{module}.{name}"] = {each for each in methods if each[:2] != "__"}
+            elif not module.startswith(("lakelog_testing", "lakelog_pytest")):
+                classes.append((name, methods, bases))
+    by_name = {name: (methods, bases) for name, methods, bases in classes}
+
+    def whole(methods: frozenset[str], bases: tuple[str, ...]) -> frozenset[str]:
+        """A class's methods with those that it inherits."""
+        return methods.union(*(whole(*by_name[each]) for each in bases if each in by_name))
+
+    implemented = [whole(methods, bases) for _, methods, bases in classes]
+    alone = {
+        name
+        for name, needed in protocols.items()
+        if needed and sum(needed <= each for each in implemented) <= 1
+    }
+    assert alone == PLAN["protocol"].keys(), "core/rooms.toml names them"

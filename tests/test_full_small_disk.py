@@ -20,7 +20,7 @@ from zlib import crc32
 import attrs
 import pytest
 
-from core.tests.store.test_reput import Recorder
+from core.tests.test_dispatch import Recorder
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import LakelogError
 from lakelog.format.record_batch import RecordBatch

@@ -36,7 +36,7 @@ from tests.faults.checking import takes_direct
 from tests.support import forked
 from tests.support.dying import LOST, MADE, Death, message, settings
 from tests.support.rows import by_kind
-from tests.support.sampling import below
+from tests.support.sampling import at_every, below
 from tests.support.twostores import JAVA, SEGMENT
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_a_copy_that_a_page_fault_ends(writer: str, oracle: Oracle, tmp_path: Pa
     check_real(oracle, death, found)
 
 
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+@at_every(4)
 def test_the_first_copy_into_a_segment(stride: int, oracle: Oracle, tmp_path: Path) -> None:
     """And that of the blank record before it."""
     filled = SEGMENT - 3 * 3200
@@ -175,7 +175,7 @@ def test_the_first_copy_into_a_segment(stride: int, oracle: Oracle, tmp_path: Pa
     check_real(oracle, death, found)
 
 
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+@at_every(3)
 def test_a_commit_that_ends_anywhere(stride: int, oracle: Oracle, tmp_path: Path) -> None:
     """The writer ``staged`` writes in order."""
     ends = borders(START)
@@ -233,7 +233,7 @@ def test_damage_before_it_is_damage(tmp_path: Path) -> None:
     assert report.end_offset == acknowledged[-1] + SIZE
 
 
-@pytest.mark.parametrize("stride", [12, pytest.param(1, marks=pytest.mark.slow)])
+@at_every(12)
 def test_a_recovery_that_stops_anywhere(stride: int, tmp_path: Path) -> None:
     """The next one finds the same end: the page proves it until the tail is gone."""
     steps = [*below(48, stride)]

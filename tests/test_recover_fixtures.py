@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from typer.testing import CliRunner
 
 import lakelog
 from lakelog.format.layout import PREPARED, ROLLBACK, TRANSACTION_MASK
 from lakelog.format.properties import KEYS, UNIQUE_KEY
-from lakelog_cli.app import make_app
 from lakelog_cli.exitcodes import FOUND
 from lakelog_doctor.check import check
+from tests.support.commands import invoke
 from tests.support.fixtures import DAMAGED, EXACT, NAMES, StoreFixture, StoreFixtures
 from tests.support.rows import Row, by_kind, parse
 
@@ -88,8 +87,7 @@ def dumps(recovered: Callable[[str], StoreFixture]) -> Callable[[str], list[Row]
 
 
 def dumped(fixture: StoreFixture) -> list[Row]:
-    args = ["dump", str(fixture.store), "--broker-conf", str(fixture.folder / "options")]
-    done = CliRunner().invoke(make_app(), args)
+    done = invoke("dump", fixture.store, "--broker-conf", fixture.folder / "options")
     assert done.exit_code == (FOUND if fixture.name in _STAYING else 0), done.stderr
     return parse(done.stdout)
 

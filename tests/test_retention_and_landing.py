@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import lakelog
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, read_pins
-from lakelog_cli.app import make_app
+from tests.support.commands import invoke
 from tests.support.working import working
 
 pytest.importorskip("lakelog_retention")
@@ -81,9 +81,7 @@ def dispatch(store: Path, table: Path, *more: str) -> list[str]:
 
 def once(store: Path, table: Path, *more: str) -> Result:
     """The command to its end, in this process."""
-    app = make_app()
-    plugin.lakelog_cli_commands(app)
-    return CliRunner().invoke(app, dispatch(store, table, "--once", *more)[1:])
+    return invoke(*dispatch(store, table, "--once", *more)[1:])
 
 
 def numbers(table: Path) -> list[int]:

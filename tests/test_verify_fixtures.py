@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.format.record_batch import Damage
 from lakelog.hooks.dispatching import Problem
-from lakelog_cli.app import make_app
 from lakelog_doctor.check import check
+from tests.support.commands import invoke
 from tests.support.fixtures import DAMAGED, EXACT
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def test_a_crash_explains_all_that_is_wrong_and_recover_mends_it(
 ) -> None:
     fixture = store_fixtures.copy(name, tmp_path)
     given = ("--broker-conf", str(fixture.folder / "options"))
-    done = lakelog_command("verify", str(fixture.store), "--all", *given)
+    done = invoke("verify", str(fixture.store), "--all", *given)
     if name == "truncated_file":
         assert done.exit_code == 1
         assert "the file is truncated: 49009 bytes are left of 65536" in done.stderr
@@ -81,13 +80,9 @@ def test_a_crash_explains_all_that_is_wrong_and_recover_mends_it(
     else:
         assert (done.exit_code, done.stderr) == (0, "")
         assert "crashed, whole; `lakelog recover` mends it" in done.stdout
-    assert lakelog_command("recover", str(fixture.store), *given).exit_code == 0
-    done = lakelog_command("verify", str(fixture.store), "--all", *given)
+    assert invoke("recover", str(fixture.store), *given).exit_code == 0
+    done = invoke("verify", str(fixture.store), "--all", *given)
     assert f"{fixture.store}: whole" in done.stdout
-
-
-def lakelog_command(*arguments: str) -> Result:
-    return CliRunner().invoke(make_app(), arguments)
 
 
 @pytest.mark.parametrize("name", ["corrupt_early", "corrupt_clean_early", "corrupt_clean_late"])

@@ -19,8 +19,8 @@ from lakelog import Message
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_testing.crash import CrashPlan
-from lakelog_testing.crash.longrun import FLUSHES, WRITERS
 from lakelog_testing.crash.opener import Opener
+from lakelog_testing.crash.plan import FLUSHES, WRITERS
 from tests.crash.planted import sealed_segment_not_committed
 
 THREADS: Final = 6
@@ -28,7 +28,6 @@ SESSIONS: Final = 2
 PUTS: Final = 30
 MANY: Final = 200
 PAIRS: Final = [*product(WRITERS, FLUSHES)]
-SOME: Final = {*zip(WRITERS, FLUSHES, strict=True)}
 
 
 class Putting(Thread):
@@ -96,10 +95,8 @@ def opener_of(writer: str, flush: str) -> Opener:
 
 
 @pytest.mark.disk
-@pytest.mark.parametrize(
-    ("writer", "flush"),
-    [pytest.param(*pair, marks=() if pair in SOME else pytest.mark.slow) for pair in PAIRS],
-)
+@pytest.mark.sample(4)
+@pytest.mark.parametrize(("writer", "flush"), PAIRS)
 def test_a_clean_close_loses_nothing(writer: str, flush: str, tmp_path: Path) -> None:
     assert lost(tmp_path / "store", opener_of(writer, flush), seed=1) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -17,8 +18,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import ABORT_FILE
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
-from lakelog_testing.crash.images import Image, images
-from lakelog_testing.crash.unsynced import UnsyncedFileSystem
+from lakelog_testing.crash.images import Image, different
+from lakelog_testing.crash.opener import UnsyncedFileSystem
 from tests.support import sampling
 
 SEGMENT: Final = 1 << 13
@@ -106,12 +107,8 @@ def crashed(root: Path) -> list[CrashPoint]:
 
 def some_images(points: list[CrashPoint], rng: Random, most: int) -> Iterator[Image]:
     """Different images of all points, or of some, in any order."""
-    seen = set[int]()
-    for point in rng.sample(points, len(points)):
-        for image in images(point, rng, 3):
-            if len(seen) < most and image.digest() not in seen:
-                seen.add(image.digest())
-                yield image
+    found = different(rng.sample(points, len(points)), rng, 3)
+    return (image for _, image in islice(found, most))
 
 
 CASES = [(40, 20), (55, 58), (3, 50), (0, 0), (59, 59)]

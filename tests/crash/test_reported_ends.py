@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,8 @@ from lakelog.errors import LakelogError
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.log.commit_log import LogFiles
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
-from lakelog_testing.crash.images import images
-from lakelog_testing.crash.unsynced import UnsyncedFileSystem
+from lakelog_testing.crash.images import different
+from lakelog_testing.crash.opener import UnsyncedFileSystem
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.replica.copies import make_log, until
 from tests.support import sampling
@@ -76,25 +77,22 @@ def reported(root: Path, log: bytes) -> list[CrashPoint]:
 
 def lost(points: list[CrashPoint], place: Path, most: int) -> str | None:
     """The first loss in any image of the points; ``None`` without one."""
-    rng, seen = sampling.chance(), set[int]()
-    for point in rng.sample(points, len(points)):
+    rng = sampling.chance()
+    after_reports = (point for point in rng.sample(points, len(points)) if point.before[0])
+    for point, image in islice(different(after_reports, rng, 4), most):
         end, durable_end = point.before
-        for image in images(point, rng, 4):
-            if not end or len(seen) >= most or image.digest() in seen:
-                continue
-            seen.add(image.digest())
-            image.write_out(place)
-            try:
-                lakelog.recover(place / "store", files=UnsyncedFileSystem(), **SETTINGS)
-                with lakelog.open(place / "store", mode="read", **SETTINGS) as store:
-                    if store.max_offset < end:
-                        return f"{point.where}: {end} was reported, and {store.max_offset} is left"
-                    if store.flushed_offset < durable_end:
-                        return f"{point.where}: {durable_end} was durable"
-            except LakelogError as error:
-                return f"{point.where}: {error}"
-            finally:
-                shutil.rmtree(place)
+        image.write_out(place)
+        try:
+            lakelog.recover(place / "store", files=UnsyncedFileSystem(), **SETTINGS)
+            with lakelog.open(place / "store", mode="read", **SETTINGS) as store:
+                if store.max_offset < end:
+                    return f"{point.where}: {end} was reported, and {store.max_offset} is left"
+                if store.flushed_offset < durable_end:
+                    return f"{point.where}: {durable_end} was durable"
+        except LakelogError as error:
+            return f"{point.where}: {error}"
+        finally:
+            shutil.rmtree(place)
     return None
 
 

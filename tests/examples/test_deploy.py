@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import shlex
 from pathlib import Path
@@ -14,9 +13,8 @@ import pytest
 import typer.main
 import yaml
 
-from lakelog.registry import Registry
-from lakelog_cli.app import make_app
 from lakelog_cli.commands.man import Command, commands
+from tests.support.commands import app
 
 DEPLOY: Final = Path(__file__).parents[2] / "contrib" / "deploy"
 UNITS: Final = sorted(each.name for each in DEPLOY.glob("*.service"))
@@ -25,9 +23,7 @@ UNITS: Final = sorted(each.name for each in DEPLOY.glob("*.service"))
 @pytest.fixture(scope="module")
 def known() -> dict[str, Command]:
     """All commands by their first word."""
-    app = make_app()
-    Registry.load(None, os.environ).events.cli_commands(app)
-    return {each.path: each for each in commands(typer.main.get_command(app))}
+    return {each.path: each for each in commands(typer.main.get_command(app()))}
 
 
 def _check(words: list[str], known: dict[str, Command]) -> None:

@@ -5,18 +5,19 @@ One Java serves all programs that close their store; the others end as by a kill
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
-from tests.oracle.serving import Serving
 from tests.support import maven
 from tests.support.rows import Row, parse
 
@@ -32,6 +33,63 @@ _SHORT: Final = "-XX:TieredStopAtLevel=1"
 _REFUSED: Final = 3
 _SERVED: Final = frozenset({"Dump", "Fill", "PutSame"})
 _NEEDED: Final = ("java", "javac", "mvn")
+
+
+_MOST_CALLS: Final = 50
+"""Calls per process; copies that were dumped stay open in it, with their threads and maps."""
+
+
+class Serving:
+    """The program, started at the first call, and restarted after :data:`_MOST_CALLS` calls.
+
+    :param command: the program and its arguments
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[str] | None = None
+        self._done = 0
+        self._turn = Lock()
+
+    def rows(self, program: str, arguments: Sequence[str]) -> list[Row]:
+        """Return what a program prints; raises ``RuntimeError`` with an exception of it."""
+        with self._turn:
+            if self._done == _MOST_CALLS or (self._process and self._process.poll() is not None):
+                self._end()
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+                )
+                self._done = 0
+            self._done += 1
+            return self._answer(self._process, [program, *arguments])
+
+    @staticmethod
+    def _answer(process: subprocess.Popen[str], words: Sequence[str]) -> list[Row]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\t".join(words) + "\n")
+        process.stdin.flush()
+        rows = list[Row]()
+        for line in process.stdout:
+            row = json.loads(line)
+            if row.get("kind") != "end":
+                rows.append(row)
+            elif row["thrown"]:
+                raise RuntimeError(row["thrown"])
+            else:
+                return rows
+        raise RuntimeError(f"the program ended with {process.wait()}")
+
+    def close(self) -> None:
+        """Stop the program, if it runs."""
+        with self._turn:
+            self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
 
 
 def missing() -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import random
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -11,11 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import pytest
-from _pytest.mark import ParameterSet
 from packaging.requirements import Requirement
-
-from tests.support.sampling import seed_of_this_run
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -95,19 +90,6 @@ def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
         elif not isinstance(each, later):
             yield each
             yield from _run_at_once(each)
-
-
-def sampled(what: str, count: int, *always: str) -> list[ParameterSet]:
-    """All projects as parameters; others than ``count`` of them, which the seed draws, are slow.
-
-    :param always: names of projects that are never slow
-    """
-    drawn = random.Random(f"{seed_of_this_run()} {what}").sample(PROJECTS, count)
-    quick = {each.name for each in drawn} | {*always}
-    return [
-        pytest.param(each, id=str(each), marks=() if each.name in quick else pytest.mark.slow)
-        for each in PROJECTS
-    ]
 
 
 def normal(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.packages.environment import Environment, importable
-from tests.packages.projects import PROJECTS, Project, sampled
+from tests.packages.projects import PROJECTS, Project
 
 NEEDS_AN_EXTRA = {
     *("lakelog.aio", "lakelog.arrow"),
@@ -162,7 +162,8 @@ def test_all_declare_what_an_import_of_their_modules_needs() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("project", sampled("imports", 2, "lakelog-core"))
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("project", PROJECTS, ids=str)
 def test_every_module_imports_with_the_declared_dependencies_alone(
     installed: Path, tmp_path_factory: pytest.TempPathFactory, project: Project
 ) -> None:

@@ -7,24 +7,30 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 import lakelog
+from core.tests.store.support import bodies
+from core.tests.store.workers import Worker, worker
 from lakelog.format.layout import LOCK_FILE
 from lakelog.processes.shared_page import PAGE_BYTES, page_path
 from tests.processes.group import prepared
 from tests.processes.member import Member, owner_of
-from tests.processes.remote import Remote, RemoteError, remote
 from tests.processes.words import STORE
 from tests.support.commands import invoke
 from tests.support.waiting import until
 
 STARTERS: Final = 4
-WRITE: Final = {"mode": "write"}
-EXCLUSIVE: Final = {"mode": "exclusive"}
-READ: Final = {"mode": "read"}
+BODIES: Final = "[bytes(each.body).decode() for each in store.scan()]"
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Ends the processes of a test."""
+    with ExitStack() as made:
+        yield made
 
 
 @pytest.fixture
@@ -32,45 +38,32 @@ def folder(tmp_path: Path) -> Path:
     return prepared(tmp_path / "g", flush="timed")
 
 
-@pytest.fixture
-def starters(folder: Path) -> Iterator[list[Remote]]:
-    """Several processes that have not opened the store yet."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(remote(folder / STORE)) for _ in range(STARTERS)]
+def _at_once(folder: Path, stack: ExitStack, mode: str) -> tuple[list[Worker], list[str]]:
+    """Several that open the store at the same instant; what comes of each."""
+    at = time.monotonic() + 1.0
+    found = [stack.enter_context(worker(folder / STORE, mode=mode, at=at)) for _ in range(STARTERS)]
+    said = [each.hear() for each in found]
+    return found, [each.get("role") or each["error"] for each in said]
 
 
-def _at_once(starters: list[Remote], how: dict[str, Any]) -> list[str]:
-    """All open it at the same instant; what comes of each."""
-    instant = time.monotonic() + 1.0
-    for each in starters:
-        each.ask("wait_until", instant)
-        each.ask("open", how)
-    return [_outcome(each) for each in starters]
+def _opened(stack: ExitStack, folder: Path, mode: str = "write") -> Worker:
+    made = stack.enter_context(worker(folder / STORE, mode=mode))
+    assert "role" in made.hear()
+    return made
 
 
-def _outcome(starter: Remote) -> str:
-    starter.answer()
-    try:
-        return str(starter.answer())
-    except RemoteError as error:
-        return error.name
-
-
-def test_one_of_several_owns_and_the_others_attach(starters: list[Remote], folder: Path) -> None:
-    opened = _at_once(starters, WRITE)
-    assert sum("owned" in each for each in opened) == 1, opened
-    assert not any("Error" in each for each in opened)
+def test_one_of_several_owns_and_the_others_attach(stack: ExitStack, folder: Path) -> None:
+    starters, roles = _at_once(folder, stack, "write")
+    assert sorted(roles) == ["attach"] * (STARTERS - 1) + ["owner"]
     for at, each in enumerate(starters):
-        each.call("put", f"p{at}-0")
+        assert "offsets" in each.ask("put", f"p{at}", 1)
     with lakelog.open(folder / STORE, mode="read") as reader:
-        found = sorted(str(each.properties["KEYS"]) for each in reader.scan())
-    assert found == [f"p{at}-0" for at in range(STARTERS)]
+        assert sorted(bodies(reader.scan())) == [b"p%d 0" % at for at in range(STARTERS)]
 
 
-def test_one_of_several_that_want_it_alone_wins(starters: list[Remote]) -> None:
-    opened = _at_once(starters, EXCLUSIVE)
-    assert sum("owned" in each for each in opened) == 1, opened
-    assert opened.count("StoreLocked") == STARTERS - 1, opened
+def test_one_of_several_that_want_it_alone_wins(stack: ExitStack, folder: Path) -> None:
+    _, roles = _at_once(folder, stack, "exclusive")
+    assert sorted(roles) == ["StoreLocked"] * (STARTERS - 1) + ["owner"]
 
 
 def test_one_of_several_that_serve_wins(folder: Path) -> None:
@@ -98,20 +91,16 @@ def test_one_of_several_that_serve_wins(folder: Path) -> None:
             each.kill()
 
 
-def test_the_lock_file_of_a_dead_owner_locks_nobody_out(
-    starters: list[Remote], folder: Path
-) -> None:
+def test_the_lock_file_of_a_dead_owner_locks_nobody_out(stack: ExitStack, folder: Path) -> None:
     (folder / STORE / LOCK_FILE).write_bytes(b"a process that is gone\n" * 3)
-    starters[0].call("open", WRITE)
-    starters[1].call("open", WRITE)
-    starters[1].call("put", "p0-0")
-    assert starters[0].call("keys") == ["p0-0"]
+    first, second = _opened(stack, folder), _opened(stack, folder)
+    second.ask("put", "p", 1)
+    assert first.ask(BODIES) == {"is_": ["p 0"]}
 
 
-def test_a_shared_page_of_nobody_is_made_again(starters: list[Remote], folder: Path) -> None:
-    first, second, third, _ = starters
-    first.call("open", WRITE)
-    first.call("put", "p0-0")
+def test_a_shared_page_of_nobody_is_made_again(stack: ExitStack, folder: Path) -> None:
+    first = _opened(stack, folder)
+    first.ask("put", "first", 1)
     first.kill()
     page = page_path(folder / STORE)
     magic = page.read_bytes()[:8]
@@ -120,33 +109,28 @@ def test_a_shared_page_of_nobody_is_made_again(starters: list[Remote], folder: P
         page.write_bytes(each)
         with lakelog.open(folder / STORE, mode="read") as reader:
             assert len(list(reader.scan())) == 1
-    second.call("open", WRITE)
-    second.call("put", "p1-0")
-    third.call("open", READ)
-    assert third.call("keys") == ["p0-0", "p1-0"]
+    _opened(stack, folder).ask("put", "second", 1)
+    assert _opened(stack, folder, "read").ask(BODIES) == {"is_": ["first 0", "second 0"]}
 
 
 def test_a_shared_page_that_is_removed_under_an_owner_loses_nothing(
-    starters: list[Remote], folder: Path
+    stack: ExitStack, folder: Path
 ) -> None:
     """Who has it goes on with it; nobody else knows how far they are."""
-    first, second, third, _ = starters
-    first.call("open", WRITE)
-    second.call("open", WRITE)
-    second.call("put", "p0-0")
+    first, second = _opened(stack, folder), _opened(stack, folder)
+    second.ask("put", "before", 1)
     page_path(folder / STORE).unlink()
-    second.call("put", "p0-1")
-    third.call("open", READ)
-    assert set(third.call("keys")) <= {"p0-0", "p0-1"}
+    second.ask("put", "after", 1)
+    third = _opened(stack, folder, "read")
+    assert {*third.ask(BODIES)["is_"]} <= {"before 0", "after 0"}
     for each in (first, second, third):
-        each.call("close")
+        each.ask("close")
     with lakelog.open(folder / STORE) as store:
-        assert [str(each.properties["KEYS"]) for each in store.scan()] == ["p0-0", "p0-1"]
+        assert bodies(store.scan()) == [b"before 0", b"after 0"]
 
 
-def test_verify_beside_all_of_them(starters: list[Remote], folder: Path) -> None:
-    for at, each in enumerate(starters):
-        each.call("open", WRITE)
-        each.call("put_batch", [f"p{at}-{number}" for number in range(50)])
+def test_verify_beside_all_of_them(stack: ExitStack, folder: Path) -> None:
+    for at in range(STARTERS):
+        _opened(stack, folder).ask("put", f"p{at}", 50)
     done = invoke("verify", folder / STORE, "--json")
     assert done.exit_code == 0, done.output

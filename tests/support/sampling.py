@@ -1,6 +1,8 @@
-"""Samples the cases of a long matrix: each commit tests other ones, by a seed that the run prints.
+"""Samples what would take too long: each commit tests other cases, by a seed that the run prints.
 
-The environment variable ``TEST_SEED`` sets another seed. Tests marked slow test all cases.
+The environment variable ``TEST_SEED`` sets another seed. Tests marked slow test all cases. Of a
+matrix of parameters, the mark ``sample(n)`` leaves ``n`` cases (``conftest.py``). Of the steps that
+one test goes through, it goes to each ``stride``-th one: see :func:`at_every`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 SEED: Final = "TEST_SEED"
 _HERE: Final = Path(__file__).parent
@@ -29,6 +33,11 @@ def seed_of_this_run() -> str:
 def chance() -> random.Random:
     """Return random numbers for the current test; each test of a run has different ones."""
     return random.Random(f"{seed_of_this_run()} {os.environ['PYTEST_CURRENT_TEST']}")
+
+
+def at_every(stride: int) -> pytest.MarkDecorator:
+    """Parametrise a test by its ``stride``: the given one, and 1 in the slow tests."""
+    return pytest.mark.parametrize("stride", [stride, pytest.param(1, marks=pytest.mark.slow)])
 
 
 def below(end: int, stride: int) -> range:

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from typer.testing import CliRunner
-
 import lakelog
 from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.app import make_app
 from lakelog_testing.samples import copy_store
+from tests.support.commands import invoke
 from tests.support.rows import Row, by_kind, difference, parse
 
 Settings = dict[str, Any]
@@ -62,7 +60,7 @@ def ours(path: Path, options: Mapping[str, str] = JAVA) -> list[Row]:
 
 def dumped(path: Path, conf: Path) -> list[Row]:
     """Return the rows of ``lakelog dump`` with the settings of ``conf``; fails on any error."""
-    done = CliRunner().invoke(make_app(), ["dump", str(path), "--broker-conf", str(conf)])
+    done = invoke("dump", path, "--broker-conf", conf)
     assert (done.exit_code, done.stderr) == (0, "")
     return parse(done.stdout)
 

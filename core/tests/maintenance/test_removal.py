@@ -317,12 +317,27 @@ def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
         store.delete_expired()
 
 
-def test_a_dry_run_counts_all_the_rounds_that_a_person_gets(tmp_path: Path) -> None:
+def test_a_dry_run_counts_all_the_rounds_that_a_person_gets_in_each_role(tmp_path: Path) -> None:
     plugin = MaintenancePlugin(Keeping(keep=1, pace=DeletionRate(batch_max=2, interval_ms=0)))
     with plugin.filled(tmp_path, 300) as store:
+        before = names(tmp_path)
         seen = store.delete_expired(dry_run=True)
         assert len(seen.deleted) > 2
+        for mode in ("write", "read"):
+            with plugin.open(tmp_path, mode=mode) as other:
+                assert other.delete_expired(dry_run=True) == seen
+        assert names(tmp_path) == before
         assert store.delete_expired().deleted == seen.deleted
+
+
+def test_a_plugin_can_keep_a_segment_and_all_behind_it(tmp_path: Path) -> None:
+    plugin = MaintenancePlugin(veto=SEGMENT)
+    with plugin.filled(tmp_path) as store:
+        report = store.delete_expired()
+        assert report.kept is not None
+        assert report.kept.start_offset == store.min_offset == SEGMENT
+        assert "not archived yet" in report.kept.reason
+        assert plugin.deleted == [0]
 
 
 # --- killed on its way, at every change that it makes to the disk ---

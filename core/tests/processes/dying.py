@@ -9,20 +9,11 @@ import traceback
 import warnings
 from collections.abc import Callable
 from types import FrameType, ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
-import pytest
 
 Modules: TypeAlias = ModuleType | tuple[ModuleType, ...]
-
-
-def at_every(stride: int) -> pytest.MarkDecorator:
-    """Die at every ``stride``-th step; at each in the slow tests, as a fork takes its time."""
-    return pytest.mark.parametrize("stride", [stride, pytest.param(1, marks=pytest.mark.slow)])
-
-
-EACH: Final = at_every(13)
 
 
 def _files(modules: Modules) -> frozenset[str | None]:
@@ -35,18 +26,12 @@ def die(step: int, modules: Modules, work: Callable[[], object]) -> bool:
 
     :returns: whether it came that far; else it has done all of its work, or an error ends the test
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the child forks with one thread
-        child = os.fork()
-    if not child:
-        try:
-            sys.settrace(_Tracer(step, _files(modules), _kill).enter)
-            work()
-        except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
-            sys.settrace(None)
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+
+    def traced() -> None:
+        sys.settrace(_Tracer(step, _files(modules), _kill).enter)
+        work()
+
+    child = fork(traced)
     status = os.waitpid(child, 0)[1]
     code = os.waitstatus_to_exitcode(status)
     assert code in (0, -signal.SIGKILL), f"the child ended with {code}"
@@ -54,13 +39,15 @@ def die(step: int, modules: Modules, work: Callable[[], object]) -> bool:
 
 
 def fork(work: Callable[[], object]) -> int:
+    """Let a child do ``work`` and end; its number."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child forks with one thread
         child = os.fork()
     if not child:
         try:
             work()
         except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
+            sys.settrace(None)
             traceback.print_exc()
             os._exit(1)
         os._exit(0)

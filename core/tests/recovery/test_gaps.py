@@ -47,7 +47,7 @@ from lakelog.recovery.filler import (
 )
 from lakelog_testing.samples import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 
 FILES = RealFileSystem()
 
@@ -235,16 +235,16 @@ def _in_disorder(path: Path) -> list[int]:
     return [at for at in starts(results[:-1]) if at != results[20].physical_offset]
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+@at_every(23)
 @pytest.mark.parametrize("way", ["open", "recover"])
-def test_a_stop_at_any_change(step: int, way: str, tmp_path: Path) -> None:
+def test_a_stop_at_any_change(stride: int, way: str, tmp_path: Path) -> None:
     """The machine stops after so many changes each time, until it does not come to that."""
     model, right, store = tmp_path / "model", tmp_path / "right", tmp_path / "store"
     whole = _in_disorder(model)
     copy_store(model, right)
     report = recover_small(right)
     assert len(quarantine(right)) == 3
-    for number in every(step):
+    for number in every(stride):
         copy_store(model, store)
         files = StoppingFiles(number)
         with suppress(Exception):  # whatever it turns into: the machine is down

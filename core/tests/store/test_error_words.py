@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import logging
 import math
 import os
 import pickle
 import time
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,7 +21,7 @@ import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small
 from lakelog import Message, MessageColumns, PutRefused, Store, aio, errors
 from lakelog.errors import LakelogError, StoreError, StoreFailed
-from lakelog.files.filesystem import RealFile, RealFileSystem, unreadable
+from lakelog.files.filesystem import RealFileSystem, unreadable
 from lakelog.log.segments import Segments
 from lakelog.log.store_directory import readable
 from lakelog.results import PutStatus
@@ -63,55 +60,6 @@ def test_a_failed_sync_names_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
             store.put(Message("t", b"x"))
     with pytest.raises(StoreFailed, match=r"0{20}"):
         store.close()
-
-
-def test_every_call_of_a_file_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    gone = RealFile(path, 1 << 20)
-    for call in (
-        gone.size,
-        gone.sync,
-        gone.close,
-        lambda: gone.read_at(0, 1),
-        lambda: gone.write_at(0, b"x"),
-        lambda: gone.allocate(1),
-        lambda: gone.truncate(1),
-        lambda: gone.next_data(0),
-        lambda: gone.map(1, writable=False),
-    ):
-        with pytest.raises(OSError, match="cannot ") as caught:
-            call()
-        assert (caught.value.errno, caught.value.filename) == (errno.EBADF, str(path))
-
-
-def test_every_call_by_name_names_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "none"
-    for call in (
-        lambda: FILES.open(path),
-        lambda: FILES.unlink(path),
-        lambda: FILES.remove_dir(path),
-        lambda: FILES.sync_dir(path),
-        lambda: FILES.rename(tmp_path / "other", path),
-        lambda: FILES.exchange(tmp_path / "other", path),
-    ):
-        with pytest.raises(FileNotFoundError, match="cannot ") as caught:
-            call()
-        assert caught.value.filename == str(path)
-    path.touch()
-    with pytest.raises(FileExistsError, match="cannot make a directory"):
-        FILES.make_dir(path)
-    with pytest.raises(NotADirectoryError, match=f"cannot list: Not a directory: '{path}'"):
-        FILES.list(path)
-
-
-def test_a_write_that_stops_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, memoryview(data)[:3], at))
-    file = FILES.open(tmp_path / "file", write=True, create=True)
-    file.write_at(2, b"0123456789")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"\0\0" + b"0123456789"
 
 
 def test_the_advice_is_of_the_kind_of_error() -> None:
@@ -234,27 +182,6 @@ def test_every_kind_can_go_to_other_processes() -> None:
         again = pickle.loads(pickle.dumps(kind.__new__(kind, "what is wrong")))
         assert type(again) is kind
         assert str(again) == "what is wrong"
-
-
-class Held:
-    """An object of a frame, as a view of a map would be."""
-
-
-def test_a_failed_open_keeps_no_frame(tmp_path: Path) -> None:
-    """Python 3.12 and later keep the frames of an error that leaves a generator, in a cycle."""
-
-    def failed_open() -> weakref.ref[Held]:
-        held = Held()
-        with suppress(FileNotFoundError):
-            FILES.open(tmp_path / "missing")
-        return weakref.ref(held)
-
-    gc.collect()
-    gc.disable()
-    try:
-        assert failed_open()() is None
-    finally:
-        gc.enable()
 
 
 Call = Callable[[Any], Any]  # types are what is wrong here

@@ -27,7 +27,7 @@ from lakelog.results import PutStatus
 from lakelog.runtime import locks
 from lakelog_testing.crash.opener import owned_by
 from plugins.testing.tests.stagedwriters import SoundlyStaged
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_ways
@@ -44,9 +44,6 @@ VERBS: dict[str, Callable[[Store], object]] = {
     "put_batch": lambda store: store.put_batch(MESSAGES),
     "put_batch_async": lambda store: store.put_batch_async(MESSAGES).result(),
 }
-
-
-STRIDES = pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +113,7 @@ def steps(verb: str, path: Path, stride: int, **more: Any) -> Iterator[tuple[Sto
                 store.close()
 
 
-@STRIDES
+@at_every(7)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_store_goes_on_after_a_put_was_interrupted(
     verb: str, tmp_path: Path, stride: int
@@ -164,7 +161,7 @@ def test_a_staged_writer_whose_put_was_interrupted(tmp_path: Path) -> None:
     assert all("an append was interrupted" in each for each in failures)
 
 
-@STRIDES
+@at_every(7)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_handler_that_puts_is_refused_inside_of_an_append(
     verb: str, tmp_path: Path, stride: int
@@ -188,7 +185,7 @@ def test_a_handler_that_puts_is_refused_inside_of_an_append(
     assert set(told) == {PutStatus.PUT_OK, PutStatus.SERVICE_NOT_AVAILABLE}
 
 
-@STRIDES
+@at_every(7)
 def test_a_handler_that_puts_in_the_middle_of_a_sync(
     tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ def told(**what: Any) -> None:
 
 
 def opened(path: str, given: dict[str, Any]) -> Store:
+    time.sleep(max(0.0, given.pop("at", 0.0) - time.monotonic()))
     if given["mode"] != "serve":
         return lakelog.open(path, **given)
     del given["mode"]

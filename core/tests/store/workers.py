@@ -60,9 +60,13 @@ class Worker:
 
 
 @contextmanager
-def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worker]:
-    given = json.dumps({"mode": mode, **SMALL, **settings})
-    with forked.start("core.tests.store.worker", [str(path), given]) as process:
+def worker(path: Path, **given: Any) -> Iterator[Worker]:
+    """One with the arguments of :func:`lakelog.open`; it says its role first, or an error.
+
+    Its ``at`` is the time of ``time.monotonic``, the same in every process, at which it opens.
+    """
+    program = "core.tests.store.worker"
+    with forked.start(program, [str(path), json.dumps({"mode": "write", **given})]) as process:
         try:
             yield Worker(process)
         finally:
@@ -70,7 +74,14 @@ def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worke
 
 
 @contextmanager
+def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worker]:
+    """One whose store has small segments, and no plugins."""
+    with worker(path, mode=mode, **{**SMALL, **settings}) as made:
+        yield made
+
+
+@contextmanager
 def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
-    with a_worker(path, **settings) as worker:
-        assert worker.hear() == {"role": "owner"}
-        yield worker
+    with a_worker(path, **settings) as made:
+        assert made.hear() == {"role": "owner"}
+        yield made

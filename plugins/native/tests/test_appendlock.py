@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from core.tests.processes.test_groupsync import fork
-from core.tests.processes.test_section import kill_at_random
+from core.tests.processes.test_append_section import kill_at_random
+from core.tests.processes.test_group_sync import fork
 from core.tests.processes.tinylog import MakeLock, TinyLog
 from lakelog.files.filesystem import File
 from lakelog.processes import shared_page as sharedpage

@@ -14,7 +14,7 @@ from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.hooks import SegmentWriter, Writer, WriterTraits
 from lakelog.message import Body
 from lakelog_testing import FaultyFile, WriterContract
-from lakelog_testing.contracts.writer import SIZE
+from lakelog_testing.contracts.writer import SIZE, opened
 from plugins.testing.tests import stagedwriters as staged
 
 pytestmark = pytest.mark.both_ways
@@ -249,7 +249,11 @@ def test_each_mistake_is_found(tmp_path: Path, writer: type[Writer], test: str) 
     path = tmp_path / "0"
     file = FaultyFile(RealFileSystem().open(path, write=True, create=True))
     file.truncate(SIZE)
-    given = {"file": file, "path": path, "tmp_path": tmp_path}
-    bound = getattr(Kit(writer()), f"test_{test}")
+    kit = Kit(writer())
+    bound = getattr(kit, f"test_{test}")
+    needed = inspect.signature(bound).parameters
+    given: dict[str, object] = {"file": file, "path": path, "tmp_path": tmp_path}
+    if "segment" in needed:
+        given["segment"] = opened(kit.make(), file)
     with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)):
-        bound(*(given[name] for name in inspect.signature(bound).parameters))
+        bound(*(given[name] for name in needed))

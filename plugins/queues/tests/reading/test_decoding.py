@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import lakelog
-from core.tests.processes.test_groupsync import fork
+from core.tests.processes.test_group_sync import fork
 from core.tests.registry.samples import plugin
 from core.tests.store.support import open_small
 from examples.compress_bodies import Compressing, CompressSettings

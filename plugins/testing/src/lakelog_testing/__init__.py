@@ -75,44 +75,31 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AcceleratorContract": "contracts.encoding",
-    "AppendCallbackContract": "contracts.encoding",
-    "CleanerContract": "contracts.housekeeping",
-    "DiskWatcherContract": "contracts.housekeeping",
-    "DispatcherContract": "contracts.dispatching",
-    "DurableFlushStrategyContract": "contracts.flush",
-    "FakeClock": "cleaning",
-    "FakeLog": "fakelog",
-    "FakeReceivedLog": "fakelog",
-    "FakeReplicatedLog": "fakelog",
-    "FaultyFile": "faultyfile",
-    "FlushStrategyContract": "contracts.flush",
-    "FollowerContract": "contracts.dispatching",
-    "GroupFlushStrategyContract": "contracts.flush",
-    "PluginContract": "contracts.plugin",
-    "ReceiverContract": "contracts.replicating",
-    "ReplicatorContract": "contracts.replicating",
-    "ScriptedSlave": "scripted",
-    "SegmentSourceContract": "contracts.housekeeping",
-    "SettingsFormatContract": "contracts.plugin",
-    "StoreExtensionContract": "contracts.dispatching",
-    "StoreMachine": "machine",
-    "SurplusCleaner": "cleaning",
-    "WriterContract": "contracts.writer",
-    "context_of": "samples",
-    "copy_store": "samples",
-    "count_hook_calls": "samples",
-    "encode_log": "samples",
-    "record_batch": "samples",
+    "cleaning": "FakeClock SurplusCleaner",
+    "contracts.dispatching": "DispatcherContract FollowerContract StoreExtensionContract",
+    "contracts.encoding": "AcceleratorContract AppendCallbackContract",
+    "contracts.flush": (
+        "DurableFlushStrategyContract FlushStrategyContract GroupFlushStrategyContract"
+    ),
+    "contracts.housekeeping": "CleanerContract DiskWatcherContract SegmentSourceContract",
+    "contracts.plugin": "PluginContract SettingsFormatContract",
+    "contracts.replicating": "ReceiverContract ReplicatorContract",
+    "contracts.writer": "WriterContract",
+    "fakelog": "FakeLog FakeReceivedLog FakeReplicatedLog",
+    "faultyfile": "FaultyFile",
+    "machine": "StoreMachine",
+    "samples": "context_of copy_store count_hook_calls encode_log record_batch",
+    "scripted": "ScriptedSlave",
 }
+_LAZY = {each: module for module, names in _MODULES.items() for each in names.split()}
 
 
 if not TYPE_CHECKING:  # a name that is not there is an error of types
 
     def __getattr__(name: str) -> Any:
         """Import each name on first use: most need pytest, and some NumPy."""
-        if name not in _MODULES:
+        if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

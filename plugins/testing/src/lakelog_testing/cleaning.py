@@ -1,7 +1,4 @@
-"""A clock that stands still until a test advances it.
-
-A cleaner that deletes all but the newest segments; it is its own plugin.
-"""
+"""A clock that a test advances, and a cleaner that deletes all but the newest segments."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A log without a disk, for tests of flush strategies and replicators.
-
-A log with bytes in real segment files, for tests of replicators.
-
-The log of a replica in memory, for tests of receivers.
-"""
+"""Logs that a test directs: in memory, in segment files, and of a replica."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.hooks import CopyProgress, ReplicaLog
 from lakelog.message import Body
 from lakelog.processes.group_sync import CopiedEnd
-from lakelog_testing.threads import PATIENCE_SECONDS
+from lakelog_testing.threads import PATIENCE_SECONDS, poll
 
 
 class FakeLog:
@@ -93,16 +88,15 @@ class FakeLog:
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Poll until everything before ``end_offset`` is durable."""
-        deadline = time.monotonic() + timeout_s
-        while self.flushed < end_offset:
-            if self._failed:
+
+        def is_flushed() -> bool:
+            if self.flushed < end_offset and self._failed:
                 raise self._failure()
-            if time.monotonic() >= deadline:
-                return False
-            if not self._turn.locked():
+            if self.flushed < end_offset and not self._turn.locked():
                 ask()
-            time.sleep(0.0005)
-        return True
+            return self.flushed >= end_offset
+
+        return poll(is_flushed, timeout_s)
 
     @staticmethod
     def _failure() -> StoreFailed:
@@ -137,10 +131,7 @@ class FakeLog:
 
     def await_sync(self, patience_seconds: float) -> None:
         """Wait until a sync has begun, with its end determined."""
-        deadline = time.monotonic() + patience_seconds
-        while not self.syncs:
-            assert time.monotonic() < deadline, "no sync has begun"
-            time.sleep(0.001)
+        assert poll(lambda: self.syncs > 0, patience_seconds), "no sync has begun"
 
 
 class FakeReplicatedLog(FakeLog):
@@ -170,24 +161,18 @@ class FakeReplicatedLog(FakeLog):
         with self._lock:
             start = len(self.bytes)
             self.bytes += data
-            for at in range(start - start % self.segment_size_bytes, start + size, self._step):
-                self._write(at)
+            step = self.segment_size_bytes
+            for at in range(start - start % step, start + size, step):
+                path = self.folder / segment_name(at)
+                with path.open("r+b" if path.exists() else "w+b") as file:
+                    file.write(self.bytes[at : at + step])
+                    file.truncate(step)
             self.appended = self.committed = len(self.bytes)
             return self.appended
 
-    @property
-    def _step(self) -> int:
-        return self.segment_size_bytes
-
-    def _write(self, at: int) -> None:
-        path = self.folder / segment_name(at)
-        with path.open("r+b" if path.exists() else "w+b") as file:
-            file.write(self.bytes[at : at + self._step])
-            file.truncate(self._step)
-
     def remove_first(self) -> None:
         """Delete the first segment."""
-        first, self.minimum = self.minimum, self.minimum + self._step
+        first, self.minimum = self.minimum, self.minimum + self.segment_size_bytes
         (self.folder / segment_name(first)).unlink()
 
     def open_segment(self, start_offset: int) -> File:
@@ -199,18 +184,7 @@ class FakeReplicatedLog(FakeLog):
 
     def wait_moved(self, durable_end: int, committed_end: int, timeout_s: float) -> bool:
         """Poll until a position is beyond the given one."""
-        return _poll(
-            lambda: self.flushed > durable_end or self.committed > committed_end, timeout_s
-        )
-
-
-def _poll(is_so: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.0005)
-    return True
+        return poll(lambda: self.flushed > durable_end or self.committed > committed_end, timeout_s)
 
 
 SEGMENT_BYTES: Final = 1 << 20

@@ -1,10 +1,4 @@
-"""A real file that records its calls, and fails on request.
-
-Compares long byte strings, and reports the first difference.
-
-A plain ``assert`` with pytest's full explanation (``-v``, or ``CI`` set) takes minutes for a
-segment.
-"""
+"""A file that records its calls and fails on request, and a comparison of long byte strings."""
 
 from __future__ import annotations
 
@@ -128,7 +122,11 @@ _SHOWN_BYTES: Final = 16
 
 
 def assert_same(found: Bytes, expected: Bytes) -> None:
-    """Raise ``AssertionError`` with the first difference if ``found`` is not ``expected``."""
+    """Raise ``AssertionError`` with the first difference if ``found`` is not ``expected``.
+
+    A plain ``assert`` with pytest's full explanation (``-v``, or ``CI`` set) takes minutes for a
+    segment.
+    """
     if found == expected:
         return
     at = first_difference(found, expected)

@@ -1,11 +1,4 @@
-"""Real records for tests, encoded by the core's encoder.
-
-The :class:`~lakelog.hooks.Context` that a test passes to a strategy.
-
-Counts pluggy's hook calls, so that a test can show that the message path makes none.
-
-Copies store directories, also of running and of killed stores.
-"""
+"""What a strategy gets, for a test: records, contexts, counted hook calls, copies of stores."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""A master of RocketMQ's HA protocol that a test directs, over a log that is just bytes.
+"""Both sides of RocketMQ's HA protocol, whose steps a test directs.
 
-It answers as RocketMQ 5.3.3 does: the first report has the offset to start at, and 0 means the
-start of the last segment. At the end of the log it sends heartbeats for ever.
-
-A slave of RocketMQ's HA protocol whose steps a test scripts, for tests of masters.
-
-It has its own reading of the protocol, so that it shares no mistake with an implementation:
-reports are ``>q``, frames ``>qi`` and a body.
+Reports are ``>q``, frames ``>qi`` and a body, as in RocketMQ 5.3.3. This is a reading of the
+protocol of its own, so that it shares no mistake with an implementation.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition, Thread
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from lakelog_testing.threads import PATIENCE_SECONDS
@@ -34,7 +28,10 @@ def _usual(_sock: socket.socket, _asked: int) -> bool:
 
 
 class ScriptedMaster:
-    """A master on a free port of this machine.
+    """A master on a free port of this machine, over a log that is just bytes.
+
+    The first report has the offset to start at, and 0 means the start of the last segment. At the
+    end of the log it sends heartbeats for ever.
 
     :ivar asked: the first report of each connection, in order
     :ivar reports: all reports
@@ -126,32 +123,30 @@ class ScriptedMaster:
 
     def _serve(self, sock: socket.socket) -> None:
         with suppress(OSError), sock:
-            asked = self._first_report(sock)
+            asked = self._report(sock, first=True)
             if asked is not None and self.script(sock, asked):
                 reader = Thread(target=self._read_reports, args=(sock,), daemon=True)
                 reader.start()
                 self._send(sock, asked)
         self._open.discard(sock)
 
-    def _first_report(self, sock: socket.socket) -> int | None:
+    def _report(self, sock: socket.socket, *, first: bool = False) -> int | None:
+        """Note the next report; ``None`` at the end of the connection."""
         data = sock.recv(REPORT.size, socket.MSG_WAITALL)
         if len(data) < REPORT.size:
             return None
-        (asked,) = REPORT.unpack(data)
-        self._note(asked, first=True)
-        return int(asked)
-
-    def _note(self, offset: int, *, first: bool = False) -> None:
+        (offset,) = REPORT.unpack(data)
         with self._changed:
             if first:
                 self.asked.append(offset)
             self.reports.append(offset)
             self._changed.notify_all()
+        return int(offset)
 
     def _read_reports(self, sock: socket.socket) -> None:
         with suppress(OSError):
-            while len(data := sock.recv(REPORT.size, socket.MSG_WAITALL)) == REPORT.size:
-                self._note(REPORT.unpack(data)[0])
+            while self._report(sock) is not None:
+                pass
 
     def _send(self, sock: socket.socket, asked: int) -> None:
         at = asked
@@ -196,12 +191,7 @@ class ScriptedMaster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -237,12 +227,7 @@ class ScriptedSlave:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def send(self, data: bytes) -> None:
@@ -254,11 +239,11 @@ class ScriptedSlave:
 
     def report(self, *offsets: int) -> None:
         """Send reports, all at once."""
-        self.send(b"".join(struct.pack(">q", each) for each in offsets))
+        self.send(b"".join(REPORT.pack(each) for each in offsets))
 
     def frame(self) -> tuple[int, bytes]:
         """The next frame: offset and body. Raises ``EOFError`` if the master closes."""
-        offset, size = struct.unpack(">qi", self._read(12))
+        offset, size = FRAME.unpack(self._read(FRAME.size))
         assert size >= 0
         if self.end >= 0:
             assert offset == self.end, f"a frame at {offset}, expected at {self.end}"

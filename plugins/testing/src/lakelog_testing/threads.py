@@ -1,11 +1,4 @@
-"""Runs calls beside a test with a time limit, and detects leftover threads.
-
-Stops a process by ``SIGSTOP``, and waits until it has stopped.
-
-``SIGSTOP`` takes effect when each thread of the process is next scheduled. On a busy machine the
-process may run on for a while, and handle a ``SIGTERM`` that arrives meanwhile first. Source:
-``signal(7)``, ``proc(5)``.
-"""
+"""Threads and processes of a test: calls beside it with a time limit, waits, and leftovers."""
 
 from __future__ import annotations
 
@@ -17,9 +10,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from lakelog.hooks import Flushable, Outcome
+from lakelog.hooks import FlushStrategy, Outcome, Replicator
 from lakelog.results import PutStatus
 
 T = TypeVar("T")
@@ -40,27 +33,21 @@ def settle(outcome: Outcome, patience_seconds: float = PATIENCE_SECONDS) -> PutS
     return outcome if isinstance(outcome, PutStatus) else outcome.result(patience_seconds)
 
 
-L_contra = TypeVar("L_contra", bound=Flushable, contravariant=True)
+S = TypeVar("S", bound=FlushStrategy | Replicator)
 
 
-class StrategyThread(Protocol[L_contra]):
-    """The common methods of flush strategies and replicators."""
-
-    def start(self, log: L_contra) -> None:
-        """Start."""
-
-    def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Register an append."""
-
-    def close(self) -> None:
-        """Stop."""
-
-
-S = TypeVar("S", bound=StrategyThread[Any])
+def poll(is_so: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS) -> bool:
+    """Wait until ``is_so()``; returns whether it became so in time."""
+    deadline = time.monotonic() + patience_seconds
+    while not is_so():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.0005)
+    return True
 
 
 @contextmanager
-def running(service: S, log: Flushable) -> Iterator[S]:
+def running(service: S, log: Any) -> Iterator[S]:
     """Start the service, and close it at the end of the block, even if that fails."""
     service.start(log)
     try:
@@ -77,11 +64,9 @@ def no_thread_left(patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]
     """Fail if threads that started inside the block outlive it."""
     before = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + patience_seconds
-    while time.monotonic() < deadline and set(threading.enumerate()) - before:
-        time.sleep(0.01)
+    is_over = poll(lambda: before.issuperset(threading.enumerate()), patience_seconds)
     left = [thread.name for thread in set(threading.enumerate()) - before]
-    assert not left, f"threads still run after the close: {left}"
+    assert is_over, f"threads still run after the close: {left}"
 
 
 _STILL: Final = "TZX"
@@ -91,16 +76,15 @@ _STILL: Final = "TZX"
 def hold(pid: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
     """Send ``SIGSTOP`` and wait until every thread has stopped; ``SIGCONT`` continues it.
 
-    A process that has ended, but was not waited for, counts as stopped.
+    The signal takes effect when each thread is next scheduled. On a busy machine the process may
+    run on for a while, and handle a ``SIGTERM`` that arrives meanwhile first. A process that has
+    ended, but was not waited for, counts as stopped. Source: ``signal(7)``, ``proc(5)``.
 
     Raises ``ProcessLookupError`` if the process does not exist, and ``TimeoutError``.
     """
     os.kill(pid, signal.SIGSTOP)
-    until = time.monotonic() + patience_seconds
-    while not _is_held(pid):
-        if time.monotonic() > until:
-            raise TimeoutError(f"process {pid} still runs")
-        time.sleep(0.001)
+    if not poll(lambda: _is_held(pid), patience_seconds):
+        raise TimeoutError(f"process {pid} still runs")
 
 
 def _is_held(pid: int) -> bool:

@@ -1,8 +1,7 @@
-"""Contract tests for dispatchers: their files must be reproducible from the log.
+"""Contract tests for what a store hands its records to, and for the methods that it gets.
 
-Contract tests for followers: start, prompt stop, and nothing left behind.
-
-Contract tests for store extensions: they add methods, and change nothing of the log's.
+Files of dispatchers must be reproducible from the log; followers start, stop promptly and leave
+nothing behind; store extensions change nothing of the log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Contract tests for append callbacks: records readable by the core, placed without side effects.
+"""Contract tests for append callbacks and for accelerators.
 
-A callback that changes bodies before it stores them must restore them, see
-:class:`~lakelog.hooks.BodyDecoder`. Without ``decode``, bodies must be stored unchanged.
-
-Contract tests for accelerators: every result is that of the Python code, the specification.
+Records must be readable by the core, and placed without side effects. A callback that changes
+bodies before it stores them must restore them, see :class:`~lakelog.hooks.BodyDecoder`; without
+``decode``, bodies must be stored unchanged. Every result of an accelerator is that of the Python
+code, the specification.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import lakelog
 from lakelog.accelerate import SEAM, Accelerator, current, use
 from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage
+from lakelog.format.encoder import EncodedBatch
 from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record import decode
@@ -64,6 +65,16 @@ def bodies(callback: AppendCallback, read: RecordBatch) -> list[bytes]:
     return [each.body for each in decoded(callback, stored_messages(read))]
 
 
+def placed(
+    callback: AppendCallback, given: Any, offsets: QueueOffsets | None = None
+) -> tuple[EncodedBatch, RecordBatch]:
+    """A batch of messages placed at offset 5,000, and its records."""
+    batch = callback.encode(given)
+    status = callback.place(batch, 5_000, ROOM, offsets or QueueOffsets(), NOW_MS)
+    assert status is AppendStatus.PUT_OK
+    return batch, decode_run(bytes(batch.buffer), 5_000)
+
+
 class AppendCallbackContract:
     """Subclass it and define :meth:`make`; each test creates its own callback.
 
@@ -80,10 +91,8 @@ class AppendCallbackContract:
     @pytest.mark.parametrize("count", COUNTS)
     def test_what_is_placed_are_records_that_can_be_read(self, count: int) -> None:
         given = messages(count)
-        callback, offsets = self.make(), QueueOffsets()
-        batch = callback.encode(given)
-        assert callback.place(batch, 5_000, ROOM, offsets, NOW_MS) is AppendStatus.PUT_OK
-        read = decode_run(bytes(batch.buffer), 5_000)
+        callback = self.make()
+        batch, read = placed(callback, given)
         assert read.end_offset == 5_000 + len(batch.buffer)
         assert bodies(callback, read) == [item.body for item in given]
         assert read.topics == [item.topic for item in given]
@@ -98,9 +107,7 @@ class AppendCallbackContract:
         for kind in (bytes, bytearray, memoryview):
             callback, these = self.make(), [kind(each) for each in given]
             columns = MessageColumns("orders", these, 0, "TagA", None)
-            batch = callback.encode(columns)
-            callback.place(batch, 5_000, ROOM, QueueOffsets(), NOW_MS)
-            read = decode_run(bytes(batch.buffer), 5_000)
+            _, read = placed(callback, columns)
             assert bodies(callback, read) == given
             assert read.tags == ["TagA"] * count
 
@@ -113,9 +120,7 @@ class AppendCallbackContract:
     @pytest.mark.parametrize("count", COUNTS)
     def test_decoding_changes_bodies_and_what_is_said_of_them_only(self, count: int) -> None:
         callback = self.make()
-        batch = callback.encode(messages(count))
-        callback.place(batch, 5_000, ROOM, QueueOffsets(), NOW_MS)
-        stored = stored_messages(decode_run(bytes(batch.buffer), 5_000))
+        stored = stored_messages(placed(callback, messages(count))[1])
         given = decoded(callback, stored)
         kept = [attrs.evolve(one, body=two.body, sys_flag=two.sys_flag)
             for one, two in zip(stored, given, strict=True)]  # fmt: skip  # one comprehension
@@ -124,18 +129,13 @@ class AppendCallbackContract:
 
     @pytest.mark.parametrize("count", COUNTS)
     def test_decoding_leaves_messages_that_another_callback_stored(self, count: int) -> None:
-        plain, callback = RocketmqAppendCallback.of(StoreSettings()), self.make()
-        batch = plain.encode(messages(count))
-        plain.place(batch, 5_000, ROOM, QueueOffsets(), NOW_MS)
-        stored = stored_messages(decode_run(bytes(batch.buffer), 5_000))
-        assert decoded(callback, stored) == stored
+        plain = RocketmqAppendCallback.of(StoreSettings())
+        stored = stored_messages(placed(plain, messages(count))[1])
+        assert decoded(self.make(), stored) == stored
 
     @pytest.mark.parametrize("count", COUNTS)
     def test_results_say_where_the_records_are(self, count: int) -> None:
-        callback, offsets = self.make(), QueueOffsets()
-        batch = callback.encode(messages(count))
-        callback.place(batch, 5_000, ROOM, offsets, NOW_MS)
-        read = decode_run(bytes(batch.buffer), 5_000)
+        batch, read = placed(self.make(), messages(count))
         results = list(batch.results(PutStatus.PUT_OK))
         assert batch.count == count
         assert [it.physical_offset for it in results] == read.physical_offsets.tolist()
@@ -160,7 +160,7 @@ class AppendCallbackContract:
     @pytest.mark.parametrize("count", COUNTS)
     def test_placing_leaves_the_queue_offsets_alone(self, count: int) -> None:
         callback, offsets = self.make(), QueueOffsets({("orders", 0): 10})
-        callback.place(callback.encode(messages(count)), 0, ROOM, offsets, NOW_MS)
+        placed(callback, messages(count), offsets)
         assert offsets.snapshot() == {("orders", 0): 10}
 
     @pytest.mark.parametrize("count", COUNTS)
@@ -188,8 +188,6 @@ class AppendCallbackContract:
             self.make().encode([*messages(10), message])
 
 
-_ROOM_BYTES = 1 << 20
-_NONE = "none"
 _MESSAGES = [
     Message("orders", b"x" * at, tags=f"t{at % 3}", keys=f"k{at}", queue_id=0, born_timestamp_ms=at)
     for at in range(200)
@@ -239,7 +237,7 @@ class AcceleratorContract:
         for accelerator in (None, self.make()):
             callback = RocketmqAppendCallback.of(StoreSettings(), accelerator)
             batch = callback.encode(_MESSAGES[-count:])
-            callback.place(batch, 0, _ROOM_BYTES, QueueOffsets(), STORED_AT_MS)
+            callback.place(batch, 0, ROOM, QueueOffsets(), STORED_AT_MS)
             found.append(bytes(batch.buffer))
         assert found[0] == found[1]
 
@@ -259,11 +257,11 @@ class AcceleratorContract:
     ) -> None:
         use(None)
         given: dict[str, Any] = {"plugins": [self.plugin], "segment_size_bytes": "1MiB"}
-        accelerator = self.name if is_written_by_it else _NONE
+        accelerator = self.name if is_written_by_it else "none"
         with lakelog.open(tmp_path, accelerator=accelerator, **given) as store:
             for each in _MESSAGES:
                 store.put(each)
             store.put_batch(_MESSAGES)
-        found = [self.contents(tmp_path, each) for each in (self.name, _NONE)]
+        found = [self.contents(tmp_path, each) for each in (self.name, "none")]
         assert found[0] == found[1]
         assert [each.body for each in found[0]] == [each.body for each in _MESSAGES] * 2

@@ -17,7 +17,7 @@ from lakelog.hooks import FlushStrategy, Outcome
 from lakelog.registry import check_object
 from lakelog.results import PutStatus
 from lakelog_testing.fakelog import FakeLog
-from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, running, settle
+from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, poll, running, settle
 
 
 class LaterPut:
@@ -160,10 +160,8 @@ class FlushStrategyContract:
 
     def await_flushed(self, log: FakeLog) -> None:
         """Wait until everything appended is durable."""
-        deadline = time.monotonic() + self.patience_seconds
-        while log.flushed < log.appended:
-            assert time.monotonic() < deadline, "a put that does not wait is not synced"
-            time.sleep(0.001)
+        is_flushed = poll(lambda: log.flushed >= log.appended, self.patience_seconds)
+        assert is_flushed, "a put that does not wait is not synced"
 
     def test_close_flushes_what_is_left(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:

@@ -1,10 +1,7 @@
-"""Contract tests for cleaners: decisions must depend only on the arguments.
+"""Contract tests for what keeps a disk from being full, and for what is left of it elsewhere.
 
-Contract tests for disk-space watchers: they return a report, and change nothing.
-
-Contract tests for sources of deleted segments: they return them byte for byte.
-
-Contract tests for the maintenance of stores: it deletes from the front, and pauses puts.
+Decisions of cleaners depend on their arguments only. Disk-space watchers return a report, and
+change nothing. Sources of deleted segments return them byte for byte.
 """
 
 from __future__ import annotations
@@ -206,6 +203,3 @@ class SegmentSourceContract:
         source, _ = self.made()
         with pytest.raises(StoreError):
             source.read(3 * ARCHIVED_BYTES, 0, 8)
-
-
-STORE_SEGMENT_BYTES = 16 << 10

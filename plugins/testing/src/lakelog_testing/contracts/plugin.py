@@ -1,6 +1,7 @@
-"""Contract tests for plugins: accepted by the registry, cheap to import, valid strategies.
+"""Contract tests for plugins and for settings formats.
 
-Contract tests for settings formats: translate a file, or report its invalid value.
+A plugin is accepted by the registry, cheap to import, and its strategies can be made. A settings
+format translates a file, or reports its invalid value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Contract tests for receivers: replicators that fill a replica from a master.
+"""Contract tests for replicators with and without reachable copies, and for receivers.
 
-Contract tests for replicators, with and without reachable copies.
+A receiver is a replicator that fills a replica from a master.
 """
 
 from __future__ import annotations
@@ -188,6 +188,9 @@ class ReceiverContract:
         made.close()
 
 
+LEADS = pytest.mark.parametrize("leads", [True, False])
+
+
 class ReplicatorContract:
     """Subclass it and define :meth:`make`; each test creates its own replicator."""
 
@@ -208,10 +211,13 @@ class ReplicatorContract:
         return settle(outcome, self.patience_seconds)
 
     @contextmanager
-    def leading(self, log: FakeReplicatedLog) -> Iterator[Replicator]:
-        """A replicator as in the process that has the services, closed at the end of the block."""
+    def running(self, log: FakeReplicatedLog, *, leads: bool = True) -> Iterator[Replicator]:
+        """A replicator, closed at the end of the block.
+
+        :param leads: whether it is in the process that has the services
+        """
         made = self.make()
-        if isinstance(made, LeadingReplicator):
+        if leads and isinstance(made, LeadingReplicator):
             made.lead()
         with running(made, log) as replicator:
             yield replicator
@@ -219,23 +225,18 @@ class ReplicatorContract:
     def test_it_has_the_methods_of_its_kind(self) -> None:
         assert check_object(self.make(), Replicator) is None
 
-    def test_it_starts_and_closes_without_appends(self, log: FakeReplicatedLog) -> None:
-        with no_thread_left(self.patience_seconds), self.leading(log):
-            pass
-
-    def test_it_starts_and_closes_where_another_process_leads(self, log: FakeReplicatedLog) -> None:
-        with no_thread_left(self.patience_seconds), running(self.make(), log):
-            pass
-
-    def test_every_put_gets_a_status_of_a_message_that_is_in_the_log(
-        self, log: FakeReplicatedLog
+    @LEADS
+    def test_it_starts_and_closes_without_appends(
+        self, leads: bool, log: FakeReplicatedLog
     ) -> None:
-        with self.leading(log) as replicator:
-            for wait in (True, False) * 5:
-                assert self.settle(replicator.submit(log.append(), wait)).in_log
+        with no_thread_left(self.patience_seconds), self.running(log, leads=leads):
+            pass
 
-    def test_puts_get_a_status_where_another_process_leads(self, log: FakeReplicatedLog) -> None:
-        with running(self.make(), log) as replicator:
+    @LEADS
+    def test_every_put_gets_a_status_of_a_message_that_is_in_the_log(
+        self, leads: bool, log: FakeReplicatedLog
+    ) -> None:
+        with self.running(log, leads=leads) as replicator:
             for wait in (True, False) * 5:
                 assert self.settle(replicator.submit(log.append(), wait)).in_log
 
@@ -243,7 +244,7 @@ class ReplicatorContract:
         with (
             log.released_behind(),
             log.stalled(),
-            self.leading(log) as replicator,
+            self.running(log) as replicator,
         ):
             with beside(lambda: replicator.submit(log.append(), wait=False)) as call:
                 call.result(self.patience_seconds)
@@ -251,7 +252,7 @@ class ReplicatorContract:
 
     def test_close_leaves_no_waiter_and_no_thread(self, log: FakeReplicatedLog) -> None:
         with no_thread_left(self.patience_seconds):
-            with self.leading(log) as replicator:
+            with self.running(log) as replicator:
                 outcomes = [replicator.submit(log.append(), wait=True) for _ in range(3)]
             for outcome in outcomes:
                 assert settle(outcome, 0).in_log

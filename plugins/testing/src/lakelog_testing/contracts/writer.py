@@ -2,13 +2,6 @@
 
 Writers must reach the disk only through the ``File`` that they receive. Otherwise failures injected
 by a test or by the crash simulator have no effect.
-
-Lists a process's open files, for tests that check for leaks.
-
-Source: ``proc(5)``, ``/proc/PID/fd``. Descriptors that vanish during the listing, such as that of
-the listing itself, are skipped.
-
-Allocates the blocks of a segment for a writer under test, as a store does.
 """
 
 from __future__ import annotations
@@ -16,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -33,8 +26,9 @@ from lakelog_testing.threads import beside
 def open_files(pid: int | None = None) -> list[tuple[int, str]]:
     """Descriptor and name of each open file, by default of this process.
 
-    Names are the kernel's: ``socket:[1]``; that of a deleted file ends in `` (deleted)``. Raises
-    ``FileNotFoundError`` if there is no such process.
+    Names are the kernel's: ``socket:[1]``; that of a deleted file ends in `` (deleted)``.
+    Descriptors that vanish meanwhile, such as that of the listing itself, are skipped. Raises
+    ``FileNotFoundError`` if there is no such process. Source: ``proc(5)``, ``/proc/PID/fd``.
     """
     folder = Path(f"/proc/{os.getpid() if pid is None else pid}/fd")
     found = list[tuple[int, str]]()
@@ -65,10 +59,10 @@ class Stepwise:
         self._file = file
         self._step_bytes = max(STEP_BYTES, writer.traits.alignment_bytes)
         self._end = 0
+        self._is_closed = False
         self.view = self._inner.view
         self.commit = self._inner.commit
         self.sync = self._inner.sync
-        self.close = self._inner.close
 
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Allocate the required blocks, then write."""
@@ -91,6 +85,12 @@ class Stepwise:
         self.commit()
         self.sync()
         self.close()
+
+    def close(self) -> None:
+        """Close the segment, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._inner.close()
 
     def fails(self, position: int = 0) -> bool:
         """Whether a write at ``position``, or its commit or sync, fails."""
@@ -131,6 +131,13 @@ class WriterContract:
         """A segment file of full length without allocated blocks, open for its writer."""
         return _made(path)
 
+    @pytest.fixture
+    def segment(self, file: FaultyFile) -> Iterator[Stepwise]:
+        """An empty segment of a new writer; closed after the test, if it is not."""
+        segment = opened(self.make(), file)
+        yield segment
+        segment.close()
+
     # --- kinds and traits ---
 
     def test_it_has_the_methods_of_its_kind(self, file: FaultyFile) -> None:
@@ -147,7 +154,7 @@ class WriterContract:
 
     def test_writes_that_reach_the_device_are_aligned(self, file: FaultyFile) -> None:
         writer = self.make()
-        segment = _opened(writer, file)
+        segment = opened(writer, file)
         _fill(segment, random.Random(3))
         segment.commit()
         segment.sync()
@@ -158,7 +165,7 @@ class WriterContract:
 
     def test_zero_copy_views_are_memory_of_the_file(self, file: FaultyFile) -> None:
         writer = self.make()
-        segment = _opened(writer, file)
+        segment = opened(writer, file)
         view = segment.view(0, 6)
         segment.write(0, b"record")
         assert bytes(view) == b"record" or not writer.traits.zero_copy_reads
@@ -166,32 +173,27 @@ class WriterContract:
 
     # --- writing and reading ---
 
-    def test_what_is_written_can_be_viewed_at_once(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_what_is_written_can_be_viewed_at_once(self, segment: Stepwise) -> None:
         expected = _fill(segment, random.Random(1))
         assert_same(bytes(segment.view(0, len(expected))), expected)
-        segment.close()
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
     def test_any_bytes_can_be_written(
-        self, file: FaultyFile, kind: Callable[[bytes], bytes | bytearray | memoryview]
+        self, segment: Stepwise, kind: Callable[[bytes], bytes | bytearray | memoryview]
     ) -> None:
-        segment = _opened(self.make(), file)
         segment.write(0, kind(b"record"))
         segment.write(6, kind(b""))
         assert_same(bytes(segment.view(0, 6)), b"record")
-        segment.close()
 
-    def test_what_was_given_to_write_may_be_reused_afterwards(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_what_was_given_to_write_may_be_reused_afterwards(self, segment: Stepwise) -> None:
         data = bytearray(b"record")
         segment.write(0, data)
         data[:] = b"other!"
         assert_same(bytes(segment.view(0, 6)), b"record")
-        segment.close()
 
-    def test_the_first_and_the_last_byte_of_the_segment(self, file: FaultyFile, path: Path) -> None:
-        segment = _opened(self.make(), file)
+    def test_the_first_and_the_last_byte_of_the_segment(
+        self, segment: Stepwise, path: Path
+    ) -> None:
         segment.write(0, b"\x01" * (SIZE - 1))
         segment.write(SIZE - 1, b"\x02")
         assert_same(bytes(segment.view(SIZE - 2, 2)), b"\x01\x02")
@@ -206,7 +208,7 @@ class WriterContract:
         old = random.Random(5).randbytes(5_000)
         file.write_at(0, old)
         file.writes.clear()
-        segment = _opened(self.make(), file, len(old))
+        segment = opened(self.make(), file, len(old))
         assert_same(bytes(segment.view(0, len(old))), old)
         segment.write(len(old), b"new")
         assert_same(bytes(segment.view(len(old) - 2, 5)), old[-2:] + b"new")
@@ -216,9 +218,8 @@ class WriterContract:
         assert_same(path.read_bytes()[: len(old) + 3], old + b"new")
 
     def test_the_file_keeps_its_length_and_is_zero_behind(
-        self, file: FaultyFile, path: Path
+        self, segment: Stepwise, path: Path
     ) -> None:
-        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         segment.commit()
         segment.sync()
@@ -227,25 +228,21 @@ class WriterContract:
 
     # --- views ---
 
-    def test_views_are_flat_runs_of_bytes_that_nobody_can_change(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_views_are_flat_runs_of_bytes_that_nobody_can_change(self, segment: Stepwise) -> None:
         view = segment.view(10, 20)
         assert (view.format, view.ndim, view.nbytes) == ("B", 1, 20)
         assert view.readonly
-        segment.close()
 
-    def test_a_view_stays_right_when_more_is_written(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_a_view_stays_right_when_more_is_written(self, segment: Stepwise) -> None:
         segment.write(0, b"first")
         view = segment.view(0, 5)
         more = _fill(segment, random.Random(2), start=5)
         segment.commit()
         assert_same(bytes(segment.view(5, 5)), more[:5])
         assert_same(bytes(view), b"first")
-        segment.close()
 
     def test_a_view_stays_right_after_close_and_unlink(self, file: FaultyFile, path: Path) -> None:
-        segment = _opened(self.make(), file)
+        segment = opened(self.make(), file)
         expected = _fill(segment, random.Random(4))
         segment.commit()
         view = segment.view(0, len(expected))
@@ -257,7 +254,7 @@ class WriterContract:
         assert_same(bytes(view), expected)
 
     def test_close_lets_go_of_the_file(self, file: FaultyFile, path: Path) -> None:
-        segment = _opened(self.make(), file)
+        segment = opened(self.make(), file)
         segment.write(0, b"record")
         view = segment.view(0, 6)
         assert open_in(path)
@@ -270,7 +267,7 @@ class WriterContract:
         """Memory that a writer reuses must not be visible through older views."""
         writer, views, expected = self.make(), [], []
         for number in range(7):
-            segment = _opened(writer, _made(tmp_path / f"{number}"))
+            segment = opened(writer, _made(tmp_path / f"{number}"))
             expected.append(_fill(segment, random.Random(number)))
             if number % 2 == 0:  # keep and release views alternately
                 views.append(segment.view(0, len(expected[-1])))
@@ -282,7 +279,7 @@ class WriterContract:
         writer = self.make()
         for number in range(7):
             path = tmp_path / f"{number}"
-            segment = _opened(writer, _made(path))
+            segment = opened(writer, _made(path))
             assert_same(bytes(segment.view(0, SIZE)), bytes(SIZE))
             segment.write(0, b"%d" % number * (SIZE - 600 * number))
             assert_same(bytes(segment.view(SIZE - 600 * number, 600 * number)), bytes(600 * number))
@@ -293,7 +290,7 @@ class WriterContract:
 
     def test_others_see_what_was_committed(self, file: FaultyFile, path: Path) -> None:
         writer = self.make()
-        segment = _opened(writer, file)
+        segment = opened(writer, file)
         expected = _fill(segment, random.Random(6))
         if not writer.traits.staged:
             assert_same(path.read_bytes()[: len(expected)], expected)
@@ -303,7 +300,7 @@ class WriterContract:
 
     def test_many_small_commits(self, file: FaultyFile, path: Path) -> None:
         """An incomplete block is written repeatedly, and only zeros follow it."""
-        segment, choose, written = _opened(self.make(), file), random.Random(7), b""
+        segment, choose, written = opened(self.make(), file), random.Random(7), b""
         for _ in range(50):
             piece = choose.randbytes(choose.choice((1, 30, 300, 3000)))
             segment.write(len(written), piece)
@@ -316,7 +313,7 @@ class WriterContract:
     def test_views_reach_over_the_end_of_what_was_committed(self, file: FaultyFile) -> None:
         old = random.Random(8).randbytes(5_000)
         file.write_at(0, old)
-        segment = _opened(self.make(), file, len(old))
+        segment = opened(self.make(), file, len(old))
         segment.write(len(old), b"first")
         segment.commit()
         segment.write(len(old) + 5, b"second" * 2_000)
@@ -327,9 +324,10 @@ class WriterContract:
             )
         segment.close()
 
-    def test_a_commit_covers_what_was_written_before_it(self, file: FaultyFile, path: Path) -> None:
+    def test_a_commit_covers_what_was_written_before_it(
+        self, segment: Stepwise, path: Path
+    ) -> None:
         """While another thread continues to write."""
-        segment = _opened(self.make(), file)
         expected = random.Random(9).randbytes(SIZE)
         ends: list[int] = []
 
@@ -347,10 +345,10 @@ class WriterContract:
             writing.result()
         assert segment.commit() == SIZE
         assert_same(path.read_bytes(), expected)
-        segment.close()
 
-    def test_what_comes_during_a_commit_is_not_counted(self, file: FaultyFile, path: Path) -> None:
-        segment = _opened(self.make(), file)
+    def test_what_comes_during_a_commit_is_not_counted(
+        self, segment: Stepwise, file: FaultyFile, path: Path
+    ) -> None:
         segment.write(0, b"first")
         file.meanwhile = lambda: segment.write(5, b"second")
         committed = segment.commit()
@@ -359,11 +357,9 @@ class WriterContract:
         file.meanwhile = None
         assert segment.commit() == end
         assert_same(path.read_bytes(), b"firstsecond"[:end].ljust(SIZE, b"\x00"))
-        segment.close()
 
-    def test_a_full_segment_is_read_on(self, file: FaultyFile, path: Path) -> None:
+    def test_a_full_segment_is_read_on(self, segment: Stepwise, path: Path) -> None:
         """Buffers may be released once the segment is sealed and committed."""
-        segment = _opened(self.make(), file)
         expected = _fill(segment, random.Random(10))
         view = segment.view(3, 1_000)
         segment.seal()
@@ -377,13 +373,12 @@ class WriterContract:
         assert_same(path.read_bytes(), expected.ljust(SIZE, b"\x00"))
 
     def test_a_roll_in_the_middle_of_a_commit_loses_nothing(
-        self, file: FaultyFile, path: Path
+        self, segment: Stepwise, file: FaultyFile, path: Path
     ) -> None:
         """Last bytes and seal arrive during a commit: the next commit writes the rest.
 
         The store's sync does that before it closes the segment.
         """
-        segment = _opened(self.make(), file)
         segment.write(0, b"first")
 
         def roll() -> None:
@@ -402,9 +397,10 @@ class WriterContract:
         segment.close()
         assert_same(path.read_bytes(), b"firstsecond".ljust(SIZE, b"\x00"))
 
-    def test_a_failed_commit_is_an_os_error_for_good(self, file: FaultyFile) -> None:
+    def test_a_failed_commit_is_an_os_error_for_good(
+        self, segment: Stepwise, file: FaultyFile
+    ) -> None:
         """Bytes of a failed commit are neither reported as committed nor written again."""
-        segment = _opened(self.make(), file)
         segment.write(0, b"record")
         assert segment.commit() == 6
         file.failing.add("write_at")
@@ -413,7 +409,6 @@ class WriterContract:
         if failed and self.make().traits.staged:
             with pytest.raises(OSError, match="fails"):
                 segment.commit()
-        segment.close()
 
     # --- the disk ---
 
@@ -422,7 +417,7 @@ class WriterContract:
         old = random.Random(11).randbytes(5_000)
         file.allocate(len(old))
         file.write_at(0, old)
-        segment, end = _opened(self.make(), file, len(old)), len(old)
+        segment, end = opened(self.make(), file, len(old)), len(old)
         for length in (1, 3_000, 5_000, 8_192, 20_000):
             segment.write(end, bytes(length))
             end += length
@@ -433,27 +428,24 @@ class WriterContract:
             assert not has_data(path, -(-file.allocated_end // STEP_BYTES) * STEP_BYTES)
         segment.close()
 
-    def test_a_sync_reaches_the_disk(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_a_sync_reaches_the_disk(self, segment: Stepwise, file: FaultyFile) -> None:
         segment.write(0, b"record")
         segment.commit()
         before = file.syncs
         segment.sync()
         assert file.syncs > before
-        segment.close()
 
-    def test_a_failed_sync_is_an_os_error(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_a_failed_sync_is_an_os_error(self, segment: Stepwise, file: FaultyFile) -> None:
         segment.write(0, b"record")
         segment.commit()
         file.failing.add("sync")
         with pytest.raises(OSError, match="fails"):
             segment.sync()
         file.failing.clear()
-        segment.close()
 
-    def test_a_failed_write_is_an_os_error_by_the_sync(self, file: FaultyFile) -> None:
-        segment = _opened(self.make(), file)
+    def test_a_failed_write_is_an_os_error_by_the_sync(
+        self, segment: Stepwise, file: FaultyFile
+    ) -> None:
         file.failing.add("write_at")
         failed = segment.fails()
         file.failing.clear()
@@ -467,7 +459,8 @@ def _made(path: Path) -> FaultyFile:
     return file
 
 
-def _opened(writer: Writer, file: FaultyFile, position: int = 0) -> Stepwise:
+def opened(writer: Writer, file: FaultyFile, position: int = 0) -> Stepwise:
+    """The segment in ``file``, which has bytes up to ``position``."""
     return Stepwise(writer, file, SIZE, position)
 
 

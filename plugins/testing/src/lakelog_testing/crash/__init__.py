@@ -10,7 +10,7 @@ For authors of writers, flush strategies and dispatchers, and for lakelog itself
         outcome = simulate(plan, images=1000, seed=1, keep=tmp_path)
         assert not outcome.violations, outcome
 
-A thousand images take about 8 seconds of CPU time. ``str(outcome)`` describes each violation, and
+A thousand images take 15 to 30 seconds of CPU time. ``str(outcome)`` describes each violation, and
 the call that reproduces it. ``keep`` receives the image as a directory, for ``lakelog.open`` or
 ``lakelog recover --dry-run``. Set ``put_is_durable=False`` if ``PUT_OK`` guarantees nothing under
 your strategy. ``failing_sync=True`` lets one sync of each run fail. Prove that your test can fail:
@@ -29,7 +29,7 @@ the states that a crash could leave, and the guarantees given by then. Each poin
 directories as a crash could leave them. Every clean close is such a point too, and is always tried.
 ``points_per_run=0`` tries nothing else, which finds races soonest.
 
-Each image is written out, recovered, and checked:
+Each image is written out, opened like :func:`lakelog.open`, and checked:
 
 - Every guaranteed message exists, at its place and unaltered.
 - Nothing exists that was never put, or that an earlier recovery removed.
@@ -37,14 +37,6 @@ Each image is written out, recovered, and checked:
   Removed queues do not return.
 - Whole records that recovery removed from the log are in ``lakelog/quarantine``.
 - The store accepts puts again.
-
-One image in ``images_per_whole_check`` (25; in the long run 50) is checked completely: it is opened
-like :func:`lakelog.open`, read message by message, written to, and closed. All others use a short
-way, three times as fast: see :mod:`lakelog_testing.crash.fastchecker`. Recovery, queues and index
-are the same there, but without an owner. So threads, lock and ``abort``, segments for appends,
-puts, reads through queues and close are not tested there. Within a run, identical bytes are
-processed once. Each way alone finds planted bugs (see ``tests/crash``), and every second crash,
-below, starts with a complete open.
 
 On some images, ``lakelog.recover`` or ``lakelog.repair`` runs before they are opened.
 

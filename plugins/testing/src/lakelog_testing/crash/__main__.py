@@ -9,51 +9,40 @@ import argparse
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
-from lakelog_testing.crash.longrun import (
-    FLUSHES,
-    WRITERS,
-    LongRunRow,
-    add_to_tally,
-    all_pairs,
-    read_tally,
-    run_all,
-    summed,
-)
+from lakelog_testing.crash.plan import FLUSHES, WRITERS
+from lakelog_testing.crash.simulation import SimulationResult, run_all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the simulation, and print a table."""
     given = _parser().parse_args(arguments)
-    if given.tell:
-        return _print_table(read_tally(given.tally))
-    pairs = all_pairs(given.writer or WRITERS, given.flush or FLUSHES)
+    pairs = list(product(given.writer or WRITERS, given.flush or FLUSHES))
     begun = time.monotonic()
     _print_line(f"seed {given.seed}")
-    rows = []
-    for row in run_all(pairs, given.images, given.seed, given.processes, given.keep):
-        rows.append(row)
-        for line in row.violations:
-            _print_line(f"{row.writer} {row.flush}: {line}")
-        if given.tally:
-            add_to_tally(given.tally, row)
+    outcomes = []
+    for outcome in run_all(pairs, given.images, given.seed, given.processes, given.keep):
+        outcomes.append(outcome)
+        if outcome.violations:
+            _print_line(f"{outcome.plan.writer} {outcome.plan.flush}: {outcome}")
     _print_line(f"{time.monotonic() - begun:.0f} s; images/s are of one processor")
-    return _print_table(rows)
-
-
-def _print_table(rows: Iterable[LongRunRow]) -> int:
-    table = summed(rows)
     _print_line(f"{'writer':<8} {'flush':<13} {'images':>9} {'second':>9} {'images/s':>9} broken")
-    for row in table:
-        rate = row.images / row.seconds if row.seconds else 0.0
-        _print_line(
-            f"{row.writer:<8} {row.flush:<13} {row.images:>9,} {row.second:>9,} {rate:>9.0f} "
-            f"{len(row.violations)}"
-        )
-    _print_line(f"{sum(row.images for row in table):,} images")
-    return 1 if any(row.violations for row in table) else 0
+    for pair in pairs:
+        plans = [each for each in outcomes if (each.plan.writer, each.plan.flush) == pair]
+        _print_row(*pair, plans)
+    _print_line(f"{sum(each.images for each in outcomes):,} images")
+    return 1 if any(each.violations for each in outcomes) else 0
+
+
+def _print_row(writer: str, flush: str, outcomes: Sequence[SimulationResult]) -> None:
+    images, second = sum(each.images for each in outcomes), sum(each.second for each in outcomes)
+    seconds = sum(each.seconds for each in outcomes)
+    broken = sum(len(each.violations) for each in outcomes)
+    rate = images / seconds if seconds else 0.0
+    _print_line(f"{writer:<8} {flush:<13} {images:>9,} {second:>9,} {rate:>9.0f} {broken}")
 
 
 def _print_line(line: str) -> None:
@@ -70,8 +59,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=secrets.randbelow(1_000_000))
     add("--processes", type=int, default=1)
     add("--keep", type=Path, help="a folder for the images that break a promise")
-    add("--tally", type=Path, help="a file in which the results of several runs are added up")
-    add("--tell", action="store_true", help="print the table of the tally, and run nothing")
     return parser
 
 

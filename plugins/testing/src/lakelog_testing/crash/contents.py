@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
 from random import Random
 from typing import Final, TypeVar
 
@@ -54,10 +56,7 @@ class FrozenEpoch:
 
     def choices(self) -> int:
         """The number of possible contents, with whole pages only."""
-        count = len(self.lengths)
-        for versions in self.versions.values():
-            count *= len(versions)
-        return count
+        return len(self.lengths) * prod(map(len, self.versions.values()))
 
 
 @attrs.frozen(eq=False)
@@ -86,7 +85,7 @@ class FrozenFile:
         for epoch in self.epochs:
             numbers = sorted(epoch.versions)
             for length in epoch.lengths:
-                for chosen in _products([epoch.versions[page] for page in numbers]):
+                for chosen in product(*(epoch.versions[page] for page in numbers)):
                     yield self._built(dict(zip(numbers, chosen, strict=True)), length)
 
     def mixed(self, rng: Random, newest: float, torn: float) -> bytes:
@@ -107,12 +106,6 @@ class FrozenFile:
         durable = self.durable
         parts = [chosen.get(page) or page_of(durable, page) for page in pages(length)]
         return b"".join(parts)[:length]
-
-
-def _products(lists: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, ...]]:
-    from itertools import product
-
-    return product(*lists)
 
 
 def _one(rng: Random, versions: Sequence[_T], newest: float) -> _T:

@@ -11,7 +11,8 @@ import errno
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import attrs
 
 from lakelog.files.access import PRIVATE
-from lakelog.files.filesystem import File, FileIdentity, RealFileSystem
+from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.message import Body
 from lakelog_testing.crash.contents import Contents, FrozenFile
 from lakelog_testing.crash.names import ROOT, Entry, FrozenNames, Names
@@ -55,70 +56,52 @@ class CrashPoint:
     state: FrozenState
 
 
-@attrs.define(eq=False)
-class _SimFile:
-    """A :class:`~lakelog.files.filesystem.File` whose inode is tracked."""
+@attrs.frozen(eq=False)
+class _SimFile(RealFile):
+    """A file whose inode is tracked."""
 
-    _inner: File
     _system: SimFileSystem
     _contents: Contents
 
-    @property
-    def path(self) -> Path:
-        return self._inner.path
-
-    def fileno(self) -> int:
-        return self._inner.fileno()
-
-    def size(self) -> int:
-        return self._inner.size()
-
-    def read_at(self, position: int, length: int) -> bytes:
-        return self._inner.read_at(position, length)
-
     def write_at(self, position: int, data: Body) -> None:
         self._system.moment("before a write")
-        with self._system.lock:
-            self._contents.look()
-            self._inner.write_at(position, data)
+        with self._changing():
+            super().write_at(position, data)
             self._contents.note_blocks(position, len(data))
-            self._contents.look()
 
     def allocate(self, length: int, position: int = 0) -> None:
-        with self._system.lock:
-            self._inner.allocate(length, position)
+        with self._changing():
+            super().allocate(length, position)
             self._contents.note_blocks(position, length)
-            self._contents.look()
 
     def truncate(self, length: int) -> None:
-        with self._system.lock:
-            self._contents.look()
-            self._inner.truncate(length)
-            self._contents.look()
+        with self._changing():
+            super().truncate(length)
 
     def sync(self) -> None:
-        self._system.sync_contents(self._inner.path, self._contents)
-
-    def stamp(self) -> FileIdentity | None:
-        return self._inner.stamp()
-
-    def next_data(self, position: int) -> int | None:
-        return self._inner.next_data(position)
+        self._system.sync_contents(self.path, self._contents)
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         if writable:
-            with self._system.lock:
-                self._contents.look()
+            with self._changing():
                 self._contents.check_blocks(position, length)
-        return self._inner.map(length, writable=writable, position=position)
+        return super().map(length, writable=writable, position=position)
 
     def close(self) -> None:
+        with self._changing():
+            pass
+        super().close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Record what programs stored through maps before, and what the block changes."""
         with self._system.lock:
             self._contents.look()
-        self._inner.close()
+            yield
+            self._contents.look()
 
 
-class SimFileSystem:
+class SimFileSystem(RealFileSystem):
     """A ``FileSystem`` over the directory ``root``, whose initial content is durable.
 
     :param root: files below it are tracked; other paths are passed to the operating system
@@ -156,7 +139,6 @@ class SimFileSystem:
         self.recording = True
         self.moment: Callable[[str], None] = _nothing
         self.lock = RLock()
-        self._real = RealFileSystem()
         self._names = Names()
         self._contents: dict[int, Contents] = {}
         self._unlinked: dict[int, FrozenFile] = {}
@@ -285,11 +267,10 @@ class SimFileSystem:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
             entry = self._entry(path)
+            file = super().open(path, write=write, create=create)
             if entry is None:
-                return self._real.open(path, write=write, create=create)
-            inner = self._real.open(path, write=write, create=create)
-            contents = self._contents_of(entry, path)
-            return _SimFile(inner, self, contents)
+                return file
+            return _SimFile(path, file.fileno(), self, self._contents_of(entry, path))
 
     def _contents_of(self, entry: Entry, path: Path) -> Contents:
         directory, name = entry
@@ -300,10 +281,6 @@ class SimFileSystem:
             self._contents[number] = Contents(fd, trespass=self._trespass)
             self._names.change("create", (entry, number))
         return self._contents[number]
-
-    def list(self, directory: Path) -> list[tuple[str, int]]:
-        """See :class:`~lakelog.files.filesystem.FileSystem`."""
-        return self._real.list(directory)
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
@@ -323,7 +300,7 @@ class SimFileSystem:
         with self.lock:
             one, other = self._known(source), self._known(target)
             number = self._names.directories[one[0]].get(one[1])
-            self._real.rename(source, target)
+            super().rename(source, target)
             self._names.change("rename", (one, None), (other, number))
 
     def exchange(self, one: Path, other: Path) -> bool:
@@ -331,7 +308,7 @@ class SimFileSystem:
         with self.lock:
             first, second = self._known(one), self._known(other)
             numbers = [self._names.directories[each[0]].get(each[1]) for each in (first, second)]
-            if not self._real.exchange(one, other):
+            if not super().exchange(one, other):
                 return False
             self._names.change("exchange", (first, numbers[1]), (second, numbers[0]))
             return True
@@ -339,13 +316,13 @@ class SimFileSystem:
     def unlink(self, path: Path) -> None:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
-            self._real.unlink(path)
+            super().unlink(path)
             self._names.change("unlink", (self._known(path), None))
 
     def remove_dir(self, path: Path) -> None:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
         with self.lock:
-            self._real.remove_dir(path)
+            super().remove_dir(path)
             self._names.change("rmdir", (self._known(path), None))
 
     def sync_dir(self, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
+from math import prod
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,7 +14,7 @@ import attrs
 
 from lakelog_testing.crash.contents import FrozenFile
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState
-from lakelog_testing.crash.names import ROOT, Change
+from lakelog_testing.crash.names import ROOT
 
 KILL: Final = "kill"
 """The kind of the image that loses nothing."""
@@ -74,21 +75,36 @@ def images(point: CrashPoint, rng: Random, most: int) -> Iterator[Image]:
     yield from _all(state) or (_random(state, rng) for _ in range(most - 2))
 
 
+def different(
+    points: Iterable[CrashPoint], rng: Random, most: int
+) -> Iterator[tuple[CrashPoint, Image]]:
+    """The images of several points, each once, with the first point that has it.
+
+    :param most: limit of images for each point
+    """
+    seen: set[int] = set()
+    for point in points:
+        for image in images(point, rng, most):
+            digest = image.digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield point, image
+
+
 def _all(state: FrozenState) -> list[Image] | None:
     """All images with whole pages; ``None`` if there are too many, or if pages can be torn."""
-    unsettled = {number: file for number, file in state.files.items() if not file.is_settled}
-    choices = 1
-    for file in unsettled.values():
-        choices *= file.choices()
+    unsettled = [file for file in state.files.values() if not file.is_settled]
+    choices = prod(file.choices() for file in unsettled)
     keeps = state.names.each(_FEW)
-    if keeps is None or choices * len(keeps) > _FEW or _can_tear(unsettled.values()):
+    if keeps is None or choices * len(keeps) > _FEW or _can_tear(unsettled):
         return None
-    numbers = list(unsettled)
-    return [
-        _chosen(state, keep, dict(zip(numbers, contents, strict=True)))
-        for keep in keeps
-        for contents in product(*(file.each() for file in unsettled.values()))
-    ]
+    found = []
+    for keep in keeps:
+        for contents in product(*(file.each() for file in unsettled)):
+            chosen = dict(zip(unsettled, contents, strict=True))
+            kept = state.names.kept(keep)
+            found.append(_image("one of all", kept, state, chosen.__getitem__))
+    return found
 
 
 def _can_tear(files: Iterable[FrozenFile]) -> bool:
@@ -97,16 +113,6 @@ def _can_tear(files: Iterable[FrozenFile]) -> bool:
         for file in files
         for epoch in file.epochs
         for versions in epoch.versions.values()
-    )
-
-
-def _chosen(state: FrozenState, keep: list[Change], contents: dict[int, bytes]) -> Image:
-    by_file = {id(state.files[number]): content for number, content in contents.items()}
-    return _image(
-        "one of all",
-        state.names.kept(keep),
-        state,
-        lambda file: by_file.get(id(file), file.volatile),
     )
 
 
@@ -137,25 +143,17 @@ def _image(
 ) -> Image:
     folders: list[str] = []
     files: dict[str, bytes] = {}
-    _collect(ROOT, "", directories, state, content, folders, files)
+
+    def collect(number: int, prefix: str) -> None:
+        for name, child in sorted(directories.get(number, {}).items()):
+            path = prefix + name
+            file = state.files.get(child)
+            if file is None:
+                assert child in directories, f"{path} is neither a file nor a folder"
+                folders.append(path)
+                collect(child, path + "/")
+            else:
+                files[path] = file.volatile if file.is_settled else content(file)
+
+    collect(ROOT, "")
     return Image(kind, tuple(folders), files)
-
-
-def _collect(
-    number: int,
-    prefix: str,
-    directories: dict[int, dict[str, int]],
-    state: FrozenState,
-    content: Callable[[FrozenFile], bytes],
-    folders: list[str],
-    files: dict[str, bytes],
-) -> None:
-    for name, child in sorted(directories.get(number, {}).items()):
-        path = prefix + name
-        file = state.files.get(child)
-        if file is None:
-            assert child in directories, f"{path} is neither a file nor a folder"
-            folders.append(path)
-            _collect(child, path + "/", directories, state, content, folders, files)
-        else:
-            files[path] = file.volatile if file.is_settled else content(file)

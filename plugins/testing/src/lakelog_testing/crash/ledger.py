@@ -179,18 +179,14 @@ class Ledger:
         self._deletions.append(_Deletion(topic, end_offset, self.tick()))
         return self._deletions[-1]
 
-    def end_deletion(self, deletion: _Deletion) -> None:
-        """Record its end."""
-        deletion.done = self.tick()
-
     def begin_cleaning(self) -> _Cleaning:
         """Record the start of a deletion of the oldest segments."""
         self._cleanings.append(_Cleaning(self.tick()))
         return self._cleanings[-1]
 
-    def end_cleaning(self, cleaning: _Cleaning) -> None:
+    def end(self, removal: _Deletion | _Cleaning) -> None:
         """Record its durable end."""
-        cleaning.done = self.tick()
+        removal.done = self.tick()
 
     def expected(self, moment: Moment, after: Moment) -> Expected:
         """The expectation for a crash whose state was taken between two moments."""

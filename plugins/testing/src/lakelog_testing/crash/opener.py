@@ -1,4 +1,4 @@
-"""Opens many stores with the same settings; loads plugins and resolves settings once."""
+"""Opens many stores with the same settings and without syncs; loads plugins once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 
 from lakelog import Store
 from lakelog.errors import NotAStore
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import File, FileSystem, RealFile, RealFileSystem
 from lakelog.hooks import Kind
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
@@ -22,7 +22,6 @@ from lakelog.store.owner import OwnedStore
 from lakelog_doctor.recover import recover
 from lakelog_doctor.repair import repair
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.unsynced import UnsyncedFileSystem
 
 _NOWHERE: Final = Path("/nonexistent")
 _ACCELERATOR: Final = "LAKELOG_ACCELERATOR"
@@ -39,9 +38,33 @@ def owned_by(store: Store) -> OwnedStore:
     return owned
 
 
+class _UnsyncedFile(RealFile):
+    def sync(self) -> None:
+        pass
+
+
+class UnsyncedFileSystem(RealFileSystem):
+    """Real files without syncs, for images that are checked once."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """See :class:`~lakelog.files.filesystem.FileSystem`."""
+        return _UnsyncedFile(path, super().open(path, write=write, create=create).fileno())
+
+    def sync_dir(self, path: Path) -> None:
+        """Only check that the directory exists."""
+        os.stat(path)
+
+
 @attrs.frozen
 class Opener:
-    """Opens stores according to a plan."""
+    """Opens stores according to a plan.
+
+    :ivar registry: the plugins of the plan, or all that are installed
+    :ivar settings: resolved from the plan alone, without files, and without other variables of the
+        environment than the accelerator's
+    :ivar arguments: the same as arguments, for tools, which resolve settings themselves
+    :ivar real: the file system of stores that are checked, but not crashed again
+    """
 
     registry: Registry
     settings: Settings

@@ -13,6 +13,8 @@ STEP_BYTES: Final = 4096
 _PROMISES: Final = MappingProxyType(
     {"inline": True, "group-commit": True, "none": False, "timed": False}
 )
+WRITERS: Final = ("file", "mmap", "staged", "direct")
+FLUSHES: Final = ("none", "timed", "inline", "group-commit")
 _WITHOUT_WAITING: Final = ("none", "inline")
 _ON_DISKS: Final = ("direct",)
 _SMALL: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
@@ -51,8 +53,6 @@ class CrashPlan:
     :ivar steps: number of actions per run
     :ivar points_per_run: number of crash points tried per run, beside its clean closes; 0: only
         these
-    :ivar images_per_whole_check: one of this many images is opened by ``lakelog.open``, written to
-        and closed; the others use the short way (:mod:`lakelog_testing.crash.fastchecker`)
     :ivar images_per_second_crash: one of this many images is recovered, used, and crashed again
     """
 
@@ -71,7 +71,6 @@ class CrashPlan:
     steps: int = 16
     points_per_run: int = 30
     images_per_second_crash: int = 24
-    images_per_whole_check: int = 25
 
     @in_memory.default
     def _in_memory(self) -> bool:

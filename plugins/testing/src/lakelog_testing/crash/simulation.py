@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import gc
 import logging
+import multiprocessing
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from lakelog.errors import PluginError
-from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
+from lakelog.format.layout import ABORT_FILE
 from lakelog_testing.crash.checker import Checker
-from lakelog_testing.crash.fastchecker import FastChecker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
-from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
+from lakelog_testing.crash.images import KILL, Image, different, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
 from lakelog_testing.crash.opener import TOOLS, Opener, Tool
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.quarantined import LogBytes
-from lakelog_testing.crash.unsynced import ImageDirectory
-from lakelog_testing.crash.verdicts import Violation
+from lakelog_testing.crash.verdicts import LogBytes, Violation
 from lakelog_testing.crash.workload import CLOSED, Workload
 
 STORE: Final = "store"
@@ -71,6 +71,9 @@ class SimulationResult:
 
     :ivar images: number of images that were checked, all different within a run
     :ivar second: number of these that result from a crash during recovery, or shortly after it
+    :ivar runs: number of workloads
+    :ivar seconds: CPU time of this process, its threads included
+    :ivar violations: in the order in which they were found
     """
 
     plan: CrashPlan
@@ -104,12 +107,9 @@ def simulate(
     :param most_violations: limit of violations
     """
     outcome, started = SimulationResult(plan, seed), time.process_time()
-    with _scratch(plan.in_memory) as folder, _scratch() as memory, _silence(), _no_collections():
-        opener = Opener.of(plan)
-        ways = CheckerKind(
-            opener, folder, ImageDirectory(memory / "image", opener.real), FastChecker(opener)
-        )
-        simulation = _Simulation(plan, ways, folder, outcome, keep, images, most_violations)
+    with _scratch(plan.in_memory) as folder, _silence(), _no_collections():
+        checker = Checker(Opener.of(plan))
+        simulation = _Simulation(plan, checker, folder, outcome, keep, images, most_violations)
         while outcome.images < images and len(outcome.violations) < most_violations:
             with suppress(_Enough):
                 simulation.run(f"{seed}.{outcome.runs}")
@@ -120,7 +120,7 @@ def simulate(
 
 
 @contextmanager
-def _scratch(in_memory: bool = True) -> Iterator[Path]:
+def _scratch(in_memory: bool) -> Iterator[Path]:
     """A folder in memory, if available and supported by the writer."""
     is_there = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
     place = _MEMORY if in_memory and _MEMORY.is_dir() and not is_there else None
@@ -155,20 +155,17 @@ def _silence() -> Iterator[None]:
 
 
 def _different(
-    points: Sequence[CrashPoint], chosen: Sequence[int], rng: Random, most: int
+    points: Sequence[CrashPoint], count: int, rng: Random, most: int
 ) -> Iterator[tuple[CrashPoint, Image, str]]:
-    """Yield different images of some points, with their points.
+    """Yield different images of ``count`` points and of each clean close, with their points.
 
     The latest points come first: of equal images, the latest has the most guarantees.
     """
-    seen: set[int] = set()
-    for number in chosen:
-        point = points[number]
-        for image in images(point, rng, most):
-            digest = image.digest()
-            if digest not in seen:
-                seen.add(digest)
-                yield point, image, f"point {number} ({point.where})"
+    chosen = rng.sample(range(len(points)), min(len(points), count))
+    closed = [number for number, point in enumerate(points) if point.where == CLOSED]
+    numbers = {id(points[number]): number for number in sorted({*chosen, *closed}, reverse=True)}
+    for point, image in different([points[number] for number in numbers.values()], rng, most):
+        yield point, image, f"point {numbers[id(point)]} ({point.where})"
 
 
 def _some_tool(rng: Random, share: float) -> Tool | None:
@@ -176,43 +173,18 @@ def _some_tool(rng: Random, share: float) -> Tool | None:
 
 
 @attrs.frozen
-class CheckerKind:
-    """The two ways to check an image.
+class _Simulation:
+    """Runs workloads one after the other, and crashes each.
 
-    :ivar folder: for images that are checked completely
-    :ivar place: holds the images of the short way
+    :ivar folder: for the store of the present run, and for the image that is checked
+    :ivar outcome: what was found so far, which the runs add to
+    :ivar keep: a folder for images that violate a guarantee
+    :ivar most: number of images after which a run checks no more
+    :ivar most_violations: number of violations after which :class:`_Enough` is raised
     """
 
-    opener: Opener
-    folder: Path
-    place: ImageDirectory
-    short: FastChecker
-
-    def check(
-        self, image: Image, expected: Expected, rng: Random, tool: Tool | None, *, whole: bool
-    ) -> None:
-        """Check an image; raises :class:`Violation`."""
-        before = self.log_of(image)
-        if not whole and f"{STORE}/{COMMITLOG_DIR}" in image.folders:
-            self.place.become(image)
-            self.short.check(self.place.path / STORE, expected, rng, before, tool)
-            return
-        path = self.folder / "image"
-        image.write_out(path)
-        try:
-            Checker(self.opener).check(path / STORE, expected, rng, before, tool)
-        finally:
-            shutil.rmtree(path)
-
-    def log_of(self, image: Image) -> LogBytes:
-        """The log in an image."""
-        return LogBytes(image.files, STORE, self.opener.settings.core.segment_size_bytes)
-
-
-@attrs.frozen
-class _Simulation:
     plan: CrashPlan
-    ways: CheckerKind
+    checker: Checker
     folder: Path
     outcome: SimulationResult
     keep: Path | None
@@ -221,7 +193,6 @@ class _Simulation:
 
     def run(self, seed: str) -> None:
         """Run one workload, and check its crashes."""
-        self.ways.short.begin_run()
         rng = Random(seed)
         root = self.folder / "run"
         root.mkdir()
@@ -248,15 +219,12 @@ class _Simulation:
         plan = self.plan
         return Workload(
             root / STORE,
-            self.ways.opener,
+            self.checker.opener,
             system,
             ledger,
             rng,
+            plan,
             threads,
-            plan.deletions,
-            plan.body_bytes,
-            plan.key_bytes,
-            plan.cleaning,
             plan.interleave and plan.body_bytes is None and rng.random() < _INTERLEAVED_SHARE,
         )
 
@@ -268,10 +236,8 @@ class _Simulation:
             self._broken(seed, "no crash", None, f"a full disk would be SIGBUS: {trespass}")
 
     def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
-        count = min(len(points), self.plan.points_per_run)
-        closed = {number for number, point in enumerate(points) if point.where == CLOSED}
-        chosen = sorted(closed.union(rng.sample(range(len(points)), count)), reverse=True)
-        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_POINT):
+        count = self.plan.points_per_run
+        for point, image, where in _different(points, count, rng, _IMAGES_OF_A_POINT):
             self._try(image, point, ledger.expected(point.before, point.after), rng, (seed, where))
             if self.outcome.images >= self.most:
                 return
@@ -280,7 +246,7 @@ class _Simulation:
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
     ) -> None:
         self._check_abort(image, point, at)
-        self._check(image, expected, rng, at, whole=point.where == CLOSED and image.kind == KILL)
+        self._check(image, expected, rng, at)
         if rng.random() * self.plan.images_per_second_crash < 1:
             again = nothing_lost(point.state) if rng.random() < 0.5 else image
             after = point.state if again.kind == KILL else None
@@ -292,22 +258,20 @@ class _Simulation:
         if is_open and f"{STORE}/{ABORT_FILE}" not in image.files:
             self._broken(*at, image, "no abort file, and the store was open")
 
-    def _check(
-        self,
-        image: Image,
-        expected: Expected,
-        rng: Random,
-        at: tuple[str, str],
-        *,
-        whole: bool = False,
-    ) -> None:
+    def _check(self, image: Image, expected: Expected, rng: Random, at: tuple[str, str]) -> None:
         self.outcome.images += 1
         tool = _some_tool(rng, _TOOL_SHARE)
-        whole = whole or rng.random() * self.plan.images_per_whole_check < 1
+        path = self.folder / "image"
+        image.write_out(path)
         try:
-            self.ways.check(image, expected, rng, tool, whole=whole)
+            self.checker.check(path / STORE, expected, rng, self._files(image), tool)
         except Violation as violation:
             self._broken(*at, image, str(violation))
+        finally:
+            shutil.rmtree(path)
+
+    def _files(self, image: Image) -> LogBytes:
+        return LogBytes(image.files, STORE, self.checker.opener.settings.core.segment_size_bytes)
 
     def _crash_again(
         self,
@@ -321,7 +285,7 @@ class _Simulation:
         root = self.folder / "again"
         image.write_out(root)
         if after is None:  # after a kill, visible content may not be durable, and may be lost
-            expected = attrs.evolve(expected, aside=self.ways.log_of(image).whole(expected.may))
+            expected = attrs.evolve(expected, aside=self._files(image).whole(expected.may))
         ledger = Ledger(put_is_durable=self.plan.promises, before=expected)
         system = SimFileSystem(root, ledger.moment, after=after)
         workload = self._workload(root, system, ledger, rng, threads=False)
@@ -340,11 +304,11 @@ class _Simulation:
     def _go_on(self, workload: Workload, expected: Expected) -> None:
         tool = _some_tool(workload.rng, _TOOL_SHARE_OF_SECOND_CRASHES)
         if tool is not None:
-            Checker(self.ways.opener).mended(workload.path, tool, workload.system)
+            self.checker.mended(workload.path, tool, workload.system)
         store = workload.open()
         flushed, workload.ledger.flushed = workload.ledger.flushed, int
         try:
-            kept = Checker(self.ways.opener).examine(store, expected, workload.rng)
+            kept = self.checker.examine(store, expected, workload.rng)
             workload.ledger.opened(kept)
             workload.ledger.flushed = flushed
             workload.system.point("recovered")
@@ -359,9 +323,8 @@ class _Simulation:
     def _crash_second(
         self, points: list[CrashPoint], ledger: Ledger, rng: Random, at: tuple[str, str]
     ) -> None:
-        count = min(len(points), _POINTS_OF_A_SECOND_CRASH)
-        chosen = sorted(rng.sample(range(len(points)), count), reverse=True)
-        for point, image, where in _different(points, chosen, rng, _IMAGES_OF_A_SECOND_POINT):
+        count, most = _POINTS_OF_A_SECOND_CRASH, _IMAGES_OF_A_SECOND_POINT
+        for point, image, where in _different(points, count, rng, most):
             place = (at[0], f"{at[1]}, second crash at {where}")
             self._check_abort(image, point, place)
             self._check(image, ledger.expected(point.before, point.after), rng, place)
@@ -378,3 +341,61 @@ class _Simulation:
         self.outcome.violations.append(Broken(run, where, kind, what, kept))
         if len(self.outcome.violations) >= self.most_violations:
             raise _Enough
+
+
+# --- many images, in several processes ---
+
+_IMAGES_OF_A_TASK: Final = 1_000
+_SEEDS_APART: Final = 1_000_000
+_SMALL_BODY_BYTES: Final = 40
+_VARIANTS: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    {},
+    {"body_bytes": _SMALL_BODY_BYTES},
+    {},
+    {},
+    {"failing_sync": True},
+)
+"""Of the tasks of a pair: one has small messages in one queue, in one a sync fails in each run."""
+
+
+def run_all(
+    pairs: Sequence[tuple[str, str]],
+    images: int,
+    seed: int,
+    processes: int,
+    keep: Path | None = None,
+) -> Iterator[SimulationResult]:
+    """Yield the result of each task as it ends.
+
+    The pairs of writer and flush strategy alternate, so that a run may be stopped at any time.
+
+    :param images: number of images for each pair; slightly more may be tried
+    """
+    work = _tasks(pairs, images, seed)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+
+        def begun(count: int) -> set[Future[SimulationResult]]:
+            return {pool.submit(_run, *task, keep) for task in islice(work, count)}
+
+        running = begun(2 * processes)
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (each.result() for each in done)
+            running |= begun(len(done))
+
+
+def _tasks(
+    pairs: Sequence[tuple[str, str]], images: int, seed: int
+) -> Iterator[tuple[CrashPlan, int, int]]:
+    for number, start in enumerate(range(0, images, _IMAGES_OF_A_TASK)):
+        more = _VARIANTS[number % len(_VARIANTS)]
+        for writer, flush in pairs:
+            plan = CrashPlan(writer=writer, flush=flush, **more)
+            yield plan, min(images - start, _IMAGES_OF_A_TASK), seed + number * _SEEDS_APART
+
+
+def _run(plan: CrashPlan, images: int, seed: int, keep: Path | None) -> SimulationResult:
+    folder = keep / f"{plan.writer}-{plan.flush}-{seed}" if keep else None
+    return simulate(plan, images, seed, keep=folder, most_violations=3)

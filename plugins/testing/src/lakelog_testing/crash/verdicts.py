@@ -1,29 +1,32 @@
-"""Compares the contents of a recovered store with the recorded puts and guarantees.
+"""Compares what a recovery left with the image before it, the puts, and the guarantees.
 
 Each check raises :class:`Violation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
 
 import attrs
 
+from lakelog import Store
+from lakelog.errors import CorruptRecord, LakelogError
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.segment_files import segment_files
+from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.record import checked_frame
 from lakelog.message import StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_queues.dispatching.tombstones import read_tombstones
 from lakelog_testing.crash.ledger import Entry, Expected
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakelog.format.queue_offsets import Queue, Units
-
-Queues = dict["Queue", dict[int, StoredMessage]]
+Queues: TypeAlias = "dict[Queue, dict[int, StoredMessage]]"
 """The records in the log, by queue and queue offset."""
 
 
@@ -70,17 +73,15 @@ def _last_ms(found: Mapping[int, StoredMessage]) -> int:
     return max((each.store_timestamp_ms for each in found.values()), default=0)
 
 
-def read_segments(files: FileSystem, commitlog: Path) -> dict[int, bytes]:
-    """The content of the segment files, by their offsets."""
-    found = segment_files(commitlog, files.list(commitlog))
-    return {each.start_offset: read_file(files, each.path) or b"" for each in found}
-
-
-def check_tail(segments: Mapping[int, bytes], size_bytes: int, end: int) -> None:
+def check_tail(files: FileSystem, commitlog: Path, store: Store) -> None:
     """Check that the log ends in zeros: other bytes could return after another crash."""
-    for start, data in segments.items():
-        if start + size_bytes > end and data[max(end - start, 0) :].strip(b"\0"):
-            raise Violation(f"{start:020d} is not zero behind the end of the log, {end}")
+    end, size_bytes = store.max_offset, store.settings.core.segment_size_bytes
+    for each in segment_files(commitlog, files.list(commitlog)):
+        start = each.start_offset
+        if start + size_bytes > end:
+            data = read_file(files, each.path) or b""
+            if data[max(end - start, 0) :].strip(b"\0"):
+                raise Violation(f"{start:020d} is not zero behind the end of the log, {end}")
 
 
 def since(minimum: int, expected: Expected) -> Expected:
@@ -94,23 +95,13 @@ def since(minimum: int, expected: Expected) -> Expected:
     return attrs.evolve(expected, must=must)
 
 
-def compared(
-    found: Mapping[int, StoredMessage], expected: Expected, equal: dict[int, Entry] | None = None
-) -> dict[int, Entry]:
-    """The entries of the found messages; raises if a required one is missing.
-
-    :param equal: entries that these same messages were found equal to before, by offset
-    """
-    known: dict[int, Entry] = {} if equal is None else equal
-    kept = {}
-    for offset, message in found.items():
-        entry = expected.may.get(offset)
-        if entry is None or known.get(offset) is not entry:
-            if message.topic == FILLER_TOPIC:  # written by a repair over damage
-                continue
-            entry = _entry_of(message, offset, entry, expected)
-            known[offset] = entry
-        kept[offset] = entry
+def compared(found: Mapping[int, StoredMessage], expected: Expected) -> dict[int, Entry]:
+    """The entries of the found messages; raises if a required one is missing."""
+    kept = {
+        offset: _entry_of(message, offset, expected)
+        for offset, message in found.items()
+        if message.topic != FILLER_TOPIC  # written by a repair over damage
+    }
     lost = sorted(expected.must.keys() - found.keys())
     if lost:
         raise Violation(
@@ -120,9 +111,8 @@ def compared(
     return kept
 
 
-def _entry_of(
-    message: StoredMessage, offset: int, entry: Entry | None, expected: Expected
-) -> Entry:
+def _entry_of(message: StoredMessage, offset: int, expected: Expected) -> Entry:
+    entry = expected.may.get(offset)
     if entry is None and bytes(message.body) in expected.unplaced:
         entry = expected.unplaced[bytes(message.body)].placed(message)
     if entry is None:
@@ -142,6 +132,61 @@ def _shown(message: StoredMessage) -> str:
     )
 
 
+# --- records that a recovery took out ---
+
+
+@attrs.frozen
+class LogBytes:
+    """The files of an image, before it is opened.
+
+    :ivar files: contents by path from the root of the image
+    :ivar store: name of the store's directory
+    :ivar segment_bytes: length of its segments
+    """
+
+    files: Mapping[str, bytes]
+    store: str
+    segment_bytes: int
+
+    def whole(self, entries: Mapping[int, Entry], but: Container[int] = ()) -> dict[int, bytes]:
+        """The bytes of the records that are whole at their places, by offset."""
+        found = {
+            offset: self._record(offset, entry.end_offset)
+            for offset, entry in entries.items()
+            if offset not in but
+        }
+        return {offset: data for offset, data in found.items() if data is not None}
+
+    def _record(self, offset: int, end_offset: int) -> bytes | None:
+        start = offset % self.segment_bytes
+        name = segment_name(offset - start)
+        segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
+        data = segment[start : start + end_offset - offset]
+        try:
+            frame = checked_frame(memoryview(data), 0, len(data), offset, sealed=True)
+        except CorruptRecord:
+            return None
+        if frame.topic == REPAIRED_TOPIC:
+            return None  # written by a repair
+        return data if frame.size == len(data) else None
+
+
+def check_asides(files: FileSystem, path: Path, removed: Mapping[int, bytes]) -> None:
+    """Check that whole records that a recovery took out of the log are in quarantine.
+
+    :param removed: the bytes of these records, by offset
+    """
+    if not removed:
+        return
+    folder = path / OWN_DIR / QUARANTINE_DIR
+    kept = [
+        (folder / name).read_bytes() for name, _ in files.list(folder) if name.endswith(".bytes")
+    ]
+    lost = sorted(at for at, data in removed.items() if not any(data in each for each in kept))
+    if lost:
+        raise Violation(f"whole records at {lost[:5]} were taken out, and are not in quarantine")
+
+
 # --- queues ---
 
 
@@ -157,11 +202,6 @@ def checked_tombstones(files: FileSystem, path: Path, expected: Expected) -> dic
     return found
 
 
-def alive(found: Iterable[StoredMessage], ends: Mapping[str, int]) -> list[StoredMessage]:
-    """The messages that are not covered by tombstones."""
-    return [each for each in found if each.physical_offset >= ends.get(each.topic, 0)]
-
-
 def by_queue(live: Iterable[StoredMessage]) -> Queues:
     """The records by queue and queue offset; raises if one is duplicated."""
     queues: Queues = {}
@@ -173,19 +213,28 @@ def by_queue(live: Iterable[StoredMessage]) -> Queues:
     return queues
 
 
-def check_bounds(
-    queue: Queue, bounds: tuple[int, int] | None, messages: Mapping[int, StoredMessage]
-) -> tuple[int, int]:
-    """Check that a queue covers at least its first to its last record."""
-    first, last = min(messages), max(messages)
-    if bounds is None or bounds[0] > first or bounds[1] <= last:
-        raise Violation(
-            f"{queue[0]}/{queue[1]} goes over {bounds}, its records from {first} to {last}"
-        )
-    return bounds
+def check_queues(
+    store: Store, queues: Queues, gone: Mapping[str, bool], found: Container[int]
+) -> None:
+    """Check that every record is at its place in its queue, and every unit points to a record.
+
+    :param gone: topics with removed queues, and whether the removal had finished
+    :param found: the offsets of all messages in the log
+    """
+    for queue, messages in queues.items():
+        bounds, first, last = store.queue_bounds(*queue), min(messages), max(messages)
+        if bounds is None or bounds[0] > first or bounds[1] <= last:
+            raise Violation(
+                f"{queue[0]}/{queue[1]} goes over {bounds}, its records from {first} to {last}"
+            )
+        units = store.queue_units(*queue, bounds[0], bounds[1] - bounds[0])
+        _check_units(queue, units, messages, store.max_offset)
+    for info in store.queues():
+        if (info.topic, info.queue_id) not in queues:
+            _check_empty(store, info.topic, info.queue_id, found, gone.get(info.topic, True))
 
 
-def check_units(
+def _check_units(
     queue: Queue, units: Units, messages: Mapping[int, StoredMessage], end: int
 ) -> None:
     """Check that every record has its unit, and no unit points beyond ``end``."""
@@ -203,8 +252,59 @@ def check_units(
             raise Violation(f"number {number} of {name} points behind the log, to {offset}")
 
 
-def same(got: Iterable[int], due: Iterable[StoredMessage], what: str) -> None:
+def _check_empty(
+    store: Store, topic: str, queue_id: int, found: Container[int], must: bool
+) -> None:
+    """Check an empty or removed queue; ``must`` is whether its removal had finished."""
+    bounds = store.queue_bounds(topic, queue_id)
+    if bounds is None or bounds[0] >= bounds[1]:
+        return
+    offsets = store.queue_units(topic, queue_id, bounds[0], bounds[1] - bounds[0]).offsets.tolist()
+    if offsets and max(offsets) >= store.max_offset:
+        raise Violation(f"{topic}/{queue_id} points behind the log")
+    is_read = bool(store.get(topic, queue_id, bounds[0], 100).messages)
+    if must and (is_read or any(each in found for each in offsets)):
+        raise Violation(f"{topic}/{queue_id} gives messages that the log has not, or were removed")
+
+
+def check_get(store: Store, queue: Queue, messages: Mapping[int, StoredMessage]) -> None:
+    """Check that a queue can be read from its first to its last record."""
+    got: list[int] = []
+    at, end = min(messages), max(messages) + 1
+    while at < end:
+        result = store.get(*queue, at, 1000)
+        if result.next_offset <= at:
+            raise Violation(f"{queue[0]}/{queue[1]} cannot be read on from {at}: {result.status}")
+        got += (each.physical_offset for each in result.messages)
+        at = result.next_offset
+    same(got, [messages[number] for number in sorted(messages)], f"{queue[0]}/{queue[1]}")
+
+
+def check_a_key(
+    store: Store, live: Sequence[StoredMessage], found: Container[int], rng: Random
+) -> None:
+    """Check that a query for a key returns all its records; removed queues' may be among them.
+
+    :param live: the messages in queues; the key is that of one of them
+    """
+    message = rng.choice(live)
+    if not message.keys:
+        return
+    topic, key = message.topic, rng.choice(message.keys)
+    what = f"key {key!r} of {topic}"
+    try:
+        got = [each.physical_offset for each in store.query(topic, key, max_messages=10_000)]
+    except LakelogError as error:
+        raise Violation(f"{what} gives {type(error).__name__}: {error}") from error
+    if any(each not in found for each in got):
+        raise Violation(f"{what} returns a message that is not in the log")
+    there = {each.physical_offset for each in live}
+    due = [each for each in live if each.topic == topic and key in each.keys]
+    same([each for each in got[::-1] if each in there], due, what)
+
+
+def same(got: Sequence[int], due: Iterable[StoredMessage], what: str) -> None:
     """Check that the returned offsets are those expected."""
-    one, other = list(got), [each.physical_offset for each in due]
-    if one != other:
-        raise Violation(f"{what} returns the message at {one} instead of that at {other}")
+    expected = [each.physical_offset for each in due]
+    if got != expected:
+        raise Violation(f"{what} returns the message at {got} instead of that at {expected}")

@@ -21,6 +21,7 @@ from lakelog_testing.crash.filesystem import SimFileSystem
 from lakelog_testing.crash.interleaving import Interleaving
 from lakelog_testing.crash.ledger import Entry, Ledger
 from lakelog_testing.crash.opener import Opener, owned_by
+from lakelog_testing.crash.plan import CrashPlan
 
 TOPICS: Final = ("orders", "Müll", "%RETRY%group")
 KEYS: Final = (None, "k1", "k2", ("k3", "k4"))
@@ -42,6 +43,8 @@ _SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
 class Workload:
     """Acts on one store below the root of a simulated file system.
 
+    :ivar threads: whether several threads put at once
+    :ivar interleave: whether each open store gets an interleaving
     :ivar interleaving: rolls the log during commits and syncs; ``None``: only puts do
     """
 
@@ -50,12 +53,9 @@ class Workload:
     system: SimFileSystem
     ledger: Ledger
     rng: Random
+    plan: CrashPlan
     threads: bool
-    deletions: bool = True
-    body_bytes: int | None = None
-    key_bytes: int | None = None
-    cleaning: bool = False
-    interleave: bool = False
+    interleave: bool
     interleaving: Interleaving | None = attrs.field(default=None, init=False)
 
     def run_to_failure(self, steps: int) -> None:
@@ -141,7 +141,7 @@ class Workload:
             ),
             (
                 *(60, 12, 6, 30 if self.threads else 0, 8),
-                *(4 if self.deletions else 0, 8 if self.cleaning else 0),
+                *(4 if self.plan.deletions else 0, 8 if self.plan.cleaning else 0),
             ),
         )[0]
         action(store)
@@ -216,7 +216,7 @@ class Workload:
             with self._still():
                 deletion = self.ledger.begin_deletion(topic, _appended(store))
                 store.delete_topic(topic)
-                self.ledger.end_deletion(deletion)
+                self.ledger.end(deletion)
             self.system.point("topic deleted")
 
     def _clean(self, store: Store) -> None:
@@ -228,13 +228,13 @@ class Workload:
                 store.delete_expired()
             finally:
                 cleaning.minimum = store.min_offset
-            self.ledger.end_cleaning(cleaning)
+            self.ledger.end(cleaning)
         self.system.point("cleaned")
 
     def _message(self) -> Message:
         rng = self.rng
-        if self.body_bytes is not None:
-            body = rng.randbytes(self.body_bytes)
+        if self.plan.body_bytes is not None:
+            body = rng.randbytes(self.plan.body_bytes)
             wait = rng.random() < 0.8
             return Message(TOPICS[0], body, _LONG_TAG, queue_id=0, wait_store_ok=wait)
         return Message(
@@ -242,7 +242,7 @@ class Workload:
             rng.randbytes(8) + rng.randbytes(rng.randint(*rng.choice(_SIZES))),
             queue_id=int(rng.random() < 0.2),
             tags=rng.choice(TAGS),
-            keys=rng.choice(KEYS) if self.key_bytes is None else "K" * self.key_bytes,
+            keys=rng.choice(KEYS) if self.plan.key_bytes is None else "K" * self.plan.key_bytes,
             wait_store_ok=rng.random() < 0.8,
         )
 

@@ -17,7 +17,7 @@ from threading import Event, Thread
 
 import pytest
 
-from core.tests.processes.dying import at_every, die
+from core.tests.processes.dying import die
 from core.tests.store.faults import NthFails
 from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
 from core.tests.store.workers import an_owner
@@ -42,7 +42,7 @@ from lakelog.processes.shared_page import (
     process_start,
 )
 from lakelog_testing.crash.opener import owned_by
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 FILES = RealFileSystem()

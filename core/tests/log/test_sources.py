@@ -1,4 +1,4 @@
-"""A log with an archive before it is one log; zeros of a file are passed over, and nothing else."""
+"""A log with an archive before it is one log; an extent asks its file once for the same zeros."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lakelog
+from core.tests.files.test_filesystem import FILE_BYTES, WINDOW, a_file
 from core.tests.store.support import FileBounds
 from lakelog import Message
 from lakelog.errors import OffsetOutOfRange
@@ -119,44 +118,6 @@ def test_what_neither_has_is_told(both: Both) -> None:
     (both.archive.path / f"{0:020d}").unlink()
     with pytest.raises(OffsetOutOfRange):
         both.reader.look_up(0)
-
-
-WINDOW = 128 << 10
-FILE_BYTES = 3 * WINDOW + 5
-EDGES = (0, 4095, WINDOW - 1, WINDOW, 2 * WINDOW + 77, FILE_BYTES - 1)
-
-
-def a_file(path: Path, *, touched: bool) -> File:
-    file = RealFileSystem().open(path, write=True, create=True)
-    file.allocate(FILE_BYTES)
-    if touched:  # what was read stands in the page cache, and passes for data
-        file.read_at(0, FILE_BYTES)
-        file.map(FILE_BYTES, writable=False)[:]
-    return file
-
-
-@given(
-    places=st.sets(st.sampled_from(EDGES) | st.integers(0, FILE_BYTES - 1), max_size=4),
-    begin=st.sampled_from(EDGES) | st.integers(0, FILE_BYTES),
-    touched=st.booleans(),
-)
-def test_no_byte_is_passed_over(
-    tmp_path_factory: pytest.TempPathFactory, places: set[int], begin: int, touched: bool
-) -> None:
-    path = tmp_path_factory.mktemp("zeros") / "f"
-    file = a_file(path, touched=touched)
-    for place in places:
-        file.write_at(place, b"\xff")
-    assert file.next_data(FILE_BYTES) is None
-    due = min((place for place in places if place >= begin), default=None)
-    found = file.next_data(begin)
-    if due is None:
-        assert found in (None, begin)
-    else:
-        assert found is not None
-        assert begin <= found <= due < found + WINDOW
-    file.close()
-    path.unlink()
 
 
 class Asked:

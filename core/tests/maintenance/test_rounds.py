@@ -202,6 +202,18 @@ def test_a_watcher_that_fails_does_not_keep_the_cleaner_from_its_work(tmp_path: 
         assert plugin.cleaner.asked[0][1].disk is DiskState.OK
 
 
+def test_without_cleaner_and_watcher_there_is_no_thread_and_nothing_to_ask(tmp_path: Path) -> None:
+    before = threading.active_count()
+    plugin = MaintenancePlugin()
+    with plugin.open(tmp_path, **WATCHED):
+        threads = threading.active_count()
+    assert threading.active_count() == before
+    with plugin.open(tmp_path, cleaner=None) as store:
+        assert threading.active_count() < threads
+        assert store.disk() is None
+        assert store._current.now().maintenance.delete_expired() is None
+
+
 def test_a_store_that_failed_changes_nothing(tmp_path: Path) -> None:
     plugin = MaintenancePlugin()
     store = plugin.open(tmp_path, **ROUNDS)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.processes import tinylog
-from core.tests.processes.dying import at_every, die, fork, interrupt
+from core.tests.processes.dying import die, fork, interrupt
 from core.tests.processes.tinylog import RECORD, Failed, MakeLock, TinyLog
 from lakelog.errors import PutRefused
 from lakelog.processes import append_section as section
@@ -22,7 +22,7 @@ from lakelog.processes import queue_table as queuetable
 from lakelog.processes.append_section import AppendLock
 from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, SEVERAL
 from lakelog.results import PutStatus
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 
 STEPS = (section, appendlock, tinylog, queuetable)
 KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])

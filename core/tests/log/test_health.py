@@ -33,7 +33,7 @@ from lakelog.format.layout import segment_name
 from lakelog.recovery.clean_stop import CLEAN_STOP_FILE
 from lakelog_testing.contracts.writer import open_in
 from lakelog_testing.crash.opener import owned_by
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_ways
@@ -270,9 +270,9 @@ def run_until_it_fails(path: Path, nth: int, code: int) -> bool:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("step", [31, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_call_fails_once(step: int, code: int, tmp_path: Path) -> None:
-    for nth in every(step, first=1):
+@at_every(31)
+def test_every_call_fails_once(stride: int, code: int, tmp_path: Path) -> None:
+    for nth in every(stride, first=1):
         if not run_until_it_fails(tmp_path / str(nth), nth, code):
             break
     assert nth > 80

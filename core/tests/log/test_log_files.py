@@ -22,7 +22,7 @@ from core.tests.store.support import (
     read_small,
     segments,
 )
-from core.tests.store.test_interrupted import STRIDES, interrupted
+from core.tests.store.test_interrupted import interrupted
 from lakelog import Message, Store
 from lakelog.builtin import InlineFlush, NoFlush
 from lakelog.errors import StoreFailed
@@ -32,7 +32,7 @@ from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, MA
 from lakelog.store.strategies import PAGE_BYTES, Committing, is_due
 from lakelog_testing import FakeLog
 from lakelog_testing.crash.opener import owned_by
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 NEXT = Message("t", b"next", queue_id=0)
@@ -142,7 +142,7 @@ def test_the_repair_of_a_roll_takes_no_disk_space(tmp_path: Path) -> None:
         assert segments(tmp_path)[0].stat().st_blocks == before
 
 
-@STRIDES
+@at_every(7)
 def test_a_roll_that_was_interrupted(tmp_path: Path, stride: int) -> None:
     """The next put closes the segment, or goes on in the next one; no hole, and no segment lost."""
     places = set[int]()

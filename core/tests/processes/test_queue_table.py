@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.tests.processes.dying import at_every, die
+from core.tests.processes.dying import die
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.processes import queue_table as queuetable
 from lakelog.processes.queue_table import QueueTable, remove_table, table_path
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 
 FILES = RealFileSystem()
 TOPICS = st.text(min_size=1, max_size=40) | st.text(st.characters(categories=["Cs"]), min_size=1)

@@ -17,15 +17,15 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.processes.dying import at_every, die, fork, interrupt
-from core.tests.processes.test_bytelock import AT as BYTE
-from core.tests.processes.test_bytelock import a_lock
+from core.tests.processes.dying import die, fork, interrupt
+from core.tests.processes.test_locks import AT as BYTE
+from core.tests.processes.test_locks import a_lock
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.processes import group_sync as groupsync
 from lakelog.processes.group_sync import FAILED, FLUSHED, MARKED, CopiedEnd, GroupSync
 from lakelog.processes.locks import is_locked
 from lakelog_testing.threads import beside
-from tests.support.sampling import every
+from tests.support.sampling import at_every, every
 
 __all__ = ["fork"]
 """Tests of plugins import it from here."""

@@ -1,4 +1,4 @@
-"""Calls that the process with the services executes, requested by another process."""
+"""Calls that the process with the services executes for others, and the files that ask for them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from core.tests.maintenance.support import FEW, Keeping, MaintenancePlugin
+from core.tests.processes.dying import die
 from core.tests.store.support import NEVER, SEGMENT, fill, open_small, read_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message
@@ -24,18 +25,20 @@ from lakelog.errors import (
     StoreError,
     StoreLocked,
 )
-from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.hooks import CleaningReport, Deletion
-from lakelog.store import requests as requests_module
+from lakelog.store import requests
+from lakelog.store.requests import SentRequest, asked, is_asked
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.threads import hold
+from tests.support.sampling import at_every, every
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
 SOON = {"attach": {"reconnect_timeout_ms": 700, "take_over": False}}
 
 
-def requests(path: Path) -> list[Path]:
+def asked_in(path: Path) -> list[Path]:
     return list((path / "lakelog").glob("request.*"))
 
 
@@ -79,7 +82,7 @@ def test_a_topic_is_deleted_for_all(tmp_path: Path) -> None:
         assert owner.wait_dispatched()
         assert len(owner.get("t", 0, 0).messages) == 0
         assert [bytes(each.body) for each in owner.read("t", 0)] == [b"new", b"a 0"]
-    assert requests(tmp_path) == []
+    assert asked_in(tmp_path) == []
     with open_small(tmp_path) as again:
         assert [each.queue_offset for each in again.read("t", 0)] == [6, 7]
 
@@ -153,7 +156,7 @@ def test_one_waits_for_what_another_has_asked_for(
             assert waited.wait(30)
             return ()
 
-    real = requests_module.is_busy
+    real = requests.is_busy
 
     def is_busy(*given: Any) -> bool:
         looked.append(real(*given))
@@ -161,7 +164,7 @@ def test_one_waits_for_what_another_has_asked_for(
             waited.set()
         return looked[-1]
 
-    monkeypatch.setattr(requests_module, "is_busy", is_busy)
+    monkeypatch.setattr(requests, "is_busy", is_busy)
     with ExitStack() as opened:
         owner = opened.enter_context(MaintenancePlugin(Slow()).open(tmp_path))
         one, other = (opened.enter_context(open_small(tmp_path, **SOON)) for _ in range(2))
@@ -184,16 +187,16 @@ def test_what_one_that_closes_has_not_begun_the_next_one_does(
         owner.put(Message("t", b"x", queue_id=0))
         closing = threading.Event()
 
-        def late(_: requests_module.Answering) -> None:
+        def late(_: requests.Answering) -> None:
             """Find the request only while closing."""
             closing.set()
 
         with monkeypatch.context() as patched:
-            patched.setattr(requests_module.Answering, "turn", late)
+            patched.setattr(requests.Answering, "turn", late)
             pool = opened.enter_context(ThreadPoolExecutor())
             asked = pool.submit(store.delete_topic, "t")
             assert closing.wait(30)
-            until(lambda: bool(requests(tmp_path)))
+            until(lambda: bool(asked_in(tmp_path)))
             owner.close()
         assert not asked.done()
         next_one = opened.enter_context(open_small(tmp_path))
@@ -265,7 +268,7 @@ def test_nobody_has_the_services_for_long(tmp_path: Path) -> None:
         owner.kill()
         with pytest.raises(NoOwner, match=r"nothing was changed.*mode='write'"):
             store.delete_topic("t")
-        assert requests(tmp_path) == []
+        assert asked_in(tmp_path) == []
         with a_worker(tmp_path, SERVE) as another:
             another.hear()
             assert store.topics() == ["t"]
@@ -289,12 +292,12 @@ def test_a_store_that_is_closed_waits_no_more(tmp_path: Path) -> None:
         store = open_small(tmp_path, **NEVER)
         hold(owner.process.pid)
         asked = pool.submit(store.delete_topic, "t")
-        until(lambda: bool(requests(tmp_path)))
+        until(lambda: bool(asked_in(tmp_path)))
         owner.kill()
         store.close()
         with pytest.raises(StoreClosed, match="the store was closed meanwhile"):
             asked.result(30)
-    assert requests(tmp_path) == []
+    assert asked_in(tmp_path) == []
 
 
 # --- deaths ---
@@ -318,7 +321,7 @@ def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path, is_next: bo
                 assert asker.ask("store.role") == {"is_": "owner"}
             assert store.topics() == []
             assert store.put(Message("t", b"new", queue_id=0)).queue_offset == 2
-    assert requests(tmp_path) == []
+    assert asked_in(tmp_path) == []
 
 
 def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
@@ -326,9 +329,111 @@ def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
         with attached(tmp_path) as asker:
             hold(owner.process.pid)
             asker.say("store.delete_topic('t')")
-            until(lambda: bool(requests(tmp_path)))
+            until(lambda: bool(asked_in(tmp_path)))
             asker.kill()
         owner.process.send_signal(signal.SIGCONT)
-        until(lambda: requests(tmp_path) == [])
+        until(lambda: asked_in(tmp_path) == [])
         with read_small(tmp_path) as store:
             assert store.topics() == ["t"]
+
+
+# --- files of requests, without a store ---
+
+WHAT = {"verb": "delete_topic", "words": ["t"]}
+
+
+def ask(path: Path, files: RealFileSystem = FILES) -> SentRequest:
+    (path / "lakelog").mkdir(exist_ok=True)
+    return SentRequest(files, path, WHAT)
+
+
+def answer_all(path: Path, result: Any) -> list[Any]:
+    """Answer all requests; return their contents."""
+    found = []
+    for each in asked(FILES, path):
+        found.append(each.what)
+        each.answer({"result": result})
+    return found
+
+
+def test_each_gets_its_answer(tmp_path: Path) -> None:
+    one, other = ask(tmp_path), SentRequest(FILES, tmp_path, {"verb": "other"})
+    assert is_asked(FILES, tmp_path)
+    assert (one.answer(), one.takers()) == (None, 0)
+    assert sorted(answer_all(tmp_path, "d\udcff"), key=str) == sorted(
+        [WHAT, {"verb": "other"}], key=str
+    )
+    for each in (one, other):
+        assert (each.answer(), each.takers()) == ({"result": "d\udcff"}, 1)
+        each.close()
+    assert not is_asked(FILES, tmp_path)
+    assert answer_all(tmp_path, 0) == []
+
+
+def test_nothing_is_done_for_who_gave_up(tmp_path: Path) -> None:
+    request = ask(tmp_path)
+    assert not request.give_up()
+    assert answer_all(tmp_path, 0) == []
+    request.close()
+    request = ask(tmp_path)
+    for _ in asked(FILES, tmp_path):
+        assert request.give_up()
+    request.close()
+    assert not is_asked(FILES, tmp_path)
+
+
+def test_one_that_is_taken_for_a_dead_ones_is_made_anew(tmp_path: Path) -> None:
+    """Until its file is locked, it does not differ from the file of a dead client."""
+    met: list[Any] = []
+
+    class Met(RealFileSystem):
+        def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+            file = super().open(path, write=write, create=create)
+            if len(met) < 3:
+                met.append(answer_all(tmp_path, 0))
+            return file
+
+    request = ask(tmp_path, Met())
+    assert met == [[], [], []]
+    assert answer_all(tmp_path, 1) == [WHAT]
+    assert request.answer() == {"result": 1}
+    request.close()
+
+
+@at_every(13)
+def test_what_one_asked_for_that_died_at_any_step_is_not_done(tmp_path: Path, stride: int) -> None:
+    for step in every(stride):
+        lived = not die(step, requests, lambda: ask(tmp_path))
+        assert answer_all(tmp_path, 0) == []
+        assert not is_asked(FILES, tmp_path)
+        if lived:
+            break
+    assert step > 50
+
+
+@at_every(13)
+def test_where_one_died_at_any_step_of_an_answer_the_next_one_answers(
+    tmp_path: Path, stride: int
+) -> None:
+    for step in every(stride):
+        request = ask(tmp_path)
+        lived = not die(step, requests, lambda: answer_all(tmp_path, 1))
+        first = request.answer()
+        assert first in (None, {"result": 1})
+        assert answer_all(tmp_path, 2) == ([WHAT] if first is None else [])
+        assert request.answer() == (first or {"result": 2})
+        assert not is_asked(FILES, tmp_path)
+        request.close()
+        if lived:
+            break
+    assert step > 50
+
+
+def test_a_line_that_was_cut_short_is_no_answer(tmp_path: Path) -> None:
+    request = ask(tmp_path)
+    [file] = (tmp_path / "lakelog").glob("request.*")
+    file.write_bytes(file.read_bytes() + b'{"result": 1')
+    assert request.answer() is None
+    assert answer_all(tmp_path, 2) == [WHAT]
+    assert request.answer() == {"result": 2}
+    request.close()
