@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from lakelog_lake.maintenance.small_files import PeriodicCompaction
+from lakelog_lake.maintenance.delta import PeriodicCompaction
 from lakelog_lake.sinks.delta import opened
 from plugins.lake.tests.landing.many_commits import Day
 

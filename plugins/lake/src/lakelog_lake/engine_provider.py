@@ -20,9 +20,9 @@ from lakelog.errors import SettingsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.maintenance.terms import Compacted
     from lakelog_lake.sinks.iceberg import IcebergSink
+    from lakelog_lake.sinks.locations import Destination
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 

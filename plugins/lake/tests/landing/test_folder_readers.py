@@ -13,7 +13,7 @@ from pyarrow import dataset
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables import file_facts
+from lakelog_lake.tables import data_files
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.killing import killed_at
@@ -111,15 +111,15 @@ def test_a_version_that_came_meanwhile_is_shown(
     store_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that finishes an older version leaves what a newer one needs."""
-    inner: Callable[..., bool] = file_facts.only
+    inner: Callable[..., bool] = data_files.only
 
     def late(*given: object) -> bool:
-        monkeypatch.setattr(file_facts, "only", inner)
+        monkeypatch.setattr(data_files, "only", inner)
         compact(f"parquet:{table}", None, 1 << 20, None)
         return inner(*given)
 
     (table / "data" / "00-empty.parquet").touch()
-    monkeypatch.setattr(file_facts, "only", late)
+    monkeypatch.setattr(data_files, "only", late)
     make("parquet", table)
     assert counted(table) == 300
     assert_exactly("parquet", table, keys_of(store_path, "S"))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakelog import Message
-from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.export import iso
+from lakelog_lake.sinks.locations import TableLocation
 from plugins.lake.tests.landing.tables import TABLE
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small

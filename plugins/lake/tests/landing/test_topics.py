@@ -17,8 +17,8 @@ from lakelog_lake.landing import targets
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for, targets_for
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.readback.open import all_opened
-from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
+from lakelog_lake.sinks.locations import decoded, encoded, is_template, named, topics_beside
+from lakelog_lake.verify.open import all_opened
 from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,

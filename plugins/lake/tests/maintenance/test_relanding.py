@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.maintenance.relanding import _Store, reland

@@ -17,8 +17,6 @@ from lakelog import Message
 from lakelog_lake.errors import NoTable, NotAMessageTable
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.wanted import EVERYTHING
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
@@ -34,6 +32,8 @@ from lakelog_lake.verify.comparing import (
     PLACE,
     Range,
 )
+from lakelog_lake.verify.landed_table import LandedTable
+from lakelog_lake.verify.open import opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign

@@ -25,8 +25,8 @@ from lakelog_spark.sessions.shipping import clear_importer_cache
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
+    from lakelog_lake.sinks.locations import Destination
     from lakelog_lake.tasks.task import Task, Written
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 

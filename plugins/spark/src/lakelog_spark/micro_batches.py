@@ -17,15 +17,15 @@ import attrs
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
-from lakelog_lake.tables import partitions
-from lakelog_lake.tables.parquet_writer import ParquetCompression
+from lakelog_lake.tables import shape
+from lakelog_lake.tables.data_files import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
@@ -70,7 +70,7 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     spec = TableSpec(
         to,
         table,
-        partitions.parse(partition),
+        shape.parse(partition),
         parsers,
         compression=ParquetCompression.of(compression),
     )

@@ -15,8 +15,8 @@ from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource, la
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
-from lakelog_lake.tables.fields import TableShape, dead_letter_columns
-from lakelog_lake.tables.topic_names import encoded
+from lakelog_lake.sinks.locations import encoded
+from lakelog_lake.tables.shape import TableShape, dead_letter_columns
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
 from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in

@@ -42,10 +42,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from lakelog_lake.bodies import ddl, json_schema
-from lakelog_lake.bodies.base import Parsed, not_utf8, parsed, without
+from lakelog_lake.bodies import json_schema
+from lakelog_lake.bodies.base import Parsed, not_utf8, parsed, refused, without
 from lakelog_lake.bodies.json_schema import FieldShape, read_type, table_type
-from lakelog_lake.bodies.names import refused
 
 _SPACE: Final = b" \t\r\n"
 _NO_NUMBER: Final = re.compile(rb"(?:NaN|Inf(?:inity)?)\s*[,\]}]")
@@ -326,7 +325,7 @@ class Json:
         try:
             if text.lstrip().startswith("{"):
                 return cls(json_schema.shape_of(json.loads(text)))
-            return cls(ddl.shape_of(text))
+            return cls(json_schema.ddl_shape(text))
         except (ValueError, RecursionError) as error:
             raise refused(f"not a supported schema: {error}", source) from error
 

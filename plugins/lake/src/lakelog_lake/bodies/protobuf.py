@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
-from lakelog_lake.bodies.base import Rowwise
-from lakelog_lake.bodies.names import column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
 from lakelog_lake.bodies.schema_registry import (
     Schema,
     SchemaRegistry,

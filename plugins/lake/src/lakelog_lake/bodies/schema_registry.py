@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import attrs
 
-from lakelog_lake.bodies.names import refused
+from lakelog_lake.bodies.base import refused
 from lakelog_lake.errors import RegistryUnreachable
 
 USER_INFO: Final = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"

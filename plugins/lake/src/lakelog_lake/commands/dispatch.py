@@ -25,7 +25,7 @@ from lakelog_cli.schema import prints
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
-from lakelog_lake.tables.parquet_writer import ParquetCompression
+from lakelog_lake.tables.data_files import ParquetCompression
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from lakelog_cli.output import Advance
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
-    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
     from lakelog_lake.landing.runner import WatchdogNotifier
-    from lakelog_lake.landing.target import Targets
+    from lakelog_lake.landing.targets import Targets
+    from lakelog_lake.sinks.locations import Destination
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.tasks.ranges import TaskLimits
     from lakelog_lake.tasks.task import Task, Written
@@ -271,12 +271,12 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     given by --conf.
     """
     from lakelog_lake.landing.committing import CommitLock
-    from lakelog_lake.landing.destinations import TableLocation
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
     from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.tables import partitions
+    from lakelog_lake.sinks.locations import TableLocation
+    from lakelog_lake.tables import shape
     from lakelog_lake.tasks.ranges import TaskLimits
 
     source = LandingSource(
@@ -286,7 +286,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         chosen=Chosen(system_topics),
         accept_gaps=gaps is GapChoice.ACCEPT,
     )
-    keys = partitions.parse(partition)
+    keys = shape.parse(partition)
     given, storing = parsers_of(bodies or []), pairs_of(storage)
     if not to.startswith(SPARK_CATALOG):
         TableLocation.of(to, storing)  # refused before Spark starts, which takes seconds
@@ -376,7 +376,7 @@ def _land(
 
 def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[], None]:
     """Raises :class:`~lakelog.errors.SettingsError` for tables that must be compacted otherwise."""
-    from lakelog_lake.maintenance.small_files import PeriodicCompaction
+    from lakelog_lake.maintenance.delta import PeriodicCompaction
 
     made = PeriodicCompaction(
         lambda: [each.sink for each in targets.served], passes, bounds.file_bytes
@@ -387,7 +387,7 @@ def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[
 
 def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
     """The parsers by topic."""
-    from lakelog_lake.bodies import parser_for
+    from lakelog_lake.bodies.formats import parser_for
 
     found = {}
     for text in given:

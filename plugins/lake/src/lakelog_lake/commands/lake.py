@@ -1,4 +1,7 @@
-"""``lakelog lake``: maintenance of tables in which messages have landed."""
+"""``lakelog lake``: maintenance of tables in which messages have landed.
+
+``lakelog lake infer-schema``: a JSON Schema for the bodies of a topic.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.options import AlwaysJson
 from lakelog_cli.schema import prints
-from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
 from lakelog_lake.commands.rows import (
     CompactedRow,
@@ -28,19 +31,49 @@ from lakelog_lake.engine_provider import provider
 if TYPE_CHECKING:
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
+
+@prints(is_document=True, is_always=True)
+def infer_schema(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages to read.")] = 10000,
+    times: Annotated[
+        bool,
+        typer.Option("--times/--no-times", help="Infer times and dates from text."),
+    ] = True,
+    _as_json: AlwaysJson = True,
+) -> None:
+    """Print a JSON Schema of the bodies of a topic: review it, keep it, give it as json:FILE.
+
+    Fields without a single type are left out, and listed on stderr.
+    """
+    import json
+
+    from lakelog_lake.bodies.infer import infer_topic
+
+    found = infer_topic(store.absolute(), topic, messages, times=times)
+    typer.echo(json.dumps(found.schema, indent=2, ensure_ascii=False))
+    others = f", {found.others} others are not" if found.others else ""
+    typer.echo(f"{found.read} bodies are JSON objects{others}", err=True)
+    for field in found.left_out:
+        typer.echo(f"left out {field}", err=True)
+
+
 app = typer.Typer(
     name="lake", help="Maintain tables in which messages have landed.", no_args_is_help=True
 )
+
 app.command("infer-schema")(infer_schema)
 
-
 StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
+
 Target: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="KIND:PATH", help="As for dispatch --to: iceberg, delta, parquet or catalog."
     ),
 ]
+
 Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -48,7 +81,9 @@ Table: TypeAlias = Annotated[
         help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
     ),
 ]
+
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
@@ -98,7 +133,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.readback.open import all_opened
+    from lakelog_lake.verify.open import all_opened
     from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
@@ -199,7 +234,7 @@ def expire(
     """
     from lakelog_lake.maintenance.by_kind import expire as expire_tables
     from lakelog_lake.maintenance.terms import RetentionTerms
-    from lakelog_lake.tables.history_setting import duration
+    from lakelog_lake.tables.upkeep import duration
 
     retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):
@@ -281,7 +316,7 @@ def reland(
     from lakelog_lake.commands.dispatch import parsers_of
     from lakelog_lake.landing.targets import TableSpec
     from lakelog_lake.maintenance.relanding import reland as reland_tables
-    from lakelog_lake.tables.partitions import parse
+    from lakelog_lake.tables.shape import parse
 
     parsers, found = parsers_of(bodies), False
     for done in reland_tables(

@@ -113,7 +113,7 @@ def sql(  # each is an option of the command
 
 def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
     """The engine that was named, or the best one available, which is reported."""
-    from lakelog_lake.queries import by_duckdb
+    from lakelog_lake.reading import duckdb
 
     if given is not SqlEngine.AUTO:
         return given
@@ -121,9 +121,9 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
         return SqlEngine.SPARK
     if is_installed(_SPARK) and provider(_SPARK).is_running():
         return _reported(SqlEngine.SPARK, "a Spark session is active")
-    if by_duckdb.is_installed():
+    if duckdb.is_installed():
         return _reported(SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active")
-    missing = f"DuckDB is not installed ({by_duckdb.EXTRA})"
+    missing = f"DuckDB is not installed ({duckdb.EXTRA})"
     if is_installed(_SPARK):
         without = provider(_SPARK).missing()
         if without is None:
@@ -145,11 +145,11 @@ def _answers(
     options: dict[str, str],
     master: str | None,
 ) -> Iterator[Answer]:
-    from lakelog_lake.queries import by_duckdb
+    from lakelog_lake.reading import duckdb
 
     asked = statements(_lines() if query is None else [query], engine.value)
     if engine is SqlEngine.DUCKDB:
-        return by_duckdb.answers(store, asked, limit, options)
+        return duckdb.answers(store, asked, limit, options)
     return provider(_SPARK).answers(store, asked, limit, options, master)
 
 

@@ -32,7 +32,7 @@ import attrs
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import Conflict, SparkLost, TooManyConflicts, Unreachable
 from lakelog_lake.sinks.base import Head, Sink
-from lakelog_lake.tables.file_facts import FileFacts, discard
+from lakelog_lake.tables.data_files import FileFacts, discard
 from lakelog_lake.tables.position import Position
 
 _MOST: Final = 300

@@ -16,7 +16,6 @@ from uuid import uuid4
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec, targets_for
@@ -24,7 +23,7 @@ from lakelog_lake.log.columns import NAMES, unpacked
 from lakelog_lake.log.ends import DurableEnd
 from lakelog_lake.log.range_reader import DamagePolicy
 from lakelog_lake.log.wanted import chosen_rows, coded_topics
-from lakelog_lake.tables.topic_names import is_template
+from lakelog_lake.sinks.locations import TableLocation, is_template
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 

@@ -1,4 +1,17 @@
-"""Makes the tables for a location such as ``iceberg:/data/lake``, and identifies stores.
+"""One of the tables that passes land in: its state and its position.
+
+The position in the table is authoritative. A pass without rows for a table does not commit to it:
+the end of the pass is kept in memory instead, so that the next pass can start there.
+
+All tables that passes land in: one, with or without dead letters, or one for each topic.
+
+The table of a topic is created when a pass finds the first record of the topic, before the commits
+of that pass. It gets rows from the next pass on. It starts at the topic's first record, as found in
+the topic's ConsumeQueues. It starts at the first record of the log instead if there are no such
+queues, if they begin behind the record that was found, or if no table has any row yet. So a kill
+between these steps loses no row.
+
+Makes the tables for a location such as ``iceberg:/data/lake``, and identifies stores.
 
 Maintains the dispatcher's pin, by which retention keeps the messages that have not landed yet.
 
@@ -16,43 +29,367 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance import pins
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.destinations import Destination, TableLocation, folder_of
-from lakelog_lake.landing.target import Target, Targets
+from lakelog_lake.errors import SelectionChanged
+from lakelog_lake.landing.committing import CommitLock, commit, table_errors
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.sinks.base import Sink, Trimmed
-from lakelog_lake.tables.fields import (
+from lakelog_lake.log.record_starts import queue_files, topics_of_batches
+from lakelog_lake.log.wanted import EVERYTHING, LAST, Chosen
+from lakelog_lake.sinks.base import Head, Sink, Trimmed
+from lakelog_lake.sinks.locations import (
+    DEAD_LETTERS,
+    Destination,
+    TableLocation,
+    folder_of,
+    is_template,
+    named,
+    topics_beside,
+)
+from lakelog_lake.tables.data_files import ParquetCompression
+from lakelog_lake.tables.position import UNCHECKED, Position, QueueEnds, merged
+from lakelog_lake.tables.shape import (
+    DEFAULT,
     TableShape,
     dead_letter_columns,
     message_columns,
     parsed_columns,
 )
-from lakelog_lake.tables.history_setting import kept
-from lakelog_lake.tables.parquet_writer import ParquetCompression
-from lakelog_lake.tables.partitions import DEFAULT
-from lakelog_lake.tables.position import UNCHECKED, Position
-from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
-from lakelog_lake.tasks.task import ANY_TOPIC
+from lakelog_lake.tables.upkeep import kept
+from lakelog_lake.tasks.ranges import first_offset
+from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+@attrs.frozen
+class CommitResult:
+    """The result of landing a range in one table.
+
+    :ivar start: start of the range, a physical offset in bytes
+    :ivar end: its end, exclusive
+    :ivar won: whether this dispatcher landed the range, and not another one
+    :ivar dead_letters: whether it is a table of dead letters
+    """
+
+    start: int
+    end: int
+    rows: int
+    files: int
+    won: bool
+    dead_letters: bool
+
+
+@attrs.define(eq=False)
+class Target:
+    """A table, and the rows that go to it.
+
+    :ivar sink: the prepared sink of the table
+    :ivar topics: the topics of the table; ``None`` for all
+    :ivar parsers: body parsers by topic; bodies that do not parse go to ``dead_letters``
+    :ivar idle_bytes: a position is committed without rows only after this many bytes of the log
+    :ivar compression: compression of its data files
+    :ivar start: all rows of the table before this physical offset have landed
+    """
+
+    sink: Sink
+    topics: frozenset[str] | None = None
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: Target | None = None
+    is_dead_letters: bool = False
+    idle_bytes: int = 0
+    compression: ParquetCompression = ParquetCompression.AUTO
+    start: int = 0
+    _head: Head | None = None
+    _empty_to: Position | None = None
+    _chosen: str | None = None
+    _took_ms: tuple[int, int] | None = None
+
+    def look(
+        self,
+        store: lakelog.Store,
+        identity: str,
+        first: Callable[[], int],
+        chosen: Chosen = EVERYTHING,
+        *,
+        accept_gaps: bool,
+    ) -> None:
+        """Read the position, and set ``start``.
+
+        :param first: returns the start for a table without a position
+
+        Raises the errors of :func:`~lakelog_lake.tasks.ranges.first_offset`, and
+        :class:`~lakelog_lake.errors.SelectionChanged`.
+        """
+        if self._head is None or not self.idle_bytes:
+            self._head = self.newest(identity)
+        self._chosen = chosen.description(of_one_topic=self.topics is not None)
+        before = None if self._head.position is None else self._head.position.chosen
+        if before not in (None, self._chosen):
+            raise SelectionChanged(self.sink.name, identity, str(before), self._chosen)
+        if self._head.position is None:
+            at = first()
+            self._empty_to = Position(at, at)
+        self.start = first_offset(store, self._reached, self.sink.name, accept_gaps=accept_gaps)
+
+    def newest(self, identity: str) -> Head:
+        """Read the newest version of the table."""
+        with table_errors(self.sink.name):
+            return self.sink.head(identity)
+
+    def has_landed(self, identity: str) -> bool:
+        """Whether the table has a position of the store."""
+        self._head = self._head or self.newest(identity)
+        return self._head.position is not None
+
+    @property
+    def landed(self) -> Position:
+        """The position at the last :meth:`look`; no record behind its end has landed."""
+        position = None if self._head is None else self._head.position
+        return Position(self.start, self.start) if position is None else position
+
+    @property
+    def _reached(self) -> Position | None:
+        """The position in the table, or a later one kept in memory."""
+        position = None if self._head is None else self._head.position
+        known = self._empty_to
+        if position is None or (known is not None and known.end > position.end):
+            return known
+        return position
+
+    def outlet(self, number: int, numbers: Mapping[Target, int]) -> Outlet:
+        """The description of this table for tasks."""
+        dead = None if self.dead_letters is None else numbers[self.dead_letters]
+        return Outlet(
+            number,
+            self.sink.folder,
+            self.sink.layout,
+            self.start,
+            self.topics,
+            self.parsers,
+            dead,
+            self.compression,
+        )
+
+    def settle(
+        self,
+        identity: str,
+        end: int,
+        last: Fingerprint | None,
+        parts: Sequence[TablePart],
+        commit_lock: CommitLock | None = None,
+    ) -> CommitResult | None:
+        """Commit the files written up to ``end``; return ``None`` if the table was not changed.
+
+        Raises as :func:`.committing.commit`.
+        """
+        if self._head is None or end <= self.start:
+            return None
+        position = self._next(end, last, parts)
+        files = [file for part in parts for file in part.files]
+        if not files and self._may_wait(position):
+            self._empty_to = position
+            return None
+        begun = time.monotonic()
+        won = commit(self.sink, self._head, identity, files, position, commit_lock)
+        self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
+        self._head = self._empty_to = None
+        rows = sum(each.rows for each in files)
+        return CommitResult(position.start, end, rows, len(files), won, self.is_dead_letters)
+
+    def _next(self, end: int, last: Fingerprint | None, parts: Sequence[TablePart]) -> Position:
+        before = None if self._head is None else self._head.position
+        ends: QueueEnds = {} if before is None else before.next_offsets
+        ends = reduce(merged, (each.next_offsets for each in parts), ends)
+        if last is None and self._reached is not None:
+            last = self._reached.last
+        begins, took_ms = self._begins(before), self._took_ms
+        return Position(begins, end, last, ends, chosen=self._chosen, took_ms=took_ms)
+
+    def _begins(self, before: Position | None) -> int:
+        """The end of the last position, or ``start`` if messages between them were deleted."""
+        reached = self._reached
+        if before is None or reached is None or reached.end < self.start:
+            return self.start
+        return before.end
+
+    def _may_wait(self, position: Position) -> bool:
+        """Whether to keep a position in memory; not the first one, which is slow to find again."""
+        has_one = self._head is not None and self._head.position is not None
+        return has_one and position.end - position.start < self.idle_bytes
+
+    def finish(self, identity: str) -> None:
+        """Commit a position that is only in memory."""
+        known, head = self._empty_to, self._head
+        if known is not None and head is not None and head.position is not None:
+            commit(self.sink, head, identity, [], known)
+            self._head = self._empty_to = None
+
+
+class TopicTables(Protocol):
+    """Finds and creates the table of each topic."""
+
+    def topics(self) -> Iterable[str]:
+        """The topics that have a table now."""
+
+    def target(self, topic: str) -> Target:
+        """The table of a topic, created if it does not exist."""
+
+
+class Targets:
+    """The tables of a dispatcher; see the module's docstring."""
+
+    def __init__(self, fixed: Iterable[Target] = (), tables: TopicTables | None = None) -> None:
+        """Start with the tables ``fixed``; tables of topics are added when found or needed."""
+        self._targets = list(fixed)
+        self._tables = tables
+        self._of_topics: set[str] = set()
+        self._met: dict[str, int] = {}
+        self._looked = False
+        self._read_to = 0
+
+    @property
+    def served(self) -> list[Target]:
+        """All tables, each table of dead letters before the table it belongs to.
+
+        A table of dead letters without a position starts at the position of its main table. So its
+        first position must be committed before the main table's position moves.
+        """
+        dead = [each.dead_letters for each in self._targets if each.dead_letters is not None]
+        return [*dead, *self._targets]
+
+    def landed(self) -> Position | None:
+        """The smallest position at the last :meth:`look`; ``None`` without tables."""
+        return min((each.landed for each in self.served), key=lambda each: each.end, default=None)
+
+    def outlets(self) -> tuple[Outlet, ...]:
+        """The descriptions of the tables for tasks."""
+        numbers = {each: number for number, each in enumerate(self.served)}
+        return tuple(each.outlet(number, numbers) for each, number in numbers.items())
+
+    def starts(self, at: int) -> list[tuple[Target, int]]:
+        """The start of each table after a pass up to ``at``, in the order of :meth:`outlets`.
+
+        A task for a range from ``at`` on writes the same rows before and after the commit of that
+        pass: rows behind ``at`` that a table already has are left out, and no record before ``at``
+        is read.
+        """
+        return [(each, max(each.start, at)) for each in self.served]
+
+    def look(
+        self, store: lakelog.Store, identity: str, chosen: Chosen, *, accept_gaps: bool
+    ) -> int:
+        """Read the position of each table; return the start of the next range."""
+        asked = _Asked(store, identity, chosen, accept_gaps)
+        if self._tables is None or self._looked:
+            return self._start(asked)
+        self.make(each for each in sorted(self._tables.topics()) if chosen.takes(each))
+        start, landed = self._start(asked), self._has_landed(identity)
+        self.make(
+            topic
+            for topic, place in sorted(asked.first_places.items())
+            if chosen.takes(topic) and (place < start or not landed)
+        )
+        self._looked = True
+        return self._start(asked)
+
+    def _has_landed(self, identity: str) -> bool:
+        return any(each.has_landed(identity) for each in self._targets)
+
+    def may_hold(self, identity: str) -> bool:
+        """Whether a table has a position of the store; also true if a table cannot be read."""
+        try:
+            return any(each.newest(identity).position is not None for each in self.served)
+        except Exception:  # noqa: BLE001  # called after an error, which must not be hidden
+            return True
+
+    def _start(self, asked: _Asked) -> int:
+        landed = self._tables is not None and self._has_landed(asked.identity)
+        minimum = asked.store.min_offset
+        for target in self._targets:
+            topics = target.topics if landed and target.topics is not None else ()
+            first = partial(self._first, asked, topics)
+            asked.look(target, first)
+            dead, at = target.dead_letters, target.start
+            if dead is not None:
+                first = partial(int, at)
+                asked.look(dead, first)
+        begun = max(minimum, self._read_to)
+        return min((each.start for each in self.served), default=begun)
+
+    def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
+        """The first physical offset of a record of ``topics``; the log's start if not known."""
+        minimum = asked.store.min_offset
+        places = [self._first_of(asked, each) for each in topics]
+        return max(minimum, min((each or 0 for each in places), default=0))
+
+    def _first_of(self, asked: _Asked, topic: str) -> int | None:
+        place, met = asked.first_places.get(topic), self._met.get(topic)
+        return None if place is None or (met is not None and met < place) else place
+
+    def make(self, topics: Iterable[str]) -> None:
+        """Create the tables of ``topics`` that do not exist."""
+        for topic in topics:
+            if self._tables is not None and topic not in self._of_topics:
+                self._targets.append(self._tables.target(topic))
+                self._of_topics.add(topic)
+
+    def met(self, places: Mapping[str, int]) -> None:
+        """Create the tables of new topics, given the physical offset of a first record of each."""
+        self._met.update(places)
+        self.make(places)
+
+    def read_to(self, end: int) -> None:
+        """Record that the log was read up to ``end``: only the rest may have new topics."""
+        self._read_to = max(self._read_to, end)
+
+
+@attrs.define(slots=False)
+class _Asked:
+    """The parameters of one :meth:`Targets.look`."""
+
+    store: lakelog.Store
+    identity: str
+    chosen: Chosen
+    accept_gaps: bool
+
+    def look(self, target: Target, first: Callable[[], int]) -> None:
+        """Read the position of ``target``."""
+        target.look(self.store, self.identity, first, self.chosen, accept_gaps=self.accept_gaps)
+
+    @cached_property
+    def first_places(self) -> dict[str, int]:
+        """The physical offset of each topic's first record, as far as its ConsumeQueues have it."""
+        path = self.store.path
+        found: dict[str, int | None] = dict.fromkeys(topics_of_batches(path))
+        with queue_files(path) as queues:
+            for each in queues:
+                place, topic = each.place(each.first), each.queue[0]
+                known = found.get(topic, LAST)
+                found[topic] = None if place is None or known is None else min(place[0], known)
+        return {topic: place for topic, place in found.items() if place is not None}
+
+
 RENEW_MS: Final = 60_000
 """Interval at which an unchanged pin is written again, so that it does not expire."""
+
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
 _WORD_LENGTH: Final = 40
+
 _log = logging.getLogger("lakelog")
 
 
@@ -175,7 +512,7 @@ class TableSpec:
     :ivar storage: options of the object store, or properties of the catalog
     :ivar compression: compression of data files
     :ivar history: the history that the tables keep, see
-        :mod:`~lakelog_lake.tables.history_setting`; ``None`` leaves each table's own setting
+        :mod:`~lakelog_lake.tables.upkeep`; ``None`` leaves each table's own setting
     """
 
     to: str

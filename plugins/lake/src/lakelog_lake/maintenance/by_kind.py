@@ -7,15 +7,13 @@ from pathlib import Path
 
 from lakelog_lake.engine_provider import provider
 from lakelog_lake.errors import TableMaintenanceError
-from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.maintenance import delta as delta_maintenance
 from lakelog_lake.maintenance import iceberg as iceberg_maintenance
 from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.terms import Compacted, Expired, RetentionTerms
-from lakelog_lake.readback.folders import DeltaRows, ParquetRows
-from lakelog_lake.readback.iceberg import IcebergRows
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import all_opened
+from lakelog_lake.sinks.locations import TableLocation
+from lakelog_lake.verify.landed_table import DeltaRows, IcebergRows, LandedTable, ParquetRows
+from lakelog_lake.verify.open import all_opened
 
 
 def compact(

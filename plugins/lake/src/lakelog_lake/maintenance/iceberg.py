@@ -14,8 +14,7 @@ from urllib.parse import unquote
 
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.maintenance.terms import Expired, RetentionTerms, remove, remove_orphans
-from lakelog_lake.sinks.iceberg_state import is_local
-from lakelog_lake.tables.remote import IcebergFiles, pairs
+from lakelog_lake.tables.remote import IcebergFiles, is_local, pairs
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -27,8 +27,13 @@ from lakelog_lake.maintenance.terms import (
     remove_orphans,
 )
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.file_facts import PATTERNS, found, hidden
-from lakelog_lake.tables.parquet_writer import ParquetCompression, parquet_writer
+from lakelog_lake.tables.data_files import (
+    PATTERNS,
+    ParquetCompression,
+    found,
+    hidden,
+    parquet_writer,
+)
 from lakelog_lake.tables.remote import sync
 
 if TYPE_CHECKING:

@@ -22,19 +22,15 @@ from lakelog.format.layout import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import Conflict, NotLanded, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.target import Target
-from lakelog_lake.landing.targets import TableSpec, target_of
+from lakelog_lake.landing.targets import TableSpec, Target, target_of
 from lakelog_lake.maintenance.rewind import RowsAt, take_out
-from lakelog_lake.readback.folders import DeltaRows
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import OpenTable, all_opened, readable
-from lakelog_lake.tables.fields import BODY, dead_letter_columns, file_schema
-from lakelog_lake.tables.file_facts import FileFacts, discard
-from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
+from lakelog_lake.tables.data_files import FileFacts, FilePlacement, discard, write_files, writing
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
+from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC
+from lakelog_lake.verify.landed_table import DeltaRows, LandedTable
+from lakelog_lake.verify.open import OpenTable, all_opened, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa

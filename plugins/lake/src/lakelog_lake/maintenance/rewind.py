@@ -24,16 +24,14 @@ from lakelog_lake.errors import Conflict, TableMaintenanceError, TooBusy, TooMan
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import parquet
 from lakelog_lake.maintenance.parquet import Versions
-from lakelog_lake.readback.folders import DeltaRows, ParquetRows
-from lakelog_lake.readback.iceberg import IcebergRows
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import OpenTable, all_opened, readable
 from lakelog_lake.sinks.history import LAST_ROWS, positions_of
-from lakelog_lake.tables.file_facts import facts_of, found, hidden
-from lakelog_lake.tables.partitions import STORE
+from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.shape import STORE
 from lakelog_lake.verify.comparing import BODY, COLUMNS, EXTRA, PLACE
+from lakelog_lake.verify.landed_table import DeltaRows, IcebergRows, LandedTable, ParquetRows
+from lakelog_lake.verify.open import OpenTable, all_opened, readable
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
 
 if TYPE_CHECKING:

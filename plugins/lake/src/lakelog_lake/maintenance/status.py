@@ -9,8 +9,8 @@ import attrs
 
 import lakelog
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.readback.landed_table import TableCommit
-from lakelog_lake.readback.open import all_opened
+from lakelog_lake.verify.landed_table import TableCommit
+from lakelog_lake.verify.open import all_opened
 
 
 @attrs.frozen

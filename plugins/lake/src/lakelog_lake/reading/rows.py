@@ -1,23 +1,30 @@
 """The work of one task: open the store, and convert its part of the log to rows.
 
 The byte spans that one task reads: its whole range, or the surroundings of known records.
+
+Converts records and damage to Arrow rows.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
 
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog_lake.errors import CorruptLog
+from lakelog_lake.log.columns import ERROR, unpacked
 from lakelog_lake.log.range_reader import record_batches
 from lakelog_lake.log.record_starts import queue_files, real
 from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
+from lakelog_queues.arrow import schema, to_arrow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,11 +35,11 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     import pyarrow as pa
 
-    from lakelog.format.record_batch import Damage
-    from lakelog_lake.reading.tables import Tables
+    from lakelog.format.record_batch import Damage, RecordBatch
 
 GAP_BYTES: Final = 64 << 10
 """Records with smaller gaps between them are read together."""
+
 _log = logging.getLogger("lakelog_lake")
 
 
@@ -111,8 +118,6 @@ def rows_in(
 
     :param columns: the columns of the rows; by default all columns of the options
     """
-    from lakelog_lake.reading.tables import Tables, joined
-
     names = names_of(options) if columns is None else tuple(columns)
     unpack = options.decompress and "body" in names
     tables = Tables(name, names, unpack, lenient=options.corrupt != FAIL)
@@ -158,3 +163,97 @@ def _skip(damage: Damage) -> None:
 
 
 _REPORTS: dict[str, Callable[[Damage], None]] = {FAIL: _fail, SKIP: _skip}
+
+_LARGEST_INT: Final = (1 << 31) - 1
+
+_ROWS: Final = 8192
+
+_BYTES: Final = 4 << 20
+
+
+@attrs.frozen
+class Tables:
+    """Makes rows.
+
+    :ivar store: the value of the column ``store``
+    :ivar names: the columns, in table order
+    :ivar unpack: whether bodies are unpacked
+    :ivar lenient: whether a body that cannot be unpacked is returned as stored, instead of an error
+    """
+
+    store: str
+    names: Sequence[str]
+    unpack: bool
+    lenient: bool
+
+    def of_records(self, batch: RecordBatch) -> pa.RecordBatch:
+        """One row for each record; raises :class:`~lakelog.errors.CorruptRecord`."""
+        errors: Mapping[int, CorruptRecord] = {}
+        if self.unpack and self.lenient:
+            fields, errors = unpacked(batch, self._fields)
+        else:
+            fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
+        return self._with_own(fields, self._errors(len(batch), errors), len(batch))
+
+    def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
+        if ERROR not in self.names:
+            return None
+        if not errors:
+            return pa.nulls(count, pa.string())
+        return pa.array([_error_text(errors.get(row)) for row in range(count)], pa.string())
+
+    def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
+        """One row for each damage, with its place, length and cause; other columns are null."""
+        count = len(damages)
+        known: dict[str, list[Any]] = {
+            "physical_offset": [each.offset for each in damages],
+            "store_size": [_length(each) for each in damages],
+        }
+        arrays = [
+            pa.array(known.get(each.name, [None] * count), each.type)
+            for each in schema(self._fields)
+        ]
+        fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
+        error_texts = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
+        return self._with_own(fields, error_texts, count)
+
+    @property
+    def _fields(self) -> list[str]:
+        return [name for name in self.names if name not in ("store", ERROR)]
+
+    def _with_own(
+        self, fields: pa.RecordBatch, errors: pa.Array | None, rows: int
+    ) -> pa.RecordBatch:
+        arrays = [*fields.columns, *([] if errors is None else [errors])]
+        if "store" in self.names:
+            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
+
+
+def _length(damage: Damage) -> int | None:
+    length = damage.end_offset - damage.offset
+    return length if length <= _LARGEST_INT else None
+
+
+def _error_text(error: CorruptRecord | None) -> str | None:
+    return None if error is None else error.what
+
+
+def joined(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, as each one costs Spark about a millisecond."""
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for table in tables:
+        held.append(table)
+        count, size = count + len(table), size + table.nbytes
+        if count >= _ROWS or size >= _BYTES:
+            yield from _as_one(held)
+            held, count, size = [], 0, 0
+    yield from _as_one(held)
+
+
+def _as_one(tables: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(tables) > 1:
+        yield from pa.Table.from_batches(tables).combine_chunks().to_batches()
+    else:
+        yield from tables

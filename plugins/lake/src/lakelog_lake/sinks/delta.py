@@ -6,6 +6,8 @@ restore them, and they expire by the table's settings. One identifier per store 
 store has landed in the table::
 
     lakelog/STORE    end of the landed range, a physical offset in bytes
+
+The commits that led to a version of a Delta table, and its rows, read with deltalake.
 """
 
 from __future__ import annotations
@@ -15,42 +17,130 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks.base import FolderTable, Head
-from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.delta_history import DeltaHistory, app_of
-from lakelog_lake.sinks.history import KnownPositions
-from lakelog_lake.tables.fields import Layout, adds, fits
-from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
-from lakelog_lake.tables.history_setting import HISTORY, kept
-from lakelog_lake.tables.partitions import as_text
-from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, Left, PositionedVersion
+from lakelog_lake.tables.data_files import BOUNDED, FileFacts
+from lakelog_lake.tables.position import PREFIX, Position, key, texts_in, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
+from lakelog_lake.tables.shape import Layout, adds, as_text, fits
+from lakelog_lake.tables.upkeep import HISTORY, kept
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction
 
+_STEPS: Final = (1, 16, 256, None)
+"""Commits to read at once; usually the newest one has all positions."""
+
+_OLDER: Final = ("RESTORE", "CLONE")
+
+_REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
+
+
+def app_of(store: str) -> str:
+    """The transaction identifier that marks a store."""
+    return f"lakelog/{store}"
+
+
+@attrs.define
+class DeltaHistory:
+    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+    _table: DeltaTable
+    _oldest: int = -1
+
+    def commits(self) -> Iterator[PositionedVersion]:
+        """The commits back to the oldest version that log clean-up has left."""
+        read_count = 0
+        for count in _STEPS:
+            found = self._table.history(count)
+            for each in found[read_count:]:
+                self._oldest = each["version"]
+                yield PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
+            read_count = len(found)
+            if count is None or read_count < count:
+                return
+
+    def begins(self) -> bool:
+        """Whether the log still has version 0."""
+        return self._oldest == 0
+
+    def marks(self) -> Collection[str] | None:
+        """``None``: deltalake cannot list transaction identifiers."""
+        return None
+
+    def mark(self, store: str) -> str | None:
+        """An empty text if the store has a transaction identifier, also in a restored table."""
+        return None if self._table.transaction_version(app_of(store)) is None else ""
+
+    def last_rows(self) -> Iterator[pa.RecordBatch]:
+        """The columns :data:`LAST_ROWS` of all rows."""
+        rows = self._table.to_pyarrow_dataset()
+        yield from rows.to_batches(columns=list(LAST_ROWS), fragment_readahead=1)
+
+    def holds(self, store: str) -> bool:
+        """Filter by the column; deltalake's own filters treat one without statistics as empty."""
+        import pyarrow.compute as pc
+
+        rows = self._table.to_pyarrow_dataset()
+        batches = rows.to_batches(columns=["store"], fragment_readahead=1)
+        return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
+
+
+def texts_of(metadata: Any) -> dict[str, str]:
+    """The positions in a commit; older commits have a single one, as ``NAME=TEXT``."""
+    text = str(metadata or "")
+    if text.startswith(PREFIX):
+        name, _, rest = text.partition("={")
+        return texts_in({name: "{" + rest})
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return texts_in(found) if isinstance(found, dict) else {}
+
+
+def _left(commit: Mapping[str, Any]) -> Left:
+    """How a commit changed earlier rows, by its operation."""
+    operation = str(commit.get("operation", ""))
+    given = commit.get("operationParameters") or {}
+    if operation.startswith(_OLDER):
+        return Left.THOSE_OF_AN_OLDER_VERSION
+    is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
+    return Left.NONE if is_whole or operation.startswith(_REPLACING) else Left.ALL
+
+
 _log = logging.getLogger("lakelog_lake")
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 _TOPIC: Final = "lakelog.topic"
 """The key of the table's configuration for its only topic."""
+
 _CHECKPOINTS: Final = "delta.checkpointInterval"
+
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
+
 _RETENTION: Final = "delta.logRetentionDuration"
+
 _SHORT_LOG: Final = {HISTORY: "2000"}
 """The history of a local table: each commit lists its whole log; object stores list new files."""
+
 _TRIM_EVERY: Final = 20
+
 _VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
+
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 

@@ -8,30 +8,45 @@ landed there.
 A commit requires that the branch is still at the snapshot from which the position was read. After a
 conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
 list of snapshot producers prevents that (checked with the pinned version of pyiceberg).
+
+The snapshots that led to a version of an Iceberg table, read by pyiceberg or by Java.
+
+A table property with the newest position marks that a store has landed in the table. It is not
+rolled back with the table.
+
+The catalogs of Iceberg tables configured for pyiceberg: REST, Glue, Hive, SQL and others.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
 
+from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
-from lakelog_lake.sinks.catalogs import SYNCED
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg_fields import TOPIC, data_file, fitted, make
-from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, is_local, local_folder
-from lakelog_lake.sinks.iceberg_types import ids
-from lakelog_lake.tables.fields import Layout, TableShape
-from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.history_setting import HISTORY
-from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs, sync
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion
+from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
+from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables.position import Position, key, texts_in, to_text
+from lakelog_lake.tables.remote import (
+    Folder,
+    IcebergFiles,
+    Pairs,
+    Remote,
+    is_local,
+    local_folder,
+    pairs,
+    sync,
+)
+from lakelog_lake.tables.shape import Layout, TableShape
+from lakelog_lake.tables.upkeep import HISTORY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +55,147 @@ if TYPE_CHECKING:
 
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
 
+
+@attrs.frozen
+class Snapshot:
+    """One snapshot.
+
+    :ivar number: its sequence number, from 1 on
+    :ivar operation: its operation, such as ``append``
+    :ivar summary: the properties of its summary
+    """
+
+    number: int
+    operation: str
+    summary: Mapping[str, str]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the table was empty before it; also true after a replacement.
+
+        A missing parent does not prove this: expiry removes parents.
+        """
+        added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
+        return self.number == 1 or (self.operation in _ADDING and added == total != "0")
+
+
+_ADDING: Final = ("append", "overwrite")
+
+
+class History(Protocol):
+    """The state of one version of a table."""
+
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the table."""
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        """The snapshots that have not expired, newest first."""
+
+    def last_rows(self) -> Iterable[pa.RecordBatch]:
+        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+    def holds(self, store: str) -> bool:
+        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+
+@attrs.define
+class IcebergHistory:
+    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+    _history: History
+    _is_cut: bool = False
+
+    def commits(self) -> Iterator[PositionedVersion]:
+        """The commits of the snapshots that have not expired, newest first."""
+        for each in self._history.ancestors():
+            self._is_cut = not each.is_first
+            yield PositionedVersion(texts_in(each.summary))
+
+    def begins(self) -> bool:
+        """Whether the oldest known snapshot was the first of the table."""
+        return not self._is_cut
+
+    def marks(self) -> Collection[str]:
+        """The stores with a position among the table's properties."""
+        return texts_in(self._history.properties())
+
+    def mark(self, store: str) -> str | None:
+        """The newest position of ``store``, from the table's properties."""
+        return self._history.properties().get(key(store))
+
+    def last_rows(self) -> Iterable[pa.RecordBatch]:
+        """The rows of the current snapshot."""
+        return self._history.last_rows()
+
+    def holds(self, store: str) -> bool:
+        """Whether the table has a row of ``store``."""
+        return self._history.holds(store)
+
+
+SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
+"""The subclass of pyiceberg's Arrow FileIO that syncs local files."""
+
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+_ANY_REGION: Final = "us-east-1"
+
+
+def default_catalog() -> str:
+    """The name of pyiceberg's default catalog."""
+    from pyiceberg.utils.config import Config
+
+    return Config().get_default_catalog_name()
+
+
+def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
+    """Load the catalog ``name`` from pyiceberg's files and environment variables.
+
+    :param given: properties that override the configured ones
+
+    Raises :class:`~lakelog.errors.SettingsError` if it is not configured or a package is missing,
+    and pyiceberg's errors if it cannot be reached.
+    """
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NotInstalledError
+    from pyiceberg.utils.config import Config
+
+    known = Config().get_catalog_config(name)
+    if known is None and not given:
+        raise SettingsError(
+            f"pyiceberg has no catalog {name!r}: give its uri and type in ~/.pyiceberg.yaml, as "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI and so on, or by --storage uri=…",
+            key="--to",
+        )
+    properties = {**cast("dict[str, str]", known or {}), **given}
+    try:
+        return load_catalog(name, **{**SYNCED, **_from_environment(properties), **properties})
+    except NotInstalledError as error:
+        raise SettingsError(f"the catalog {name!r} needs a package: {error}", key="--to") from error
+    except ValueError as error:
+        raise SettingsError(f"the catalog {name!r} cannot be used: {error}", key="--to") from error
+
+
+def _from_environment(properties: Mapping[str, object]) -> dict[str, str]:
+    """S3 properties from environment variables that Arrow does not read by itself."""
+    found = {}
+    endpoint = _first(_ENDPOINTS)
+    if endpoint is not None:
+        found["s3.endpoint"] = endpoint
+    region = _first(_REGIONS) or (_ANY_REGION if {"s3.endpoint"} & {*properties, *found} else None)
+    if region is not None:
+        found["client.region"] = region
+    return found
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
 CATALOG: Final = "lake"
 """The name of the catalog; Spark's must be the same to find the tables."""
+
 CATALOG_FILE: Final = "catalog.db"
 
 
@@ -179,7 +333,7 @@ class IcebergSink:
         return SnapshotExpiry(self.clock)
 
     def keep(self, history: str) -> None:
-        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.upkeep`."""
         table = self.catalog.load_table(self.table)
         if table.properties.get(HISTORY) != history:
             table.transaction().set_properties({HISTORY: history}).commit_transaction()

@@ -16,7 +16,7 @@ final name, which fails if another writer has made that version already. Its mem
 Manifests of older versions lack the last three; their tables have the original columns only.
 
 A data file that the newest version does not list has a hidden name, see
-:mod:`lakelog_lake.tables.file_facts`. So any reader of the folder reads exactly the table.
+:mod:`lakelog_lake.tables.data_files`. So any reader of the folder reads exactly the table.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from uuid import uuid4
 import attrs
 
 from lakelog_lake.errors import Conflict, TableMismatch
-from lakelog_lake.sinks.base import FolderTable, Head
-from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables import file_facts
-from lakelog_lake.tables.fields import Layout, fits
-from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.partitions import DEFAULT, as_text
+from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.tables import data_files
+from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.shape import DEFAULT, Layout, as_text, fits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,10 +137,10 @@ class ParquetSink(FolderTable[Path]):
         while version >= 0:
             content = self._read(version)
             if is_all or content["whole"]:
-                seen = file_facts.seen_in(self.folder)
-                changed = file_facts.only(seen, self._paths(self._entries(self._newest())))
+                seen = data_files.seen_in(self.folder)
+                changed = data_files.only(seen, self._paths(self._entries(self._newest())))
             else:
-                changed = file_facts.shown(self._paths(content["files"]))
+                changed = data_files.shown(self._paths(content["files"]))
             if changed:
                 sync(self.folder)
             if changed and self._newest() != version:
@@ -196,7 +194,7 @@ class ParquetSink(FolderTable[Path]):
 
     def paths(self) -> list[Path]:
         """The paths of the data files of the newest version."""
-        return [file_facts.found(path) for path in self._paths(self.files())]
+        return [data_files.found(path) for path in self._paths(self.files())]
 
     def _paths(self, entries: Iterable[Mapping[str, Any]]) -> list[Path]:
         return [self.path / each["path"] for each in entries]
@@ -205,7 +203,7 @@ class ParquetSink(FolderTable[Path]):
         """Open each file of the newest version in turn, also if it is renamed meanwhile."""
         for path in self._paths(self.files()):
             for _ in range(_TRIES):
-                with suppress(FileNotFoundError), file_facts.found(path).open("rb") as file:
+                with suppress(FileNotFoundError), data_files.found(path).open("rb") as file:
                     yield file
                     break
             else:
@@ -251,7 +249,7 @@ class ParquetSink(FolderTable[Path]):
 
     def _entry(self, facts: FileFacts) -> dict[str, Any]:
         return {
-            "path": self.within(file_facts.named(facts.path)),
+            "path": self.within(data_files.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
             **{name: as_text(name, value) for name, value in facts.partition.items()},

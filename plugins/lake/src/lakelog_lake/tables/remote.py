@@ -11,8 +11,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import attrs
+
+from lakelog_lake.errors import TableMismatch
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -199,3 +202,19 @@ def sync(path: Folder) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def is_local(location: str) -> bool:
+    """Whether a table is in a local folder."""
+    return urlsplit(location).scheme in ("", "file")
+
+
+def local_folder(location: str) -> Path:
+    """The local folder of a table; raises ``TableMismatch`` for any other location."""
+    parts = urlsplit(location)
+    if not is_local(location):
+        raise TableMismatch(
+            f"{location} is not a local folder: tasks write data files to local or mounted "
+            "folders; give the catalog a warehouse of file://"
+        )
+    return Path(unquote(parts.path))

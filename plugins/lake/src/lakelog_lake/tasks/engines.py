@@ -30,7 +30,7 @@ from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
 from lakelog_lake.log.ends import CachedStore
 from lakelog_lake.log.range_reader import LogSpan
-from lakelog_lake.tables.file_facts import discard
+from lakelog_lake.tables.data_files import discard
 from lakelog_lake.tasks.task import Task, Written, write
 
 

@@ -25,13 +25,17 @@ from lakelog_lake.errors import BadParser
 from lakelog_lake.log.columns import ERROR, NAMES, unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
-from lakelog_lake.tables.fields import BODY, Layout, file_schema
-from lakelog_lake.tables.file_facts import FileFacts, discard
-from lakelog_lake.tables.parquet_writer import ParquetCompression
-from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
+from lakelog_lake.tables.data_files import (
+    FileFacts,
+    FilePlacement,
+    ParquetCompression,
+    discard,
+    write_files,
+    writing,
+)
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder, sync
-from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
+from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
 
 if TYPE_CHECKING:

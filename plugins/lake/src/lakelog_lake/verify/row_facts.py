@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from lakelog.format.checksum import CRC31_MASK, crc32
 from lakelog.format.layout import COMPRESSED, INNER_BATCH
 from lakelog_lake.log.columns import ERROR, NAMES
-from lakelog_lake.tables.partitions import DAY, HOUR
+from lakelog_lake.tables.shape import DAY, HOUR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -28,11 +28,11 @@ from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.columns import unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import position_of, readable
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
+from lakelog_lake.verify.landed_table import LandedTable
+from lakelog_lake.verify.open import position_of, readable
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
 
 if TYPE_CHECKING:

@@ -27,18 +27,15 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks.base import Head
-from lakelog_lake.sinks.checks import check_partition, check_topic, missing
+from lakelog_lake.sinks.base import Head, check_partition, check_topic, missing
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg_fields import TABLE_PROPERTIES
-from lakelog_lake.sinks.iceberg_fields import TOPIC as TOPIC_PROPERTY
-from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, local_folder
-from lakelog_lake.sinks.iceberg_types import ids, in_table, kinds, wanted
-from lakelog_lake.tables.fields import Layout, TableShape
-from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.partitions import DAY, HOUR, STORE, TOPIC
+from lakelog_lake.sinks.iceberg import IcebergHistory, Snapshot
+from lakelog_lake.sinks.iceberg_types import TABLE_PROPERTIES, ids, in_table, kinds, wanted
+from lakelog_lake.sinks.iceberg_types import TOPIC as TOPIC_PROPERTY
+from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.remote import local_folder, sync
+from lakelog_lake.tables.shape import DAY, HOUR, STORE, TOPIC, Layout, TableShape
 from lakelog_spark.sessions.package import ICEBERG_JAR, check_jar
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.sinks.base import Markable
-from lakelog_lake.tables.fields import TableShape
+from lakelog_lake.tables.shape import TableShape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

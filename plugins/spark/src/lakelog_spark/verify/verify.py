@@ -21,8 +21,6 @@ import numpy as np
 import lakelog
 from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
-from lakelog_lake.readback.landed_table import DataFile
-from lakelog_lake.readback.open import position_of
 from lakelog_lake.verify.comparing import (
     AHEAD,
     BODY,
@@ -35,6 +33,8 @@ from lakelog_lake.verify.comparing import (
     Differences,
     VerifiableEnds,
 )
+from lakelog_lake.verify.landed_table import DataFile
+from lakelog_lake.verify.open import position_of
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
 from lakelog_spark.sessions.jobs import query_errors

@@ -7,11 +7,18 @@
     off     all versions: dispatchers remove none
 
 Tables created by lakelog have the setting. Other tables keep all versions until it is set.
+
+Chooses groups of small items to merge, so that each is rewritten only a few times.
+
+Ten or more items of one size, within a factor of ten, are merged. So each is rewritten once per
+power of ten, and at most nine of each size remain.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -20,10 +27,14 @@ from lakelog.errors import SettingsError
 
 HISTORY: Final = "lakelog.history"
 """The name of the setting."""
+
 DEFAULT_HISTORY: Final = "100"
 """The default: about a minute of frequent commits; a larger number makes each commit slower."""
+
 OFF: Final = "off"
+
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
 _DURATION: Final = re.compile(r"(\d+)([smhdw])")
 
 
@@ -70,3 +81,45 @@ def duration(text: str, key: str = "--older-than") -> int:
     if found is None:
         raise SettingsError(f"{text!r} is not a duration; write 7d, 12h, 30m or 90s", key=key)
     return int(found[1]) * _SECONDS[found[2]]
+
+
+FANOUT: Final = 10
+"""Number of items of one size that are merged."""
+
+
+@attrs.frozen
+class Weight:
+    """The size of an item.
+
+    :ivar count: the number whose power of ten is the size class
+    :ivar bytes: bytes to rewrite in a merge
+    """
+
+    count: int
+    bytes: int
+
+
+def mergeable(things: Sequence[Weight], most_bytes: int) -> list[list[int]]:
+    """Return groups of indices of items to merge.
+
+    :param most_bytes: most bytes of one group
+
+    >>> mergeable([Weight(1, 99)] * 11 + [Weight(10, 99)] * 8, 10_000)
+    [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
+    """
+    tiers: dict[int, list[list[int]]] = defaultdict(list)
+    for place, each in enumerate(things):
+        tiers[_tier(each.count)].append([place])
+    tier = 0
+    while tier <= max(tiers, default=-1):
+        together = sorted(place for group in tiers[tier] for place in group)
+        is_small = sum(things[place].bytes for place in together) <= most_bytes
+        if len(tiers[tier]) >= FANOUT and is_small:
+            del tiers[tier]
+            tiers[_tier(sum(things[place].count for place in together))].append(together)
+        tier += 1
+    return [group for groups in tiers.values() for group in groups if len(group) > 1]
+
+
+def _tier(count: int) -> int:
+    return len(str(count)) - 1  # as FANOUT is ten

@@ -13,11 +13,10 @@ import attrs
 
 from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded, Unreadable
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.targets import dead_letters_of
-from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
-from lakelog_lake.tables.fields import TableShape
-from lakelog_lake.tables.topic_names import is_template, named, topics_beside
+from lakelog_lake.sinks.locations import TableLocation, is_template, named, topics_beside
+from lakelog_lake.tables.shape import TableShape
+from lakelog_lake.verify.landed_table import KEY, LandedTable, WithDeadLetters
 
 if TYPE_CHECKING:
     from lakelog_lake.tables.position import Position
@@ -131,8 +130,7 @@ def _check_there(place: TableLocation, to: str, name: str) -> None:
 
 
 def _of_kind(kind: str, sink: Any) -> LandedTable:
-    from lakelog_lake.readback.folders import DeltaRows, ParquetRows
-    from lakelog_lake.readback.iceberg import IcebergRows
+    from lakelog_lake.verify.landed_table import DeltaRows, IcebergRows, ParquetRows
 
     if kind == "parquet":
         return ParquetRows(sink)

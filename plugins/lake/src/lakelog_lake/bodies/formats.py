@@ -1,0 +1,134 @@
+"""Parsers of message bodies, selected by a text.
+
+========================================  ======================================================
+``binary``                                unchanged bytes
+``string``                                UTF-8
+``json:PATH``                             by a JSON Schema or a Spark DDL (:mod:`.json`)
+``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
+``protobuf:PATH#pkg.Message``             by a descriptor set, ``protoc --descriptor_set_out``
+``avro-registry:URL#SUBJECT``             by a schema registry (:mod:`.registry`)
+``protobuf-registry:URL#SUBJECT``         by a schema registry
+========================================  ======================================================
+
+Columns have the names of the fields. A name that is also a column of messages gets the prefix
+``body_``; characters other than letters, digits and underscores become underscores
+(:mod:`.names`).
+
+Schema files are read once, when the parser is made, and are part of it: executors need no access to
+them. The modules of the formats are imported on demand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakelog.errors import SettingsError
+from lakelog_lake.bodies.base import KEY, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakelog_lake.bodies.base import BodyParser
+
+FORMATS: Final = (
+    *("binary", "string", "json", "avro", "avro-confluent", "protobuf"),
+    *("avro-registry", "protobuf-registry"),
+)
+
+
+def parser_for(text: str) -> BodyParser:
+    """Make the parser that ``text`` names; raises :class:`~lakelog.errors.SettingsError`."""
+    name, _, place = text.partition(":")
+    if name == "variant":
+        raise SettingsError(
+            "variant is not supported: pyiceberg cannot load a table with it, and Arrow cannot "
+            "write it; use json with a schema file, or string",
+            key=KEY,
+        )
+    if name not in FORMATS:
+        raise SettingsError(
+            f"no format of bodies has the name {name!r}; known are {', '.join(FORMATS)}", key=KEY
+        )
+    if name in ("binary", "string"):
+        return _opaque(name, place)
+    if not place:
+        raise SettingsError(f"{name} needs a schema file: {name}:PATH", key=KEY)
+    return _BY_FILE[name](place)
+
+
+def _opaque(name: str, place: str) -> BodyParser:
+    from lakelog_lake.bodies import base
+
+    if place:
+        raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
+    return base.Binary() if name == "binary" else base.String()
+
+
+def _json(place: str) -> BodyParser:
+    from lakelog_lake.bodies.json import Json
+
+    if place == "infer" or place.startswith("infer:"):
+        raise SettingsError(
+            "a schema is inferred once and pinned in a file, so that restarts agree: "
+            "lakelog lake infer-schema STORE --topic T > FILE, then json:FILE",
+            key=KEY,
+        )
+    return Json.of(_text(Path(place)), place)
+
+
+def _avro(place: str) -> BodyParser:
+    from lakelog_lake.bodies.avro import Avro
+
+    return Avro.of(_text(Path(place)), place, confluent=False)
+
+
+def _avro_confluent(place: str) -> BodyParser:
+    from lakelog_lake.bodies.avro import Avro
+
+    return Avro.of(_text(Path(place)), place, confluent=True)
+
+
+def _protobuf(place: str) -> BodyParser:
+    from lakelog_lake.bodies.protobuf import Protobuf
+
+    path, _, message = place.rpartition("#")
+    if not path or not message:
+        raise SettingsError(f"protobuf needs a message: protobuf:{place}#pkg.Message", key=KEY)
+    return Protobuf.of(_bytes(Path(path)), message, path)
+
+
+def _avro_registry(place: str) -> BodyParser:
+    from lakelog_lake.bodies.avro import RegistryAvro
+
+    return RegistryAvro.of(place)
+
+
+def _protobuf_registry(place: str) -> BodyParser:
+    from lakelog_lake.bodies.protobuf import RegistryProtobuf
+
+    return RegistryProtobuf.at(place)
+
+
+_BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
+    "json": _json,
+    "avro": _avro,
+    "avro-confluent": _avro_confluent,
+    "protobuf": _protobuf,
+    "avro-registry": _avro_registry,
+    "protobuf-registry": _protobuf_registry,
+}
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise refused(f"no schema file: {error.strerror}", str(path)) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise refused(f"no text in UTF-8: {error}", str(path)) from error
