@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakelog_lake.maintenance.terms import Compacted
     from lakelog_lake.sinks.iceberg import IcebergSink
-    from lakelog_lake.sinks.locations import Destination
+    from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
@@ -63,7 +63,7 @@ class EngineProvider(Protocol):
         master: str | None,
         config: Mapping[str, str],
         on_done: Callable[[], None],
-    ) -> AbstractContextManager[tuple[Engine, Destination | None]]:
+    ) -> AbstractContextManager[tuple[Engine, TableLocation | None]]:
         """Return the engine for tasks, and the tables of ``to`` if this engine reaches them itself.
 
         :param count: number of tasks at a time, if given

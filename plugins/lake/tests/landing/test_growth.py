@@ -16,9 +16,8 @@ from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.tables.shape import fits
-from lakelog_lake.verify.open import opened
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
-from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.tables import opened, read
 from plugins.lake.tests.stores import open_small
 
 SMALL = (

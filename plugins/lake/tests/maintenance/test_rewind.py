@@ -18,11 +18,18 @@ from lakelog_lake.maintenance.rewind import RowsFrom, planned, take_out
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.shape import TableShape
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.verify.open import opened
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.table_specs import Even, assert_parsed, land_spec, read_dead
-from plugins.lake.tests.landing.tables import commits, keys_in, keys_of, land_all, make, read
+from plugins.lake.tests.landing.tables import (
+    commits,
+    keys_in,
+    keys_of,
+    land_all,
+    make,
+    opened,
+    read,
+)
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small
 

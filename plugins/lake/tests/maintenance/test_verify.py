@@ -33,10 +33,9 @@ from lakelog_lake.verify.comparing import (
     Range,
 )
 from lakelog_lake.verify.landed_table import LandedTable
-from lakelog_lake.verify.open import opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_testing.samples import copy_store
-from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign
+from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign, opened
 from plugins.lake.tests.landing.test_cli import of_integers, run
 from plugins.lake.tests.maintenance.planting import (
     change,

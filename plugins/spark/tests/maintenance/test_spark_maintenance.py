@@ -15,10 +15,9 @@ from lakelog_lake.maintenance.by_kind import compact, expire
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.verify.comparing import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
-from lakelog_lake.verify.open import opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify.verify import verify_by_spark
-from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
+from plugins.lake.tests.landing.tables import assert_ordered, land_all, make, opened
 from plugins.lake.tests.maintenance.planting import (
     change,
     doubled,

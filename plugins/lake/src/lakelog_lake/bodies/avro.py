@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import pyarrow as pa
@@ -26,9 +26,6 @@ from lakelog_lake.bodies.schema_registry import (
     header_of,
     split,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""

@@ -21,20 +21,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.log.columns import ERROR, NAMES
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    from numpy.typing import NDArray
 
 
 @attrs.frozen(eq=False)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import pyarrow as pa
 
 from lakelog.errors import SettingsError
 
@@ -168,7 +169,6 @@ def _kind(value: Any) -> str:
 
 
 def _is(value: str, kind: str) -> bool:
-    import pyarrow as pa
 
     from lakelog_lake.bodies import json_schema
 

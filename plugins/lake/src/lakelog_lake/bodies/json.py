@@ -412,8 +412,6 @@ def _around(bad: int | None, count: int) -> tuple[int, ...]:
 
 def _steps(bodies: pa.Array) -> Iterator[tuple[int, int]]:
     """Split bodies into runs of bounded count and size."""
-    import pyarrow.compute as pc
-
     ends = np.cumsum(pc.binary_length(bodies).to_numpy(zero_copy_only=False), dtype=np.int64)
     first = 0
     while first < len(bodies):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
     from lakelog_lake.landing.runner import WatchdogNotifier
     from lakelog_lake.landing.targets import Targets
-    from lakelog_lake.sinks.locations import Destination
+    from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.tasks.ranges import TaskLimits
     from lakelog_lake.tasks.task import Task, Written
@@ -272,10 +272,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     from lakelog_lake.landing.committing import CommitLock
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+    from lakelog_lake.landing.pins import pin_for
     from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals
-    from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
+    from lakelog_lake.landing.targets import TableSpec, identity_of, targets_for
     from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.sinks.locations import TableLocation
+    from lakelog_lake.sinks.locations import location_of
     from lakelog_lake.tables import shape
     from lakelog_lake.tasks.ranges import TaskLimits
 
@@ -289,7 +290,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     keys = shape.parse(partition)
     given, storing = parsers_of(bodies or []), pairs_of(storage)
     if not to.startswith(SPARK_CATALOG):
-        TableLocation.of(to, storing)  # refused before Spark starts, which takes seconds
+        location_of(to, storing)  # refused before Spark starts, which takes seconds
     spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
@@ -302,9 +303,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     with (
         stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
-        _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
+        _running(engine, processes, to, master, config, both(bar, alive)) as (run, only),
     ):
-        pinning = None if no_pin else pin_for(source.path, source.store, spec, pin, place)
+        place = only or location_of(to, storing)
+        name = place.table(table)
+        pinning = None if no_pin else pin_for(source.path, source.store, place, name, pin)
         targets = targets_for(spec, place)
         watched = run if bar is None else bar.watched(run)
         lander = LandingDispatcher(
@@ -471,7 +474,7 @@ def _running(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     on_done: Callable[[], None] = nothing,
-) -> Iterator[tuple[Engine, Destination | None]]:
+) -> Iterator[tuple[Engine, TableLocation | None]]:
     """Yield the engine, and the tables if only the engine can reach them."""
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
     name = chosen(name, needs_spark=needs_spark)

@@ -32,7 +32,8 @@ import lakelog
 from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.targets import CommitResult, PinWriter, Target, Targets
+from lakelog_lake.landing.pins import PinWriter
+from lakelog_lake.landing.targets import CommitResult, Target, Targets
 from lakelog_lake.log.ends import CachedStore, DurableEnd
 from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
+
+import pyarrow as pa
 
 import lakelog
 from lakelog.errors import SettingsError
@@ -23,12 +25,9 @@ from lakelog_lake.log.columns import NAMES, unpacked
 from lakelog_lake.log.ends import DurableEnd
 from lakelog_lake.log.range_reader import DamagePolicy
 from lakelog_lake.log.wanted import chosen_rows, coded_topics
-from lakelog_lake.sinks.locations import TableLocation, is_template
+from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = 400
@@ -65,7 +64,13 @@ def to_table(
     table, whose position could not describe it.
     """
     if source.chosen.is_partial:
-        _check_new(TableLocation.of(spec.to, spec.storage), spec.table)
+        place = location_of(spec.to, spec.storage)
+        with table_errors(place.text):
+            there = place.there(place.table(spec.table))
+        if there is not None:
+            raise SettingsError(
+                f"{there} exists; a selection of messages needs a new folder or table", key="--to"
+            )
     lander = LandingDispatcher(source, targets_for(spec), engine, TaskLimits())
     rows = 0
 
@@ -80,29 +85,6 @@ def to_table(
     finally:
         lander.close()
     return rows
-
-
-def _check_new(place: TableLocation, table: str | None) -> None:
-    """Raise unless the table does not exist yet."""
-    name = place.table(table)
-    if isinstance(place.path, Path):
-        folder = place.path.parent if is_template(str(place.path)) else place.path
-        there = [str(folder)] if folder.is_dir() and any(folder.iterdir()) else []
-    else:
-        with table_errors(place.text):
-            there = place.beside(name) if is_template(name) else _if_there(place, name)
-    if there:
-        raise SettingsError(
-            f"{there[0]} exists; a selection of messages needs a new folder or table", key="--to"
-        )
-
-
-def _if_there(place: TableLocation, name: str) -> list[str]:
-    return (
-        [name]
-        if name.rpartition("/" if place.kind == "delta" else ".")[2] in place.beside(name)
-        else []
-    )
 
 
 def _nobody(_done: int, _total: int) -> None:
@@ -180,8 +162,6 @@ def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterato
 
 def _with_ms(table: pa.RecordBatch) -> pa.RecordBatch:
     """Convert times to ms since 1970, as Python's ``datetime`` lacks years beyond 9999."""
-    import pyarrow as pa
-
     for name in _TIMES:
         at = table.schema.get_field_index(name)
         ms = table.column(at).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from lakelog.errors import CorruptRecord
 from lakelog.lazy import np
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakelog.format.record_batch import RecordBatch
 
 TYPES: Final = {
@@ -90,8 +90,6 @@ def _partly_unpacked(
     batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
 ) -> pa.RecordBatch:
     """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
-    import pyarrow as pa
-
     from lakelog_queues.arrow import to_arrow
 
     rows = np.arange(len(batch))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from lakelog.errors import CorruptRecord
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
@@ -19,8 +20,6 @@ from lakelog_lake.log import wanted
 from lakelog_lake.log.wanted import NumberSpan
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lakelog.format.record_batch import RecordBatch
 
 

@@ -20,19 +20,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from lakelog.format.layout import PREPARED
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from lakelog.format.queue_offsets import Queue
     from lakelog.format.record_batch import RecordBatch
 
     Flags = NDArray[np.bool_]
-    from numpy.typing import NDArray
 
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -146,7 +143,6 @@ class RecordCondition:
         return good
 
     def _by_numbers(self, batch: RecordBatch) -> Flags:
-        import numpy as np
 
         good = np.ones(len(batch), np.bool_)
         if not self.unqueued:
@@ -162,7 +158,6 @@ class RecordCondition:
         return good
 
     def _by_topic(self, batch: RecordBatch) -> Flags:
-        import numpy as np
 
         from lakelog_queues.arrow import to_arrow
 
@@ -178,7 +173,6 @@ class RecordCondition:
         return good
 
     def _by_queue(self, topic: str, batch: RecordBatch, rows: Any) -> Flags:
-        import numpy as np
 
         ids, places = batch.queue_ids[rows], batch.queue_offsets[rows]
         good: Flags = np.zeros(len(rows), np.bool_)
@@ -188,7 +182,6 @@ class RecordCondition:
         return good
 
     def _by_text(self, batch: RecordBatch) -> Flags:
-        import numpy as np
 
         from lakelog_queues.arrow import to_arrow
 

@@ -11,7 +11,7 @@ from lakelog_lake.maintenance import delta as delta_maintenance
 from lakelog_lake.maintenance import iceberg as iceberg_maintenance
 from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.terms import Compacted, Expired, RetentionTerms
-from lakelog_lake.sinks.locations import TableLocation
+from lakelog_lake.sinks.locations import IcebergLocation, location_of
 from lakelog_lake.verify.landed_table import DeltaRows, IcebergRows, LandedTable, ParquetRows
 from lakelog_lake.verify.open import all_opened
 
@@ -38,7 +38,8 @@ def compact(
         elif isinstance(each, IcebergRows):
             iceberg.append(each)
     if iceberg:
-        warehouse = TableLocation.of(to, storage).path
+        place = location_of(to, storage)
+        warehouse = place.path if isinstance(place, IcebergLocation) else None
         if not isinstance(warehouse, Path):
             raise TableMaintenanceError(
                 f"{to} must be compacted through its catalog, for example in Spark by CALL "

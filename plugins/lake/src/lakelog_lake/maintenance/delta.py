@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TooBusy
@@ -76,7 +77,6 @@ def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
 
 
 def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, Any]]:
-    import pyarrow as pa
 
     actions = pa.table(table.get_add_actions(flatten=True))
     own = [name for name in actions.column_names if name.startswith("partition.")]

@@ -13,10 +13,12 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
+from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.maintenance.terms import (
@@ -35,9 +37,6 @@ from lakelog_lake.tables.data_files import (
     parquet_writer,
 )
 from lakelog_lake.tables.remote import sync
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
@@ -61,8 +60,6 @@ class Sizes:
 
 def sizes(path: Path) -> Sizes:
     """Read the size of a file from its footer."""
-    from pyarrow import parquet
-
     found = parquet.read_metadata(path)
     groups = (found.row_group(number) for number in range(found.num_row_groups))
     return Sizes(path.stat().st_size, sum(each.total_byte_size for each in groups))
@@ -94,9 +91,6 @@ def merge(paths: Sequence[Path], made: Path) -> Any:
 
     :returns: the Parquet metadata of ``made``
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     parts = [parquet.read_table(path, partitioning=None) for path in paths]
     table = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     order = [(name, "ascending") for name in ORDER if name in table.column_names]

@@ -12,17 +12,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lakelog.format.layout import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import Conflict, NotLanded, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.targets import TableSpec, Target, target_of
+from lakelog_lake.landing.targets import TableSpec, Target, TopicTables
 from lakelog_lake.maintenance.rewind import RowsAt, take_out
 from lakelog_lake.tables.data_files import FileFacts, FilePlacement, discard, write_files, writing
 from lakelog_lake.tables.remote import sync
@@ -30,11 +33,7 @@ from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_col
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC
 from lakelog_lake.verify.landed_table import DeltaRows, LandedTable
-from lakelog_lake.verify.open import OpenTable, all_opened, readable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
+from lakelog_lake.verify.open import OpenTable, all_opened, readable, stores_in
 
 _TRIES: Final = 5
 _HELD_BYTES: Final = 64 << 20
@@ -74,14 +73,10 @@ def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
             "supported yet; nothing was changed"
         )
     with readable(dead.name):
-        stores = {
-            str(each)
-            for batch in dead.batches(None, [STORE])
-            for each in batch.column(0).unique().to_pylist()
-        }
+        stores = stores_in(dead)
     landed = taken_out = left = 0
-    target = target_of(spec, opened.topic) if stores else None
-    for store in sorted(stores) if target is not None else ():
+    target = TopicTables.of(spec).target(opened.topic) if stores else None
+    for store in sorted(stores):
         assert target is not None  # for the type checker
         one = _Store(opened.table, dead, target, store)
         landed += one.land()
@@ -165,7 +160,6 @@ class _Store:
         return files
 
     def _parsed(self, done: NDArray[np.int64], end: int) -> Iterator[pa.Table]:
-        import pyarrow as pa
 
         columns = dead_letter_columns()
         with readable(self.dead.name):
@@ -180,7 +174,6 @@ class _Store:
                         yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
 
     def _files(self, held: Sequence[pa.Table]) -> Iterator[FileFacts]:
-        import pyarrow as pa
 
         layout = self.target.sink.layout
         schema = file_schema(layout)
@@ -213,8 +206,6 @@ def _is_unpacked(rows: pa.Table) -> NDArray[np.bool_]:
 
 def _good(parser: BodyParser, rows: pa.Table) -> pa.Table:
     """The rows that parse, with the parser's columns instead of the body."""
-    import pyarrow as pa
-
     rest = rows.drop_columns([BODY, "error"])
     bodies = rows[BODY].combine_chunks()
     whole = rest.combine_chunks().to_batches()
@@ -241,7 +232,6 @@ def _groups(
 
 
 def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Table]]:
-    import pyarrow as pa
 
     if key == STORE:
         yield store, rows
@@ -256,6 +246,5 @@ def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Ta
 
 
 def _of(rows: pa.Table, name: str, value: Any) -> pa.Table:
-    import pyarrow.compute as pc
 
     return rows.filter(pc.equal(rows[name], value))

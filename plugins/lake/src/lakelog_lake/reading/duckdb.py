@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import dataset
 
 import lakelog
@@ -49,9 +50,6 @@ from lakelog_lake.reading.options import (
 from lakelog_lake.reading.plan import plan
 from lakelog_lake.reading.rows import rows_in
 from lakelog_queues.arrow import schema as message_schema
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
 
 EXTRA: Final = "pip install 'lakelog-lake[duckdb]'"
 
@@ -93,8 +91,6 @@ def answers(
 
 def _answer(found: Any, limit: int) -> Answer:
     """Convert a relation, which is ``None`` after a statement such as CREATE."""
-    import pyarrow as pa
-
     if found is None:
         return Answer(pa.table({}))
     if not limit:
@@ -119,7 +115,6 @@ def _next(reader: Any) -> Any:
 def _query_errors(messages: Messages) -> Iterator[None]:
     """Raise the error that ended a scan, or :class:`StatementRefused` or :class:`QueryFailed`."""
     import duckdb
-    import pyarrow as pa
 
     try:
         yield

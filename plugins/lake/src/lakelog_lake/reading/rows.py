@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
@@ -27,13 +29,9 @@ from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
 from lakelog_queues.arrow import schema, to_arrow
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from lakelog_lake.reading.plan import LogRange
 
     Longs = NDArray[np.int64]
-    import pyarrow as pa
 
     from lakelog.format.record_batch import Damage, RecordBatch
 
@@ -55,8 +53,6 @@ def byte_spans(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
 
 def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Longs]:
     """Start and end of records at offsets from an index, which may name deleted records."""
-    import numpy as np
-
     found: list[tuple[int, int]] = []
     for place in places:
         try:
@@ -69,8 +65,6 @@ def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Long
 
 def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
     """Start and end of the records of the units, sorted."""
-    import numpy as np
-
     offsets, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     with queue_files(path) as queues:
         by_name = {each.queue: each for each in queues}
@@ -87,8 +81,6 @@ def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
 
 def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
     """Merge neighbouring records to spans."""
-    import numpy as np
-
     if not len(starts):
         return
     ends = np.maximum.accumulate(ends)

@@ -4,7 +4,7 @@ The laws: a commit adds files and the positions of all stores of the table atomi
 names the version of the table from which the position was read, and fails if that version is no
 longer the newest. A sink never retries.
 
-Checks whether messages can land in an existing table, for all kinds of tables alike.
+The checks whether messages can land in an existing table are the same for all kinds.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class Sink(Protocol):
     def prepare(self) -> None:
         """Create the table if it does not exist; raise ``TableMismatch`` if it does not fit."""
 
+    def marked(self) -> str | None:
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
+
     def head(self, store: str) -> Head:
         """Read the newest version, without any cache."""
 
@@ -63,13 +66,6 @@ class Sink(Protocol):
         Raises :class:`~lakelog_lake.errors.Conflict` if ``head`` is no longer the newest version;
         then nothing was committed. After any other error the commit may or may not have happened.
         """
-
-
-class Markable(Sink, Protocol):
-    """A table that can be marked as that of a single topic."""
-
-    def marked(self) -> str | None:
-        """The only topic of the table; ``None`` if it has all topics or does not exist."""
 
 
 @runtime_checkable
@@ -133,13 +129,11 @@ class Kinds:
     required: frozenset[str] = frozenset()
 
 
-def _never(_column: str) -> bool:
-    """The default of ``grows``: no column can change its type."""
-    return False
-
-
 def missing(
-    name: str, found: Kinds, ours: Kinds, grows: Callable[[str], bool] = _never
+    name: str,
+    found: Kinds,
+    ours: Kinds,
+    grows: Callable[[str], bool] = lambda _column: False,
 ) -> list[str]:
     """Return the columns to add; raises ``TableMismatch`` if the table cannot take the rows.
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
@@ -36,7 +38,6 @@ from lakelog_lake.tables.shape import Layout, adds, as_text, fits
 from lakelog_lake.tables.upkeep import HISTORY, kept
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction
 
@@ -91,8 +92,6 @@ class DeltaHistory:
 
     def holds(self, store: str) -> bool:
         """Filter by the column; deltalake's own filters treat one without statistics as empty."""
-        import pyarrow.compute as pc
-
         rows = self._table.to_pyarrow_dataset()
         batches = rows.to_batches(columns=["store"], fragment_readahead=1)
         return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
@@ -203,8 +202,6 @@ class DeltaSink(FolderTable[Folder]):
     @property
     def layout(self) -> Layout:
         """The columns without partition columns, whose values are only in the table's log."""
-        import pyarrow as pa
-
         shape = self.shape
         stored = [each for each in shape.stored() if each.name not in shape.partition]
         return Layout(pa.schema(stored), shape.partition)
@@ -244,7 +241,6 @@ class DeltaSink(FolderTable[Folder]):
             sync(self.path.parent)
 
     def _add_columns(self, table: DeltaTable) -> None:
-        import pyarrow as pa
         from deltalake import Schema
 
         ours = self.shape.stored()

@@ -18,16 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
+import pyarrow as pa
 
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import PositionMissing, TableMismatch
 from lakelog_lake.tables.position import UNCHECKED, Position, from_text, says_all, to_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LAST_ROWS: Final = (
     *("store", "topic", "queue_id"),
@@ -195,8 +193,6 @@ def positions_of(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, Posi
 
 def _last_of_queues(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """One row for each queue in ``batch``; its largest offsets are all of one record."""
-    import pyarrow as pa
-
     table = pa.table(batch).sort_by("physical_offset")
     aggregated = table.group_by(["store", "topic", "queue_id"], use_threads=False).aggregate(
         [("queue_offset", "max"), ("physical_offset", "last"), ("store_size", "last")]

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
+import pyarrow as pa
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
@@ -49,7 +50,6 @@ from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tables.upkeep import HISTORY
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 

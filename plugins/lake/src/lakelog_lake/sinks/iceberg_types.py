@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from lakelog_lake.sinks.base import Kinds, check_partition, check_topic, missing
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.shape import TableShape, fits
 from lakelog_lake.tables.upkeep import DEFAULT_HISTORY, HISTORY
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec

@@ -1,162 +1,192 @@
-"""Resolves the locations of tables: ``iceberg:/data/lake``, ``catalog:NAME`` and the like.
+"""Where tables are, ``KIND:PLACE`` such as ``iceberg:/data/lake``, and the names of tables there.
 
-Encodes topics as names of tables and folders, and decodes them.
+A package adds a kind of table by an entry point of the group ``lakelog_lake.formats``: its name is
+the kind, and its object takes PLACE and the ``--storage`` options and returns a
+:class:`TableLocation`.
 
-Letters, digits, ``-`` and ``_`` stand for themselves. All other characters, and ambiguous ones, are
-written as ``_xHH_`` with the code point in hexadecimal. Ambiguous are a ``_`` before an ``x``, a
-``_`` or ``-`` at the beginning, and the ``d`` of a final ``dead_letters``, which ends the names of
-tables of dead letters. A name that would be too long is cut and gets a hash of the topic; then only
-the table's own mark has the topic.
+A name may contain ``{topic}``, for one table per topic. In the name of such a table, letters,
+digits, ``-`` and ``_`` stand for themselves. All other characters, and ambiguous ones, are written
+as ``_xHH_`` with the code point in hexadecimal. Ambiguous are a ``_`` before an ``x``, a ``_`` or
+``-`` at the beginning, and the ``d`` of a final ``dead_letters``, which ends the names of tables of
+dead letters. A name that would be too long is cut and gets a hash of the topic; then only the
+table's own mark has the topic.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.sinks.base import Markable
+from lakelog_lake.errors import NeedsEngine
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.delta import DeltaSink, is_there, remote_folder
+from lakelog_lake.sinks.iceberg import (
+    CATALOG_FILE,
+    IcebergSink,
+    configured_catalog,
+    default_catalog,
+    sqlite_catalog,
+)
+from lakelog_lake.sinks.parquet import MANIFESTS, ParquetSink
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote
 from lakelog_lake.tables.shape import TableShape
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-KINDS: Final = ("iceberg", "delta", "parquet", "catalog")
+    from lakelog_lake.verify.landed_table import LandedTable
 
+FORMATS: Final = "lakelog_lake.formats"
+"""The entry point group of kinds of tables."""
 DEFAULT_TABLE: Final = "lakelog.messages"
-
-_NEEDS: Final = {"iceberg": "pyiceberg", "catalog": "pyiceberg", "delta": "deltalake"}
-
 _SOURCE: Final = "--to"
 
-_STORAGE: Final = "--storage"
 
+class TableLocation(ABC):
+    """A location of tables of one kind, each with a name; the base of each kind's class.
 
-class Destination(Protocol):
-    """A location of tables of one kind, each with a name.
-
-    :ivar kind: ``iceberg``, ``delta`` or ``parquet``
+    :ivar kind: the name of the kind, such as ``delta``
+    :ivar names_are_paths: whether the name of a table is its folder, which so names the location
     """
 
-    @property
-    def kind(self) -> str:
-        """The kind of all its tables."""
+    kind: ClassVar[str]
+    names_are_paths: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def text(self) -> str:
-        """The location as text."""
+        """The location as ``KIND:PLACE``, with an absolute path."""
 
+    @abstractmethod
     def table(self, given: str | None) -> str:
-        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
+        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`.
 
-    def sink(self, name: str, shape: TableShape) -> Markable:
+        :param given: the name that the user gave, if any
+        """
+
+    @abstractmethod
+    def sink(self, name: str, shape: TableShape) -> Sink:
         """The sink of a table, which may not exist yet."""
 
+    @abstractmethod
     def beside(self, name: str) -> list[str]:
         """The last part of the names of all tables in the location of the table ``name``."""
 
+    def there(self, name: str) -> str | None:
+        """The table ``name`` if it exists, or any table of a template; ``None`` without one."""
+        found = self.beside(name)
+        if is_template(name):
+            return next(iter(found), None)
+        return name if re.split(r"[./]", name)[-1] in found else None
+
+    def topics(self, template: str) -> Iterator[str]:
+        """The topics of the tables that are marked with one; other tables there are left out."""
+        before, _, behind = re.split(r"[./]", template)[-1].partition(TOPIC)
+        for last in self.beside(template):
+            inner = last[len(before) : len(last) - len(behind)]
+            if f"{before}{inner}{behind}" != last or not (_CUT.fullmatch(inner) or decoded(inner)):
+                continue
+            name = template.replace(TOPIC, inner)
+            topic = self.sink(name, TableShape()).marked()
+            if topic is not None and named(template, topic) == name:
+                yield topic
+
+    def dead_letters(self, name: str, given: str | None) -> str:
+        """The name, or template, of the table of dead letters for the table ``name``.
+
+        :param given: the name that the user gave, if any
+
+        Raises :class:`~lakelog.errors.SettingsError`.
+        """
+        if given is None:
+            return name + DEAD_LETTERS
+        text = given.removeprefix(f"{self.kind}:")
+        dead = str(folder_of(text)) if self.names_are_paths else text
+        if is_template(dead) is not is_template(name) or dead == name:
+            raise SettingsError(
+                f"{given!r} must be another table, and contain {{topic}} exactly if the name of "
+                "the tables of messages does",
+                key="--dead-letters",
+            )
+        return dead
+
+    def shown(self, name: str) -> str:
+        """The name of a table in messages, before the table exists."""
+        return name if self.names_are_paths else f"{self.text}, table {name},"
+
+    def why_not_there(self, name: str) -> str | None:  # noqa: ARG002  # most kinds ask the table
+        """The reason why the table ``name`` cannot exist, or ``None`` to try and read it."""
+        return None
+
+    def rows(self, name: str) -> LandedTable:
+        """The table ``name`` for ``lake verify``, ``status`` and ``rewind``."""
+        raise NeedsEngine(f"{self.text}, table {name}, can be read and maintained by its own tools")
+
+
+Format: TypeAlias = "Callable[[str, Mapping[str, str]], TableLocation]"
+"""Makes the location from PLACE and the options of ``--storage``; raises
+:class:`~lakelog.errors.SettingsError`.
+"""
+
+
+def location_of(to: str, storage: Mapping[str, str] | None = None) -> TableLocation:
+    """Parse ``KIND:PLACE``; raises :class:`~lakelog.errors.SettingsError`.
+
+    :param storage: options of the object store, or properties of the catalog
+    """
+    kind, colon, place = to.partition(":")
+    others = entry_points(group=FORMATS)
+    if not colon or not place or kind not in {*_OWN, *others.names}:
+        known = ", ".join((*_OWN, *sorted(others.names)))
+        raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
+    make: Format = _OWN[kind] if kind in _OWN else others[kind].load()
+    return make(place, storage or {})
+
 
 @attrs.frozen(slots=False)
-class TableLocation:
-    """A location of tables of one kind; the name of a table in folders is its path.
+class IcebergLocation(TableLocation):
+    """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``.
 
-    :ivar kind: ``iceberg``, ``delta`` or ``parquet``
-    :ivar path: for Iceberg the warehouse; ``None`` if the catalog defines it
-    :ivar catalog: name of a catalog in pyiceberg's configuration; ``None`` for the SQLite file in
-        the warehouse
-    :ivar storage: options of the object store, or properties of the catalog
+    :ivar path: the warehouse; ``None`` if the catalog defines it
+    :ivar catalog_name: the catalog's name in pyiceberg's configuration; ``None`` for the SQLite
+        file in the warehouse
+    :ivar storage: properties of the catalog
     """
 
-    kind: str
+    kind: ClassVar[str] = "iceberg"
     path: Path | str | None
-    catalog: str | None = None
+    catalog_name: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
     @property
     def text(self) -> str:
-        """The location as ``KIND:PATH``, with the absolute path."""
-        return f"catalog:{self.catalog}" if self.path is None else f"{self.kind}:{self.path}"
-
-    @classmethod
-    def of(cls, to: str, storage: Mapping[str, str] | None = None) -> TableLocation:
-        """Parse ``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
-        kind, colon, place = to.partition(":")
-        if not colon or not place or kind not in KINDS:
-            known = ", ".join(KINDS)
-            raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
-        needed = _NEEDS.get(kind)
-        if needed is not None and find_spec(needed) is None:
-            raise SettingsError(
-                f"{kind} needs {needed}, which is not installed: pip install 'lakelog[lakehouse]'",
-                key=_SOURCE,
-            )
-        if kind == "catalog":
-            return cls("iceberg", None, place, storage or {})
-        path = folder_of(place)
-        if isinstance(path, Path):
-            if storage:
-                raise SettingsError(f"{path} is a local folder: it takes no options", key=_STORAGE)
-            return cls(kind, path)
-        if kind == "parquet":
-            raise SettingsError(
-                f"{to!r}: a Parquet table must be in a local or mounted folder; for an object "
-                f"store use delta:{path}, or Iceberg by catalog:NAME",
-                key=_SOURCE,
-            )
-        if kind == "delta":
-            return cls(kind, path, None, storage or {})
-        from lakelog_lake.sinks.iceberg import default_catalog
-
-        return cls(kind, path, default_catalog(), storage or {})
+        """``iceberg:WAREHOUSE`` or ``catalog:NAME``."""
+        return f"catalog:{self.catalog_name}" if self.path is None else f"iceberg:{self.path}"
 
     def table(self, given: str | None) -> str:
-        """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
-        if self.kind != "iceberg":
-            if given is not None:
-                raise SettingsError(
-                    f"a {self.kind} table has no name besides its folder", key="--table"
-                )
-            return str(self.path)
+        """See :class:`TableLocation`."""
         name = given or DEFAULT_TABLE
         if "." not in name.strip("."):
             raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
         return name
 
-    def sink(self, name: str, shape: TableShape) -> Markable:
-        """The sink of a table, which may not exist yet."""
-        if self.kind == "parquet":
-            from lakelog_lake.sinks.parquet import ParquetSink
-
-            return ParquetSink(Path(name), shape)
-        if self.kind == "delta":
-            from lakelog_lake.sinks.delta import DeltaSink
-
-            return DeltaSink(self.folder(name), shape)
-        from lakelog_lake.sinks.iceberg import IcebergSink
-
+    def sink(self, name: str, shape: TableShape) -> IcebergSink:
+        """See :class:`TableLocation`."""
         warehouse = self.path if isinstance(self.path, str) else None
         return IcebergSink(self._catalog, name, shape, warehouse)
 
-    def folder(self, name: str) -> Folder:
-        """The folder of the table ``name``; not for Iceberg."""
-        if isinstance(self.path, Path):
-            return Path(name)
-        from lakelog_lake.sinks.delta import remote_folder
-
-        return remote_folder(name, self.storage)
-
     def beside(self, name: str) -> list[str]:
-        """The last part of the names of all tables in the location of the table ``name``."""
-        if self.kind != "iceberg":
-            return self._names(self.folder(name.rpartition("/")[0]))
+        """See :class:`TableLocation`."""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         try:
@@ -165,43 +195,162 @@ class TableLocation:
             return []
         return sorted(each[-1] for each in found)
 
-    @staticmethod
-    def _names(folder: Folder) -> list[str]:
+    def there(self, name: str) -> str | None:
+        """See :class:`TableLocation`; a local warehouse counts if it has any file."""
+        return _filled(self.path) if isinstance(self.path, Path) else super().there(name)
+
+    def why_not_there(self, name: str) -> str | None:  # noqa: ARG002  # the catalog has the names
+        """See :class:`TableLocation`; a configured catalog is only asked when a table is read."""
+        if self.catalog_name is not None:
+            return None
+        return _without(Path(str(self.path)), CATALOG_FILE, self.kind)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        if self.catalog_name is None:
+            return sqlite_catalog(Path(str(self.path)))
+        return configured_catalog(self.catalog_name, self.storage)
+
+
+@attrs.frozen(slots=False)
+class FolderLocation(TableLocation):
+    """Tables in folders; the name of a table is its path.
+
+    :ivar path: the folder, or a template
+    :ivar storage: options of the object store
+    """
+
+    names_are_paths: ClassVar[bool] = True
+    path: Path | str
+    storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+
+    @property
+    def text(self) -> str:
+        """``KIND:PATH`` or ``KIND:URI``."""
+        return f"{self.kind}:{self.path}"
+
+    def table(self, given: str | None) -> str:
+        """See :class:`TableLocation`."""
+        if given is not None:
+            raise SettingsError(
+                f"a {self.kind} table has no name besides its folder", key="--table"
+            )
+        return str(self.path)
+
+    def folder(self, name: str) -> Folder:
+        """The folder of the table ``name``."""
+        return Path(name) if isinstance(self.path, Path) else remote_folder(name, self.storage)
+
+    def beside(self, name: str) -> list[str]:
+        """See :class:`TableLocation`."""
+        folder = self.folder(name.rpartition("/")[0])
         if isinstance(folder, Remote):
             return folder.files.names() if isinstance(folder.files, DeltaFiles) else []
         return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
 
+    def there(self, name: str) -> str | None:
+        """See :class:`TableLocation`; a local folder counts if it has any file."""
+        if not isinstance(self.path, Path):
+            return super().there(name)
+        return _filled(self.path.parent if is_template(name) else self.path)
+
+
+class DeltaLocation(FolderLocation):
+    """Delta tables in a local folder or an object store."""
+
+    kind: ClassVar[str] = "delta"
+
+    def sink(self, name: str, shape: TableShape) -> DeltaSink:
+        """See :class:`TableLocation`."""
+        return DeltaSink(self.folder(name), shape)
+
     def why_not_there(self, name: str) -> str | None:
-        """The reason why the table ``name`` cannot exist, or ``None``.
-
-        A configured catalog is not asked here, but when the table is read.
-        """
-        from lakelog_lake.sinks.delta import is_there
-        from lakelog_lake.sinks.iceberg import CATALOG_FILE
-        from lakelog_lake.sinks.parquet import MANIFESTS
-
-        if self.catalog is not None:
-            return None
-        folder = self.path if self.kind == "iceberg" else self.folder(name)
+        """See :class:`TableLocation`."""
+        folder = self.folder(name)
         if isinstance(folder, Remote):
             return None if is_there(folder) else f"there is no Delta table at {folder}"
-        mark = {"iceberg": CATALOG_FILE, "delta": "_delta_log", "parquet": MANIFESTS}[self.kind]
-        path = Path(str(folder))
-        if not path.exists():
-            return f"there is no folder {path}"
-        if not (path / mark).exists():
-            return f"{path} has no {mark}, so it is not the folder of a {self.kind} table"
-        return None
+        return _without(folder, "_delta_log", self.kind)
 
-    @cached_property
-    def _catalog(self) -> Catalog:
-        if self.catalog is None:
-            from lakelog_lake.sinks.iceberg import sqlite_catalog
 
-            return sqlite_catalog(Path(str(self.path)))
-        from lakelog_lake.sinks.iceberg import configured_catalog
+class ParquetLocation(FolderLocation):
+    """Parquet tables in a local folder."""
 
-        return configured_catalog(self.catalog, self.storage)
+    kind: ClassVar[str] = "parquet"
+
+    def sink(self, name: str, shape: TableShape) -> ParquetSink:
+        """See :class:`TableLocation`."""
+        return ParquetSink(Path(name), shape)
+
+    def why_not_there(self, name: str) -> str | None:
+        """See :class:`TableLocation`."""
+        return _without(Path(name), MANIFESTS, self.kind)
+
+
+def _filled(folder: Path) -> str | None:
+    return str(folder) if folder.is_dir() and any(folder.iterdir()) else None
+
+
+def _without(folder: Path, mark: str, kind: str) -> str | None:
+    """The reason why ``folder``, which should have the file ``mark``, has no table."""
+    if not folder.exists():
+        return f"there is no folder {folder}"
+    if not (folder / mark).exists():
+        return f"{folder} has no {mark}, so it is not the folder of a {kind} table"
+    return None
+
+
+def _iceberg(place: str, storage: Mapping[str, str]) -> TableLocation:
+    _need("iceberg", "pyiceberg")
+    path = folder_of(place)
+    if isinstance(path, Path):
+        _refuse_options(path, storage)
+        return IcebergLocation(path)
+    return IcebergLocation(path, default_catalog(), storage)
+
+
+def _catalog(place: str, storage: Mapping[str, str]) -> TableLocation:
+    _need("catalog", "pyiceberg")
+    return IcebergLocation(None, place, storage)
+
+
+def _delta(place: str, storage: Mapping[str, str]) -> TableLocation:
+    _need("delta", "deltalake")
+    path = folder_of(place)
+    _refuse_options(path, storage)
+    return DeltaLocation(path, storage)
+
+
+def _parquet(place: str, storage: Mapping[str, str]) -> TableLocation:
+    path = folder_of(place)
+    _refuse_options(path, storage)
+    if not isinstance(path, Path):
+        raise SettingsError(
+            f"{f'parquet:{place}'!r}: a Parquet table must be in a local or mounted folder; for an "
+            f"object store use delta:{path}, or Iceberg by catalog:NAME",
+            key=_SOURCE,
+        )
+    return ParquetLocation(path)
+
+
+_OWN: Final[dict[str, Format]] = {
+    "iceberg": _iceberg,
+    "delta": _delta,
+    "parquet": _parquet,
+    "catalog": _catalog,
+}
+
+
+def _need(kind: str, package: str) -> None:
+    if find_spec(package) is None:
+        raise SettingsError(
+            f"{kind} needs {package}, which is not installed: pip install 'lakelog[lakehouse]'",
+            key=_SOURCE,
+        )
+
+
+def _refuse_options(path: Path | str, storage: Mapping[str, str]) -> None:
+    if storage and isinstance(path, Path):
+        raise SettingsError(f"{path} is a local folder: it takes no options", key="--storage")
 
 
 def folder_of(text: str) -> Path | str:
@@ -222,19 +371,12 @@ def folder_of(text: str) -> Path | str:
 
 
 TOPIC: Final = "{topic}"
-
 DEAD_LETTERS: Final = "_dead_letters"
-
 _ESCAPED: Final = re.compile(rf"[^A-Za-z0-9_-]|^[_-]|_(?=x)|d(?={DEAD_LETTERS[2:]}$)", re.ASCII)
-
 _MOST: Final = 200
-
 _ESCAPE: Final = re.compile(r"_x([0-9A-F]+)_")
-
 _PIECE: Final = re.compile(r"_x[0-9A-F]+_|.")
-
 _HASH_LENGTH: Final = 16
-
 _CUT: Final = re.compile(rf"[A-Za-z0-9_-]+_xsha[0-9a-f]{{{_HASH_LENGTH}}}", re.ASCII)
 """Separates the hash; not part of any encoded topic, as an ``s`` never follows ``_x``."""
 
@@ -286,26 +428,3 @@ def _cut(name: str, topic: str) -> str:
             break
         short += piece
     return short + mark
-
-
-def topics_beside(
-    template: str, names: Iterable[str], marked: Callable[[str], str | None]
-) -> Iterator[str]:
-    """The topics with tables under ``template``; tables that lakelog did not mark are left out.
-
-    :param names: the last part of the name of each existing table
-    :param marked: returns the topic with which a table, given by its full name, is marked
-    """
-    before, _, behind = re.split(r"[./]", template)[-1].partition(TOPIC)
-    for last in names:
-        inner = last[len(before) : len(last) - len(behind)]
-        if f"{before}{inner}{behind}" != last or not _may_be_a_topics(inner):
-            continue
-        name = template.replace(TOPIC, inner)
-        topic = marked(name)
-        if topic is not None and named(template, topic) == name:
-            yield topic
-
-
-def _may_be_a_topics(name: str) -> bool:
-    return _CUT.fullmatch(name) is not None or decoded(name) is not None

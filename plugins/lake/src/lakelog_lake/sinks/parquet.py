@@ -27,10 +27,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
+from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TableMismatch
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
@@ -39,9 +41,6 @@ from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.shape import DEFAULT, Layout, as_text, fits
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
@@ -94,9 +93,6 @@ class ParquetSink(FolderTable[Path]):
 
     def schema(self) -> pa.Schema:
         """The schema of all files together; empty without files."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
         schemas = {parquet.read_schema(file).remove_metadata() for file in self.open_files()}
         found = list(schemas)
         return pa.unify_schemas(found, promote_options="permissive") if found else pa.schema([])

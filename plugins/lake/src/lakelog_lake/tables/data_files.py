@@ -25,18 +25,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NotWritten
 from lakelog_lake.tables.remote import Files, Folder, Remote
 from lakelog_lake.tables.shape import BODY, DAY, HOUR, REPEATING, STORE, as_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 """The columns with smallest and largest values per file."""
@@ -243,8 +243,6 @@ def parquet_writer(
 
     :param first: rows of the file, from which ``auto`` decides; without them all is compressed
     """
-    from pyarrow import parquet
-
     codec, packed = compression.value, True
     if compression is ParquetCompression.AUTO:
         codec = ParquetCompression.ZSTD.value
@@ -264,16 +262,11 @@ def parquet_writer(
 
 def _has_bytes(schema: pa.Schema) -> bool:
     """A parser's column of this name may have another type; text always shrinks by a tenth."""
-    import pyarrow as pa
-
     return BODY in schema.names and bool(pa.types.is_binary(schema.field(BODY).type))
 
 
 def shrinks(bodies: pa.Array) -> bool:
     """Whether zstd shrinks a sample of ``bodies`` by at least a tenth; True for few bytes."""
-    import numpy as np
-    import pyarrow as pa
-
     if bodies.nbytes < _TOO_FEW_BYTES:
         return True
     least, most = _SAMPLE_ROWS
@@ -287,9 +280,6 @@ def shrinks(bodies: pa.Array) -> bool:
 
 def _leaves(schema: pa.Schema) -> list[str]:
     """The leaf columns by Parquet path."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
     made = pa.BufferOutputStream()
     parquet.write_metadata(schema, made)
     found = parquet.ParquetFile(pa.BufferReader(made.getvalue())).schema
@@ -397,7 +387,6 @@ class _File:
 
 
 def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:
-    import pyarrow as pa
 
     known = {STORE: pa.scalar(store)}
     if DAY in values:
@@ -411,8 +400,6 @@ def _in_layout(
     batch: pa.RecordBatch, constants: Mapping[str, Any], schema: pa.Schema
 ) -> pa.RecordBatch:
     """``batch`` in the columns of a file; missing columns are null."""
-    import pyarrow as pa
-
     given = set(batch.schema.names)
 
     def column(field: pa.Field) -> pa.Array:

@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
+import pyarrow as pa
+import pyarrow.types as t
 
 from lakelog.errors import SettingsError
 from lakelog_lake.log.columns import ERROR
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TOPIC: Final = "topic"
 
@@ -107,8 +106,6 @@ REPEATING: Final = (
 
 def message_columns() -> pa.Schema:
     """The columns of a message with its raw body."""
-    import pyarrow as pa
-
     from lakelog_queues.arrow import schema
 
     return pa.schema([pa.field("store", pa.string()), *schema()])
@@ -116,8 +113,6 @@ def message_columns() -> pa.Schema:
 
 def dead_letter_columns() -> pa.Schema:
     """The columns of a dead letter: those of a message, and the error of its body."""
-    import pyarrow as pa
-
     return message_columns().append(pa.field(ERROR, pa.string()))
 
 
@@ -129,8 +124,6 @@ def parsed_columns(parsers: Iterable[pa.Schema], *, keep_body: bool) -> pa.Schem
 
     Raises :class:`~lakelog.errors.SettingsError` for duplicate names.
     """
-    import pyarrow as pa
-
     columns = message_columns()
     at = columns.get_field_index(BODY)
     taken = {name: columns.field(name) for name in columns.names if keep_body or name != BODY}
@@ -167,8 +160,6 @@ class TableShape:
 
     def stored(self) -> pa.Schema:
         """The columns, and the partition columns of a table without hidden partitions."""
-        import pyarrow as pa
-
         kinds = {DAY: pa.date32(), HOUR: pa.string()}
         own = [pa.field(key, kinds[key]) for key in self.partition if key in kinds]
         return pa.schema([*self.columns, *own])
@@ -199,8 +190,6 @@ class Layout:
 
 def file_schema(layout: Layout) -> pa.Schema:
     """The schema of a data file."""
-    import pyarrow as pa
-
     ids = layout.field_ids
 
     def field(name: str, kind: Any, at: str, *, null: bool = True) -> Any:
@@ -225,8 +214,6 @@ def fits(found: pa.DataType, ours: pa.DataType, *, widens: bool) -> bool:
 
     :param widens: whether int may become bigint, float double, and a decimal one of more digits
     """
-    import pyarrow.types as t
-
     if t.is_struct(found) and t.is_struct(ours):
         both = {each.name for each in found} & {each.name for each in ours}
         return all(
@@ -244,8 +231,6 @@ def fits(found: pa.DataType, ours: pa.DataType, *, widens: bool) -> bool:
 
 def adds(found: pa.DataType, ours: pa.DataType) -> bool:
     """Whether ``ours``, which fits, has a field that ``found`` lacks."""
-    import pyarrow.types as t
-
     if t.is_struct(ours):
         names = {each.name for each in found}
         return any(
@@ -257,7 +242,6 @@ def adds(found: pa.DataType, ours: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    import pyarrow.types as t
 
     return bool(t.is_list(kind) or t.is_large_list(kind))
 
@@ -268,7 +252,6 @@ def _plain(kind: Any) -> str:
 
 
 def _is_wider(one: pa.DataType, other: pa.DataType) -> bool:
-    import pyarrow.types as t
 
     if t.is_decimal(one) and t.is_decimal(other):
         return bool(one.scale == other.scale and one.precision > other.precision)

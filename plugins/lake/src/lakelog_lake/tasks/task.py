@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 import lakelog
 from lakelog.errors import LakelogError
@@ -39,9 +41,6 @@ from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_sc
 from lakelog_lake.tasks.ranges import FILE_BYTES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
     from lakelog.errors import CorruptRecord
     from lakelog.format.record_batch import RecordBatch
 
@@ -232,13 +231,11 @@ def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
 
 
 def _mask(good: NDArray[np.bool_]) -> pa.Array:
-    import pyarrow as pa
 
     return pa.array(good)
 
 
 def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
-    import pyarrow as pa
 
     names = [*one.schema.names, *other.schema.names]
     return pa.RecordBatch.from_arrays([*one.columns, *other.columns], names=names)
@@ -488,7 +485,6 @@ class _Work:
                 yield from self.reader.parsed(part, parser, rejects)
 
     def _with_errors(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
 
         errors = self.rejects[outlet.number].errors
         for columns in self.reader.refused(rows):

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lakelog_lake.verify.row_facts import Facts
 
     Longs = NDArray[np.int64]

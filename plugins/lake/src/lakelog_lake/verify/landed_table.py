@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable
 from lakelog_lake.sinks.delta import texts_of
 from lakelog_lake.tables.position import Position, from_text, texts_in
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
     from pyiceberg.table import Table
 
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
     from lakelog_lake.sinks.parquet import ParquetSink
     from lakelog_lake.tables.position import Position
     from lakelog_lake.tables.remote import Folder
-
-KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
-"""The columns that identify a row."""
 
 BATCH_ROWS: Final = 16_384
 
@@ -112,8 +111,6 @@ class WithDeadLetters:
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of both; dead letters behind the position of the main table are left out."""
-        import pyarrow.compute as pc
-
         yield from self.main.batches(store, columns)
         position = None if store is None else self.main.position(store)
         for batch in self.dead.batches(store, columns):
@@ -259,8 +256,6 @@ class ParquetRows:
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read file by file; a file is only open while it is read."""
-        from pyarrow import dataset
-
         schema = self.sink.schema()
         for file in self.sink.open_files():
             format_ = dataset.ParquetFileFormat()
@@ -341,8 +336,6 @@ class DeltaRows:
 
     def size(self) -> TableSize:
         """The size from the table's log; files without statistics count as 0 rows."""
-        import pyarrow as pa
-
         table = self._table()
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         rows = sum(each.get("num_records") or 0 for each in actions)
@@ -355,8 +348,6 @@ class DeltaRows:
 
     def actions(self) -> list[Added]:
         """The files of the newest version; raises the errors of :meth:`data_files`."""
-        import pyarrow as pa
-
         table = self._table()
         if "deletionVectors" in (table.protocol().reader_features or ()):
             raise NeedsEngine(
@@ -398,8 +389,6 @@ def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[p
 
     They are filtered here: the data set treats a column without statistics as empty.
     """
-    import pyarrow.compute as pc
-
     if not set(columns) <= set(rows.schema.names):
         return  # it has no files yet
     for batch in rows.to_batches(

@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lakelog.format.checksum import CRC31_MASK, crc32
 from lakelog.format.layout import COMPRESSED, INNER_BATCH
@@ -26,11 +27,8 @@ from lakelog_lake.log.columns import ERROR, NAMES
 from lakelog_lake.tables.shape import DAY, HOUR
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     Words = NDArray[np.uint64]
     Longs = NDArray[np.int64]
-    from numpy.typing import NDArray
 
     Facts = NDArray[np.void]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
 import lakelog
 from lakelog.format.record_batch import Damage
@@ -36,8 +37,6 @@ from lakelog_lake.verify.open import position_of, readable
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     import lakelog
     from lakelog.format.record_batch import RecordBatch
     from lakelog_lake.verify.row_facts import Facts

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.sinks.base import Markable
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.locations import TableLocation
 from lakelog_lake.tables.shape import TableShape
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def catalog_in(to: str) -> str | None:
 
 
 @attrs.frozen
-class SparkCatalogLocation:
+class SparkCatalogLocation(TableLocation):
     """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``."""
 
     session: SparkSession
@@ -49,7 +50,7 @@ class SparkCatalogLocation:
             raise SettingsError(f"{self.text} needs NAMESPACE.TABLE, not {given}", key="--table")
         return given
 
-    def sink(self, name: str, shape: TableShape) -> Markable:
+    def sink(self, name: str, shape: TableShape) -> Sink:
         """The sink of a table, which may not exist yet."""
         from lakelog_spark.catalog.iceberg import spark_iceberg_sink
 
