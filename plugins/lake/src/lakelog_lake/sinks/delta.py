@@ -32,7 +32,7 @@ from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, Left, PositionedVersion
 from lakelog_lake.tables.data_files import BOUNDED, FileFacts
-from lakelog_lake.tables.position import PREFIX, Position, key, texts_in, to_text
+from lakelog_lake.tables.position import Position, key, texts_in, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
 from lakelog_lake.tables.shape import Layout, adds, as_text, fits
 from lakelog_lake.tables.upkeep import HISTORY, kept
@@ -98,13 +98,9 @@ class DeltaHistory:
 
 
 def texts_of(metadata: Any) -> dict[str, str]:
-    """The positions in a commit; older commits have a single one, as ``NAME=TEXT``."""
-    text = str(metadata or "")
-    if text.startswith(PREFIX):
-        name, _, rest = text.partition("={")
-        return texts_in({name: "{" + rest})
+    """The positions in a commit; none in that of another writer."""
     try:
-        found = json.loads(text)
+        found = json.loads(str(metadata or ""))
     except ValueError:
         return {}
     return texts_in(found) if isinstance(found, dict) else {}

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import PositionMissing, TableMismatch
-from lakelog_lake.tables.position import UNCHECKED, Position, from_text, says_all, to_text
+from lakelog_lake.tables.position import UNCHECKED, Position, from_text, to_text
 
 LAST_ROWS: Final = (
     *("store", "topic", "queue_id"),
@@ -91,17 +91,16 @@ class KnownPositions:
         """
         self._line, self._name = line, name
         self._texts: dict[str, str] = {}
-        self._before: set[str] = set()
+        self._before = frozenset[str]()
         self._left = Left.ALL
         self._is_cut = self._walk()
 
     def _walk(self) -> bool:
         """Go back to a commit with the positions of all stores; return whether none was found."""
         for commit in self._line.commits():
-            if self._left is Left.ALL:
-                self._texts = {**commit.texts, **self._texts}
-            self._before |= set(commit.texts)
-            if says_all(commit.texts.values()):
+            if commit.texts:
+                self._before = frozenset(commit.texts)
+                self._texts = dict(commit.texts) if self._left is Left.ALL else {}
                 return False
             if self._left is Left.ALL:
                 self._left = commit.left

@@ -13,8 +13,6 @@ final name, which fails if another writer has made that version already. Its mem
     partition  the partition keys
     topic      the only topic of the table; null if it has all topics
 
-Manifests of older versions lack the last three; their tables have the original columns only.
-
 A data file that the newest version does not list has a hidden name, see
 :mod:`lakelog_lake.tables.data_files`. So any reader of the folder reads exactly the table.
 """
@@ -40,13 +38,12 @@ from lakelog_lake.tables import data_files
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tables.shape import DEFAULT, Layout, as_text, fits
+from lakelog_lake.tables.shape import Layout, as_text, fits
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
 _FORMAT: Final = 1
 _TRIES: Final = 3
-_KEPT: Final = ("columns", "partition", "topic")
 
 
 @attrs.frozen
@@ -76,13 +73,10 @@ class ParquetSink(FolderTable[Path]):
 
     def _check(self) -> None:
         found = self._latest()
-        if "columns" in found:
+        if found:
             missing(self.name, Kinds(found["columns"]), Kinds(self._columns()), self._grows)
             check_partition(self.name, found["partition"], self.shape.partition)
-        elif found:
-            check_partition(self.name, DEFAULT, self.shape.partition)
-        if found:
-            check_topic(self.name, found.get("topic"), self.shape.topic)
+            check_topic(self.name, found["topic"], self.shape.topic)
 
     def _grows(self, column: str) -> bool:
         """Readers of a folder can merge structs, but not int and bigint."""
@@ -108,8 +102,13 @@ class ParquetSink(FolderTable[Path]):
     def _described(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """The table's description in a manifest; keeps columns that only the table has."""
         columns = {**before.get("columns", {}), **self._columns()}
-        described = (columns, self.shape.partition, self.shape.topic)
-        return {"version": _FORMAT, "whole": False, **dict(zip(_KEPT, described, strict=True))}
+        return {
+            "version": _FORMAT,
+            "whole": False,
+            "columns": columns,
+            "partition": self.shape.partition,
+            "topic": self.shape.topic,
+        }
 
     def head(self, store: str) -> Head:
         """Read the newest manifest, and make its files visible."""
