@@ -64,7 +64,7 @@ BUILT_ON: Final = {
 """Packages that may import other ones than the core."""
 LAKE_ROOMS: Final = (
     *("errors", "engine_provider", "log", "reading", "tables", "bodies", "tasks", "sinks"),
-    *("landing", "verify", "maintenance", "commands", "follower", "plugin"),
+    *("landing", "verify", "maintenance", "api", "commands", "follower", "plugin"),
 )
 """Of ``lakelog_lake``, from the bottom up."""
 

@@ -19,13 +19,11 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.pins import pin_for
-from lakelog_lake.landing.targets import TableSpec, identity_of, targets_for
+from lakelog_lake.landing.targets import TableSpec, identity_of
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
-from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tables import shape
 from lakelog_lake.tables.data_files import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
@@ -127,10 +125,13 @@ class Lander:
 
     def _started(self, session: SparkSession) -> LandingDispatcher:
         catalog = catalog_in(self.spec.to)
-        place = (
-            location_of(self.spec.to) if catalog is None else SparkCatalogLocation(session, catalog)
+        place = None if catalog is None else SparkCatalogLocation(session, catalog)
+        return LandingDispatcher.of(
+            self.source,
+            self.spec,
+            by_spark(session),
+            self.bounds,
+            place,
+            pin=self.pin,
+            on_phase=self.on_phase,
         )
-        table = place.table(self.spec.table)
-        pinning = pin_for(self.source.path, self.source.store, place, table, self.pin)
-        targets, engine = targets_for(self.spec, place), by_spark(session)
-        return LandingDispatcher(self.source, targets, engine, self.bounds, self.on_phase, pinning)

@@ -272,9 +272,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     from lakelog_lake.landing.committing import CommitLock
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-    from lakelog_lake.landing.pins import pin_for
     from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals
-    from lakelog_lake.landing.targets import TableSpec, identity_of, targets_for
+    from lakelog_lake.landing.targets import TableSpec, identity_of
     from lakelog_lake.log.wanted import Chosen
     from lakelog_lake.sinks.locations import location_of
     from lakelog_lake.tables import shape
@@ -303,18 +302,23 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     with (
         stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
-        _running(engine, processes, to, master, config, both(bar, alive)) as (run, only),
+        _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
     ):
-        place = only or location_of(to, storing)
-        name = place.table(table)
-        pinning = None if no_pin else pin_for(source.path, source.store, place, name, pin)
-        targets = targets_for(spec, place)
-        watched = run if bar is None else bar.watched(run)
-        lander = LandingDispatcher(
-            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set, lock
+        lander = LandingDispatcher.of(
+            source,
+            spec,
+            run if bar is None else bar.watched(run),
+            bounds,
+            place,
+            pin=pin,
+            is_pinned=not no_pin,
+            on_phase=alive,
+            max_dead_letters=max_dead_letters,
+            is_last=stop.is_set,
+            commit_lock=lock,
         )
         if compact is not None:
-            reporter.then = _compacting(targets, compact, bounds)
+            reporter.then = _compacting(lander.targets, compact, bounds)
         try:
             is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
         except Exception:
@@ -324,12 +328,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if not is_done:
         typer.echo("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)
-    if once and reporter.nothing_parsed:
-        typer.echo(
-            f"lakelog: all {reporter.rows} rows are dead letters, as no body parses: see --body",
-            err=True,
-        )
-        raise typer.Exit(FOUND)
+    if once:
+        reporter.check_parsed()
 
 
 @attrs.define
@@ -346,10 +346,14 @@ class _PassReporter:
     dead_letters: int = 0
     then: Callable[[], None] = nothing
 
-    @property
-    def nothing_parsed(self) -> bool:
-        """Whether rows landed and all are dead letters."""
-        return 0 < self.rows == self.dead_letters
+    def check_parsed(self) -> None:
+        """Exit with a message if rows landed and all are dead letters."""
+        if 0 < self.rows == self.dead_letters:
+            typer.echo(
+                f"lakelog: all {self.rows} rows are dead letters, as no body parses: see --body",
+                err=True,
+            )
+            raise typer.Exit(FOUND)
 
     def __call__(self, landed: Landed) -> None:
         """Print the result of a pass."""
@@ -364,14 +368,14 @@ def _land(
     lander: LandingDispatcher, reporter: _PassReporter, stop: Event, interval_seconds: float | None
 ) -> bool:
     """Run once, or until stopped; return whether everything landed as requested."""
-    from lakelog_lake.landing.runner import NotifiedWaits, until_done, until_stopped
+    from lakelog_lake.landing.runner import LandingWaits, until_done, until_stopped
 
     alive = reporter.alive
 
     alive.ready()
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, reporter)
-    waits = NotifiedWaits(stop, interval_seconds, lander.newcoming, alive)
+    waits = LandingWaits(stop, interval_seconds, lander.newcoming, alive)
     until_stopped(lander.one_pass, stop, interval_seconds, reporter, _print_retry, waits)
     alive.stopping()
     return True

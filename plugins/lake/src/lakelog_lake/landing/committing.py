@@ -93,10 +93,6 @@ _TURN_SECONDS: Final = 0.03
 """Mean pause between two attempts to take the lock of :class:`CommitLock`."""
 
 
-def _nothing(_: str) -> None:
-    """The default of ``on_wait``."""
-
-
 @attrs.frozen
 class CommitLock:
     """A lock on a file; the system releases the lock when the process that holds it ends.
@@ -105,7 +101,7 @@ class CommitLock:
     """
 
     path: Path
-    on_wait: Callable[[str], None] = _nothing
+    on_wait: Callable[[str], None] = lambda _: None
 
     @contextmanager
     def taken(self) -> Iterator[None]:

@@ -11,9 +11,8 @@ positions of the tables after the commit equal the start of that pass; otherwise
 and written again. The result is the same as without this read-ahead. A kill leaves files that no
 version of a table lists.
 
-Waits, at little cost, until a pass may find messages again.
-
-The owner of an open lakelog store notifies waiting readers when messages become durable. For a
+A dispatcher that has landed all waits at little cost until a pass may find messages again. The
+owner of an open lakelog store notifies waiting readers when messages become durable. For a
 store that RocketMQ has open, and after a crash, there is no notification, so a pass runs after each
 interval. For a closed store the modification times of its files are checked.
 """
@@ -32,12 +31,13 @@ import lakelog
 from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.pins import PinWriter
-from lakelog_lake.landing.targets import CommitResult, Target, Targets
+from lakelog_lake.landing.pins import PinWriter, pin_for
+from lakelog_lake.landing.targets import CommitResult, TableSpec, Target, Targets, targets_for
 from lakelog_lake.log.ends import CachedStore, DurableEnd
 from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import Engine, ReadAhead, drop
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
@@ -132,21 +132,12 @@ class Landed:
     commit_seconds: float = 0.0
 
 
-def _nothing(_: str) -> None:
-    """Ignore a phase; the default of ``on_phase``."""
-
-
-def _never() -> bool:
-    """The default of ``is_last``."""
-    return False
-
-
 def land(
     source: LandingSource,
     sink: Sink,
     engine: Engine,
     bounds: TaskLimits,
-    on_phase: Callable[[str], None] = _nothing,
+    on_phase: Callable[[str], None] = lambda _: None,
 ) -> Landed | None:
     """Run one pass for one table; see :meth:`LandingDispatcher.one_pass`."""
     targets = Targets([Target(sink)])
@@ -173,10 +164,10 @@ class LandingDispatcher:
     targets: Targets
     engine: Engine
     bounds: TaskLimits
-    on_phase: Callable[[str], None] = _nothing
+    on_phase: Callable[[str], None] = lambda _: None
     pin: PinWriter | None = None
     max_dead_letters: int | None = None
-    is_last: Callable[[], bool] = _never
+    is_last: Callable[[], bool] = lambda: False
     commit_lock: CommitLock | None = None
     _ahead: ReadAhead | None = attrs.field(default=None, init=False)
     _dead_letters: int = attrs.field(default=0, init=False)
@@ -186,6 +177,32 @@ class LandingDispatcher:
 
     def __attrs_post_init__(self) -> None:
         self._kept = CachedStore(self.source.path)
+
+    @classmethod
+    def of(
+        cls,
+        source: LandingSource,
+        spec: TableSpec,
+        engine: Engine,
+        bounds: TaskLimits,
+        place: TableLocation | None = None,
+        *,
+        pin: str | None = None,
+        is_pinned: bool = True,
+        **others: Any,
+    ) -> LandingDispatcher:
+        """Make the dispatcher for the tables of ``spec``, which are created if needed.
+
+        :param place: the location of the tables, if it is not that of ``spec``
+        :param pin: the name of the pin; ``None`` derives one
+        :param others: further attributes
+
+        Raises :class:`~lakelog.errors.SettingsError` and the errors of the tables.
+        """
+        place = place or location_of(spec.to, spec.storage)
+        name = place.table(spec.table)
+        writer = pin_for(source.path, source.store, place, name, pin) if is_pinned else None
+        return cls(source, targets_for(spec, place), engine, bounds, pin=writer, **others)
 
     @property
     def newcoming(self) -> AppendWaiter:
@@ -218,8 +235,9 @@ class LandingDispatcher:
         store = self._kept.now()
         start = self._looked(store)
         ahead = self._ahead_from(start)
-        spans = self._planned(store, start) if ahead is None else ahead.spans
+        spans = ahead.spans if ahead else next_spans(store, start, self.bounds, self._durable)
         if not spans:
+            self._looked_to = start
             return None
         self.on_phase("planned")
         written = self.engine(self._tasks(spans)) if ahead is None else ahead.written()
@@ -246,12 +264,6 @@ class LandingDispatcher:
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
         return start
-
-    def _planned(self, store: lakelog.Store, start: int) -> list[LogSpan]:
-        """The spans to land next, from ``start`` on."""
-        spans = next_spans(store, start, self.bounds, self._durable)
-        self._looked_to = None if spans else start
-        return spans
 
     def _ahead_from(self, start: int) -> ReadAhead | None:
         """The pass written ahead if it starts at the tables' positions; otherwise drop it."""

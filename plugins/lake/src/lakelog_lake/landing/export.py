@@ -20,7 +20,7 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
-from lakelog_lake.landing.targets import TableSpec, targets_for
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.columns import NAMES, unpacked
 from lakelog_lake.log.ends import DurableEnd
 from lakelog_lake.log.range_reader import DamagePolicy
@@ -71,7 +71,7 @@ def to_table(
             raise SettingsError(
                 f"{there} exists; a selection of messages needs a new folder or table", key="--to"
             )
-    lander = LandingDispatcher(source, targets_for(spec), engine, TaskLimits())
+    lander = LandingDispatcher.of(source, spec, engine, TaskLimits(), is_pinned=False)
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -87,12 +87,11 @@ def to_table(
     return rows
 
 
-def _nobody(_done: int, _total: int) -> None:
-    """Ignore progress; the default of ``on_read``."""
-
-
 def to_file(
-    source: LandingSource, to: Path, kind: str, on_read: Callable[[int, int], None] = _nobody
+    source: LandingSource,
+    to: Path,
+    kind: str,
+    on_read: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> int:
     """Write one file, which gets its name once it is complete; return the number of its rows.
 
