@@ -99,8 +99,13 @@ NOTHING = "-"
 """Printed for a missing value."""
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print ``rows``, which have the same names."""
+def write_rows(
+    rows: Sequence[Mapping[str, Any]], *, as_json: bool, names: Sequence[str] = ()
+) -> None:
+    """Print ``rows``, which have the same names.
+
+    :param names: headings to show if there is no row
+    """
     if as_json:
         write_lines(rows)
         return
@@ -108,14 +113,14 @@ def write_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if not console.is_terminal:
         for row in rows:
             typer.echo("\t".join(map(_cell, row.values())))
-    elif rows:
-        console.print(_table(rows))
+    elif rows or names:
+        console.print(_table(rows, names))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name, value in rows[0].items():
-        right = isinstance(value, int)
+    for name, value in (rows[0] if rows else dict.fromkeys(names)).items():
+        right = isinstance(value, int | float)
         table.add_column(name.replace("_", " "), justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))

@@ -18,14 +18,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
+from lakelog_lake.bodies import schema_registry
 from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
-from lakelog_lake.bodies.schema_registry import (
-    Schema,
-    SchemaRegistry,
-    UnknownSchema,
-    header_of,
-    split,
-)
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
@@ -301,8 +295,8 @@ class RegistryAvro(Rowwise):
     :ivar reader: the schema of the columns
     """
 
-    registry: SchemaRegistry
-    reader: Schema
+    registry: schema_registry.SchemaRegistry
+    reader: schema_registry.Schema
 
     @classmethod
     def of(cls, place: str) -> RegistryAvro:
@@ -315,14 +309,14 @@ class RegistryAvro(Rowwise):
             import fastavro
         except ImportError as error:
             raise needs("fastavro", "avro") from error
-        registry, name, more = split(place, "avro-registry")
+        registry, name, more = schema_registry.split(place, "avro-registry")
         if more:
             raise refused(f"an Avro schema has one record: leave #{more} out", "--body")
         try:
             made = cls(registry, registry.named(name))
             _checked(made.reader)
             made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
-        except UnknownSchema as error:
+        except schema_registry.UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
         except (
             *(ValueError, TypeError, KeyError, RecursionError),
@@ -345,7 +339,7 @@ class RegistryAvro(Rowwise):
         return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
-        number = header_of(body)
+        number = schema_registry.header_of(body)
         if number not in self._writers:
             found = _checked(self.registry.by_id(number))
             self._writers[number] = _parsed(found) if found != self.reader else None
@@ -357,24 +351,24 @@ class RegistryAvro(Rowwise):
         return columns
 
 
-def _checked(schema: Schema) -> Schema:
+def _checked(schema: schema_registry.Schema) -> schema_registry.Schema:
     if schema.kind != KIND:
         raise ValueError(f"the registry's schema is {schema.kind.title()}, not Avro")
     return schema
 
 
-def _plain(schema: Schema) -> Any:
+def _plain(schema: schema_registry.Schema) -> Any:
     return understood(json.loads(schema.text))
 
 
-def _others(schema: Schema) -> Any:
+def _others(schema: schema_registry.Schema) -> Any:
     """The schemas that it refers to, innermost first."""
     for _, each in schema.references:
         yield from _others(each)
         yield _plain(each)
 
 
-def _parsed(schema: Schema) -> Any:
+def _parsed(schema: schema_registry.Schema) -> Any:
     from fastavro.schema import parse_schema
 
     named: dict[str, Any] = {}

@@ -20,10 +20,12 @@ them. The modules of the formats are imported on demand.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import SettingsError
+from lakelog_lake.bodies import base
 from lakelog_lake.bodies.base import KEY, refused
 
 if TYPE_CHECKING:
@@ -51,18 +53,12 @@ def parser_for(text: str) -> BodyParser:
             f"no format of bodies has the name {name!r}; known are {', '.join(FORMATS)}", key=KEY
         )
     if name in ("binary", "string"):
-        return _opaque(name, place)
+        if place:
+            raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
+        return base.Binary() if name == "binary" else base.String()
     if not place:
         raise SettingsError(f"{name} needs a schema file: {name}:PATH", key=KEY)
     return _BY_FILE[name](place)
-
-
-def _opaque(name: str, place: str) -> BodyParser:
-    from lakelog_lake.bodies import base
-
-    if place:
-        raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
-    return base.Binary() if name == "binary" else base.String()
 
 
 def _json(place: str) -> BodyParser:
@@ -77,16 +73,10 @@ def _json(place: str) -> BodyParser:
     return Json.of(_text(Path(place)), place)
 
 
-def _avro(place: str) -> BodyParser:
+def _avro(confluent: bool, place: str) -> BodyParser:
     from lakelog_lake.bodies.avro import Avro
 
-    return Avro.of(_text(Path(place)), place, confluent=False)
-
-
-def _avro_confluent(place: str) -> BodyParser:
-    from lakelog_lake.bodies.avro import Avro
-
-    return Avro.of(_text(Path(place)), place, confluent=True)
+    return Avro.of(_text(Path(place)), place, confluent=confluent)
 
 
 def _protobuf(place: str) -> BodyParser:
@@ -112,8 +102,8 @@ def _protobuf_registry(place: str) -> BodyParser:
 
 _BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
     "json": _json,
-    "avro": _avro,
-    "avro-confluent": _avro_confluent,
+    "avro": partial(_avro, False),
+    "avro-confluent": partial(_avro, True),
     "protobuf": _protobuf,
     "avro-registry": _avro_registry,
     "protobuf-registry": _protobuf_registry,

@@ -22,14 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
+from lakelog_lake.bodies import schema_registry
 from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
-from lakelog_lake.bodies.schema_registry import (
-    Schema,
-    SchemaRegistry,
-    UnknownSchema,
-    header_of,
-    split,
-)
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -219,7 +213,7 @@ _FIRST: Final = (0,)
 class RegistryProtobuf(Protobuf):
     """A parser of Protocol Buffers bodies with Confluent's header."""
 
-    registry: SchemaRegistry
+    registry: schema_registry.SchemaRegistry
 
     @classmethod
     def at(cls, place: str) -> RegistryProtobuf:
@@ -232,13 +226,13 @@ class RegistryProtobuf(Protobuf):
             from google.protobuf.message import DecodeError
         except ImportError as error:
             raise needs("protobuf", "protobuf") from error
-        registry, name, message = split(place, "protobuf-registry", _SERIALIZED)
+        registry, name, message = schema_registry.split(place, "protobuf-registry", _SERIALIZED)
         try:
             schema = registry.named(name)
             descriptors = _descriptors(schema)
             made = cls(descriptors, message or _framed_message(schema, _FIRST), registry)
             made.fields  # noqa: B018  # raises early if it cannot be made
-        except UnknownSchema as error:
+        except schema_registry.UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
         except KeyError as error:
             raise refused(f"there is no message {message}", name) from error
@@ -252,7 +246,7 @@ class RegistryProtobuf(Protobuf):
         return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
-        number = header_of(body)
+        number = schema_registry.header_of(body)
         places, start = _places(body, 5)
         key = (number, places)
         if key not in self._names:
@@ -288,7 +282,7 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"byte {at}: invalid number in the index path of its message")
 
 
-def _file(schema: Schema, name: str) -> Any:
+def _file(schema: schema_registry.Schema, name: str) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if schema.kind != "PROTOBUF":
@@ -298,7 +292,7 @@ def _file(schema: Schema, name: str) -> Any:
     return file
 
 
-def _framed_message(schema: Schema, places: tuple[int, ...]) -> str:
+def _framed_message(schema: schema_registry.Schema, places: tuple[int, ...]) -> str:
     """The full name of the message at an index path; raises :class:`ValueError`."""
     file = _file(schema, "main")
     name, inside = file.package, file.message_type
@@ -310,13 +304,13 @@ def _framed_message(schema: Schema, places: tuple[int, ...]) -> str:
     return str(name)
 
 
-def _descriptors(schema: Schema) -> bytes:
+def _descriptors(schema: schema_registry.Schema) -> bytes:
     """A descriptor set of a schema, its references, and their imports from Google's library."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
     files: dict[str, Any] = {}
 
-    def add(name: str, each: Schema) -> None:
+    def add(name: str, each: schema_registry.Schema) -> None:
         files[name] = _file(each, name)
         for other, inner in each.references:
             if other not in files:

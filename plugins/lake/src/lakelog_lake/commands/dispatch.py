@@ -1,7 +1,4 @@
-"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files.
-
-A progress bar of landing on a terminal; nothing elsewhere.
-"""
+"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files."""
 
 from __future__ import annotations
 
@@ -17,18 +14,19 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import attrs
 import typer
 
+import lakelog
 from lakelog.errors import SettingsError
 from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import write_lines
+from lakelog_cli.output import progress, write_lines
 from lakelog_cli.schema import prints
-from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
+from lakelog_lake.commands import options
+from lakelog_lake.commands.options import EngineName
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
 from lakelog_lake.tables.data_files import ParquetCompression
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from threading import Event
 
     from lakelog_cli.output import Advance
@@ -71,8 +69,6 @@ class LandingBar:
             self._advance(self._ends.pop(0) - self._start, self._end - self._start)
 
     def _begin(self, tasks: Sequence[Task]) -> None:
-        import lakelog
-
         if self._start is None:
             self._start = tasks[0].span.start
         self._ends = [each.span.end for each in tasks]
@@ -84,24 +80,11 @@ class LandingBar:
 @contextmanager
 def landing_bar(store: Path) -> Iterator[LandingBar | None]:
     """Show a bar during the block; yields ``None`` where stderr is no terminal."""
-    import sys
-
     if not sys.stderr.isatty():
         yield None
         return
-    from lakelog_cli.output import progress  # brings rich
-
     with progress("landing") as advance:
         yield LandingBar(store, advance)
-
-
-@contextmanager
-def reading_bar() -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes the bytes read so far, and their total."""
-    from lakelog_cli.output import progress  # brings rich
-
-    with progress("reading") as advance:
-        yield advance
 
 
 def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
@@ -145,14 +128,6 @@ class Corrupt(StrEnum):
     SKIP = "skip"
 
 
-StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
-Table: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMESPACE.TABLE",
-        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
-    ),
-]
 EngineOption: TypeAlias = Annotated[
     EngineName,
     typer.Option(help="Engine for data files; auto: spark if it and Java are installed."),
@@ -177,7 +152,7 @@ SystemTopics: TypeAlias = Annotated[
 
 @prints(LandedRow)
 def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: Annotated[
         str,
         typer.Option(
@@ -186,8 +161,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             help="iceberg, delta or parquet, and a folder or URI; or catalog:NAME, spark:CATALOG.",
         ),
     ],
-    table: Table = None,
-    storage: Storage = None,
+    table: options.Table = None,
+    storage: options.Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
     engine: EngineOption = EngineName.AUTO,
     processes: Processes = None,
@@ -287,7 +262,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         accept_gaps=gaps is GapChoice.ACCEPT,
     )
     keys = shape.parse(partition)
-    given, storing = parsers_of(bodies or []), pairs_of(storage)
+    given, storing = parsers_of(bodies or []), options.pairs_of(storage)
     if not to.startswith(SPARK_CATALOG):
         location_of(to, storing)  # refused before Spark starts, which takes seconds
     spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
@@ -297,7 +272,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     lock = None if commit_lock is None else CommitLock(commit_lock.absolute(), alive)
     reporter, config = (
         _PassReporter(alive, _print_landed_json if as_json else _print_landed),
-        pairs_of(conf, "--conf"),
+        options.pairs_of(conf, "--conf"),
     )
     with (
         stopped_by_signals() as stop,
@@ -409,14 +384,14 @@ def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
 
 @prints(ExportedRow)
 def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: Annotated[
         str, typer.Option("--to", metavar="PATH", help="A folder or URI; for text a file.")
     ],
     made: Annotated[
         Format, typer.Option("--format", help="Format of the output.")
     ] = Format.PARQUET,
-    table: Table = None,
+    table: options.Table = None,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
     ] = None,
@@ -427,7 +402,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
     system_topics: SystemTopics = False,
-    storage: Storage = None,
+    storage: options.Storage = None,
     compression: CompressionOption = ParquetCompression.AUTO,
     as_json: AsJson = False,
 ) -> None:
@@ -447,14 +422,14 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         skip_damage=corrupt is Corrupt.SKIP,
         chosen=Chosen.of(topics, since, system_topics=system_topics),
     )
-    check_topics(source.path, topics or ())
+    options.check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):
-        with reading_bar() as on_read:
+        with progress("reading") as on_read:
             rows = to_file(source, Path(to), made.value, on_read)
     else:
         is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
         place = to if is_catalog else f"{made.value}:{to}"
-        spec = TableSpec(place, table, storage=pairs_of(storage), compression=compression)
+        spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
             _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
@@ -481,7 +456,7 @@ def _running(
 ) -> Iterator[tuple[Engine, TableLocation | None]]:
     """Yield the engine, and the tables if only the engine can reach them."""
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
-    name = chosen(name, needs_spark=needs_spark)
+    name = options.chosen(name, needs_spark=needs_spark)
     if name is EngineName.PROCESSES:
         from lakelog_lake.tasks import engines
 

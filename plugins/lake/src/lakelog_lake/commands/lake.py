@@ -1,30 +1,28 @@
-"""``lakelog lake``: maintenance of tables in which messages have landed.
-
-``lakelog lake infer-schema``: a JSON Schema for the bodies of a topic.
-"""
+"""``lakelog lake``: maintenance of tables in which messages have landed."""
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import attrs
 import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AlwaysJson
+from lakelog_cli.output import write_file, write_lines
 from lakelog_cli.schema import prints
-from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
-from lakelog_lake.commands.rows import (
-    CompactedRow,
-    ExpiredRow,
-    NotComparedRow,
-    QueueRow,
-    RangeRow,
-    RelandedRow,
-    RewindRow,
-    StatusRow,
-    VerifySummary,
+from lakelog_lake.commands import rows
+from lakelog_lake.commands.options import (
+    EngineName,
+    Storage,
+    StorePath,
+    Table,
+    check_topics,
+    chosen,
+    pairs_of,
 )
 from lakelog_lake.engine_provider import provider
 
@@ -32,9 +30,36 @@ if TYPE_CHECKING:
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
 
+app = typer.Typer(
+    name="lake", help="Maintain tables in which messages have landed.", no_args_is_help=True
+)
+
+Target: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND:PATH", help="As for dispatch --to: iceberg, delta, parquet or catalog."
+    ),
+]
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+To: TypeAlias = Annotated[
+    str, typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch.")
+]
+StoreId: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
+]
+DeadLetters: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
+]
+Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
+
+
+@app.command()
 @prints(is_document=True, is_always=True)
 def infer_schema(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    store: StorePath,
     topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
     messages: Annotated[int, typer.Option(min=1, help="Number of messages to read.")] = 10000,
     times: Annotated[
@@ -47,8 +72,6 @@ def infer_schema(
 
     Fields without a single type are left out, and listed on stderr.
     """
-    import json
-
     from lakelog_lake.bodies.infer import infer_topic
 
     found = infer_topic(store.absolute(), topic, messages, times=times)
@@ -59,42 +82,11 @@ def infer_schema(
         typer.echo(f"left out {field}", err=True)
 
 
-app = typer.Typer(
-    name="lake", help="Maintain tables in which messages have landed.", no_args_is_help=True
-)
-
-app.command("infer-schema")(infer_schema)
-
-StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
-
-Target: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="KIND:PATH", help="As for dispatch --to: iceberg, delta, parquet or catalog."
-    ),
-]
-
-Table: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMESPACE.TABLE",
-        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
-    ),
-]
-
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-
-Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
-
-
 @app.command()
-@prints(QueueRow, RangeRow, NotComparedRow, VerifySummary)
+@prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
-    ],
+    to: To,
     table: Table = None,
     engine: Annotated[
         EngineName, typer.Option(help="Engine of the comparison.")
@@ -102,17 +94,12 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
-    store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
-    ] = None,
+    store_id: StoreId = None,
     since: Annotated[
         datetime | None,
         typer.Option(help="Only messages stored at this time or later landed; in UTC."),
     ] = None,
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
-    ] = None,
+    dead_letters: DeadLetters = None,
     system_topics: Annotated[
         bool, typer.Option("--system-topics", help="RocketMQ's own topics landed as well.")
     ] = False,
@@ -129,7 +116,6 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     columns. Each range that differs is listed. Rows of messages that were deleted from the log are
     not compared.
     """
-    from lakelog_cli.output import write_file
     from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
@@ -163,17 +149,12 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 
 
 @app.command()
-@prints(StatusRow)
+@prints(rows.StatusRow)
 def status(
     store: StorePath,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
-    ],
+    to: To,
     table: Table = None,
-    store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
-    ] = None,
+    store_id: StoreId = None,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
@@ -191,7 +172,7 @@ def status(
 
 
 @app.command()
-@prints(CompactedRow)
+@prints(rows.CompactedRow)
 def compact(
     to: Target,
     table: Table = None,
@@ -213,7 +194,7 @@ def compact(
 
 
 @app.command()
-@prints(ExpiredRow)
+@prints(rows.ExpiredRow)
 def expire(
     to: Target,
     table: Table = None,
@@ -243,21 +224,13 @@ def expire(
 
 
 @app.command()
-@prints(RewindRow)
+@prints(rows.RewindRow)
 def rewind(  # each is an option of the command
     store: StorePath,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
-    ],
+    to: To,
     table: Table = None,
-    store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
-    ] = None,
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
-    ] = None,
+    store_id: StoreId = None,
+    dead_letters: DeadLetters = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove the rows; otherwise only list them.")
     ] = False,
@@ -286,7 +259,7 @@ def rewind(  # each is an option of the command
 
 
 @app.command()
-@prints(RelandedRow)
+@prints(rows.RelandedRow)
 def reland(
     to: Target,
     bodies: Annotated[
@@ -301,10 +274,7 @@ def reland(
     partition: Annotated[
         str, typer.Option(metavar="KEYS", help="As for dispatch; the table's partition.")
     ] = "topic,day",
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
-    ] = None,
+    dead_letters: DeadLetters = None,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
@@ -330,11 +300,7 @@ def reland(
 
 
 def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
-    import attrs
-
-    from lakelog_lake.commands.printing import write_json
-
     if as_json:
-        write_json([{"table": name, **attrs.asdict(done)}])
+        write_lines([{"table": name, **attrs.asdict(done)}])
     else:
         typer.echo(f"{name}: {text}")

@@ -14,10 +14,9 @@ from typing import Any, Final
 import attrs
 import typer
 
-from lakelog_cli.output import size
+from lakelog_cli.output import blocks, size, write_lines, write_rows
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
-from lakelog_lake.commands.printing import write_json, write_rows
 from lakelog_lake.maintenance.rewind import Rewind
 from lakelog_lake.maintenance.status import Status
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
@@ -28,11 +27,11 @@ _BAR_CHARACTERS: Final = 20
 
 def print_verified(found: Verified) -> None:
     """Print a table of queues, the ranges that differ, and what could not be compared."""
-    write_rows(queue_rows(found))
+    write_rows(queue_rows(found), as_json=False)
     ranges = range_rows(found)
     if ranges:
         typer.echo()
-        write_rows(ranges)
+        write_rows(ranges, as_json=False)
     typer.echo()
     for line in remarks(found):
         typer.echo(line)
@@ -41,13 +40,13 @@ def print_verified(found: Verified) -> None:
 
 def print_verified_json(found: Verified) -> None:
     """Print the same as JSON lines, with the summary in the last."""
-    write_json({"kind": "queue", **row} for row in queue_rows(found))
+    write_lines({"kind": "queue", **row} for row in queue_rows(found))
     for row in range_rows(found):
         difference = row.pop("difference")
         kind = GAP if difference == GAP else "difference"
-        write_json([{"kind": kind, "difference": difference, **row}])
-    write_json({"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged)
-    write_json([_summary(found)])
+        write_lines([{"kind": kind, "difference": difference, **row}])
+    write_lines({"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged)
+    write_lines([_summary(found)])
 
 
 def queue_rows(found: Verified) -> list[dict[str, Any]]:
@@ -142,7 +141,7 @@ def _summary(found: Verified) -> dict[str, Any]:
 def print_rewind(each: Rewind, *, is_done: bool) -> None:
     """Print a table of queues with rows to remove, and the change of the position."""
     if each.rows:
-        write_rows([attrs.asdict(rows) for rows in each.queues])
+        write_rows([attrs.asdict(rows) for rows in each.queues], as_json=False)
     goes = "go" if is_done else "would be removed; give --yes to remove them"
     typer.echo(
         f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
@@ -161,7 +160,7 @@ def print_rewind_json(each: Rewind, *, is_done: bool) -> None:
         "queues": [attrs.asdict(rows) for rows in each.queues],
         "is_done": is_done,
     }
-    write_json([row])
+    write_lines([row])
 
 
 def print_status(found: Sequence[Status]) -> None:
@@ -179,16 +178,13 @@ def print_status(found: Sequence[Status]) -> None:
                 "versions": each.versions,
             }
             for each in found
-        ]
+        ],
+        as_json=False,
     )
     for each in found:
         if each.commits:
             typer.echo()
             _picture(each)
-
-
-_LEVELS: Final = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-"""Bar characters from empty to full, all of one width."""
 
 
 def _picture(status: Status) -> None:
@@ -204,19 +200,12 @@ def _picture(status: Status) -> None:
         ("duration ms", [each.took_ms or 0 for each in commits]),
     ):
         most = max(values)
-        typer.echo(f"{name:>13} |{_sparks(values)}| at most {most:.15g}")
-
-
-def _sparks(values: Sequence[float]) -> str:
-    """One character per value, scaled by the largest; values above zero are never blank."""
-    most = max(values)
-    last = len(_LEVELS) - 1
-    return "".join(_LEVELS[math.ceil(each / most * last) if each > 0 else 0] for each in values)
+        typer.echo(f"{name:>13} |{blocks(values)}| at most {most:.15g}")
 
 
 def print_status_json(found: Sequence[Status]) -> None:
     """Print one object for each table."""
-    write_json({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
+    write_lines({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
 
 
 def _bar(share: float | None) -> str:

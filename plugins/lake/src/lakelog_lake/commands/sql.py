@@ -1,15 +1,13 @@
-"""``lakelog sql``: SQL over the messages of a store, in Spark or DuckDB.
-
-Splits SQL text into statements at semicolons.
-"""
+"""``lakelog sql``: SQL over the messages of a store, in Spark or DuckDB."""
 
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lakelog.errors import SettingsError
+from lakelog_cli.output import write_rows
 from lakelog_cli.schema import prints
 from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
 
@@ -172,21 +171,24 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
-    from lakelog_lake.commands.printing import plain, write_json, write_rows
-
     columns = [_values(column) for column in table.columns]
     rows = list(zip(*columns, strict=True))
     names = _distinct_names(table.column_names)
     as_dicts = [dict(zip(names, row, strict=True)) for row in rows]
     if as_json:
-        write_json(as_dicts)
+        lines = (
+            json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":"))
+            for row in as_dicts
+        )
+        sys.stdout.writelines(f"{line}\n" for line in lines)
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(table.column_names)
         for row in rows:
-            writer.writerow([_cell(each, plain) for each in row])
+            writer.writerow([_cell(each) for each in row])
     else:
-        write_rows(as_dicts, names)
+        cells = [{name: _cell(each) for name, each in row.items()} for row in as_dicts]
+        write_rows(cells, as_json=False, names=names)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -202,11 +204,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
             raise
         ms = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
         found = [None if each is None else iso(each) for each in ms.to_pylist()]
-    return [each.astimezone(UTC) if _has_zone(each) else each for each in found]
-
-
-def _has_zone(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
+    return [
+        each.astimezone(UTC) if isinstance(each, datetime) and each.tzinfo else each
+        for each in found
+    ]
 
 
 def _distinct_names(names: Sequence[str]) -> list[str]:
@@ -214,11 +215,21 @@ def _distinct_names(names: Sequence[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}_{at}" for at, name in enumerate(names, 1)]
 
 
-def _cell(value: Any, plain: Any) -> Any:
-    import json
+def plain(value: object) -> object:
+    """Convert a value that JSON lacks: bytes to UTF-8 text, or else to hexadecimal digits."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return bytes(value).hex()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
+
+def _cell(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, list | dict):
+    if isinstance(value, list | tuple | dict):
         return json.dumps(value, default=plain, ensure_ascii=False)
     return plain(value)

@@ -21,13 +21,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TooBusy
-from lakelog_lake.maintenance.terms import (
-    Compacted,
-    Expired,
-    RetentionTerms,
-    remove,
-    remove_orphans,
-)
+from lakelog_lake.maintenance import terms
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.data_files import (
     PATTERNS,
@@ -190,14 +184,14 @@ class Versions(ParquetSink):
 
     def forget(self, number: int) -> bool:
         """Remove a version; return whether this call removed it."""
-        return remove(self._at(number))
+        return terms.remove(self._at(number))
 
     def remove_leftovers(self, before: float) -> int:
         """Remove manifests that were never published."""
-        return remove_orphans(self._manifests, "*.tmp", set(), before)
+        return terms.remove_orphans(self._manifests, "*.tmp", set(), before)
 
 
-def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
+def compact(sink: ParquetSink, target_bytes: int) -> terms.Compacted:
     """Merge files of one topic and day that are smaller than ``target_bytes``.
 
     Raises :class:`~lakelog_lake.errors.TooBusy`.
@@ -205,7 +199,7 @@ def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
     table = Versions(sink.path, sink.shape)
     merged = [_merge(table, group) for group in _groups(table, target_bytes)]
     if not merged:
-        return Compacted()
+        return terms.Compacted()
     sync(table.folder)
     try:
         _commit(table, merged)
@@ -213,7 +207,7 @@ def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
         _discard_unless_named(table, merged)
         raise
     old = sum(len(each.old) for each in merged)
-    return Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
+    return terms.Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
 
 
 def _groups(table: Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
@@ -264,29 +258,29 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
     named = {each["path"] for each in table.newest().entries}
     for each in merged:
         if each.entry["path"] not in named:
-            remove(hidden(table.path / each.entry["path"]))
+            terms.remove(hidden(table.path / each.entry["path"]))
 
 
-def expire(sink: ParquetSink, retention: RetentionTerms) -> Expired:
+def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Remove versions replaced before the cutoff, and files that only they list."""
     table = Versions(sink.path, sink.shape)
     numbers = table.numbers()
     if not numbers:
-        return Expired()
+        return terms.Expired()
     first = table.whole_before(_oldest_kept(table, numbers, retention))
     gone = [number for number in numbers if number < first]
     before = {path for number in gone for path in table.named_by(number)}
     for number in gone:
         table.forget(number)
     named = {path for number in table.numbers() for path in table.named_by(number)}
-    files = sum(remove(path) for path in sorted(before - named))
+    files = sum(terms.remove(path) for path in sorted(before - named))
     for pattern in PATTERNS:
-        files += remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)
+        files += terms.remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)
     table.remove_leftovers(retention.orphans_cutoff)
-    return Expired(len(gone), files)
+    return terms.Expired(len(gone), files)
 
 
-def _oldest_kept(table: Versions, numbers: Sequence[int], retention: RetentionTerms) -> int:
+def _oldest_kept(table: Versions, numbers: Sequence[int], retention: terms.RetentionTerms) -> int:
     kept = numbers[-max(1, retention.keep) :][0]
     for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
         if table.written_at(following) < retention.cutoff:

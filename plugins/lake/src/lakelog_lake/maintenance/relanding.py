@@ -27,7 +27,7 @@ from lakelog_lake.errors import Conflict, NotLanded, TableMaintenanceError, TooB
 from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.targets import TableSpec, Target, TopicTables
 from lakelog_lake.maintenance.rewind import RowsAt, take_out
-from lakelog_lake.tables.data_files import FileFacts, FilePlacement, discard, write_files, writing
+from lakelog_lake.tables import data_files
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
@@ -140,9 +140,9 @@ class _Store:
         dead = self._dead_places()
         return dead[np.isin(dead, _places(self.table, self.store))]
 
-    def _written(self, done: NDArray[np.int64], end: int) -> list[FileFacts]:
+    def _written(self, done: NDArray[np.int64], end: int) -> list[data_files.FileFacts]:
         """Write files of all rows that parse, except those that have landed or have yet to land."""
-        files: list[FileFacts] = []
+        files: list[data_files.FileFacts] = []
         held: list[pa.Table] = []
         try:
             for rows in self._parsed(done, end):
@@ -152,10 +152,10 @@ class _Store:
                     held = []
             files.extend(self._files(held))
         except BaseException:
-            discard(files)
+            data_files.discard(files)
             raise
         if files:
-            with writing(self.target.sink.folder):
+            with data_files.writing(self.target.sink.folder):
                 sync(self.target.sink.folder)
         return files
 
@@ -173,12 +173,12 @@ class _Store:
                     if parser is not None:
                         yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
 
-    def _files(self, held: Sequence[pa.Table]) -> Iterator[FileFacts]:
+    def _files(self, held: Sequence[pa.Table]) -> Iterator[data_files.FileFacts]:
 
         layout = self.target.sink.layout
         schema = file_schema(layout)
         prefix = f"relanded-{uuid4().hex[:8]}"
-        place = FilePlacement(
+        place = data_files.FilePlacement(
             self.target.sink.folder, schema, self.store, prefix, FILE_BYTES, layout.is_hidden
         )
         if not held:
@@ -186,7 +186,7 @@ class _Store:
         rows = pa.concat_tables(held, promote_options="default")
         order = [(TOPIC, "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
         for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
-            yield from write_files(place, values, part.combine_chunks().to_batches())
+            yield from data_files.write_files(place, values, part.combine_chunks().to_batches())
 
 
 def _places(table: LandedTable, store: str) -> NDArray[np.int64]:

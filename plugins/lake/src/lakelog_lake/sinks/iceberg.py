@@ -34,18 +34,9 @@ from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion
 from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
+from lakelog_lake.tables import remote
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
-from lakelog_lake.tables.remote import (
-    Folder,
-    IcebergFiles,
-    Pairs,
-    Remote,
-    is_local,
-    local_folder,
-    pairs,
-    sync,
-)
 from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tables.upkeep import HISTORY
 
@@ -235,7 +226,7 @@ class IcebergSink:
     warehouse: str | None = None
     clock: Callable[[], float] = time.time
     _location: str = ""
-    _properties: Pairs = attrs.field(default=(), repr=False)
+    _properties: remote.Pairs = attrs.field(default=(), repr=False)
     _layout: Layout = attrs.field(factory=Layout)
     _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
@@ -245,11 +236,14 @@ class IcebergSink:
         return f"the Iceberg table {self.catalog.name}.{self.table}"
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> remote.Folder:
         """The folder of the data files."""
-        if is_local(self._location):
-            return local_folder(self._location) / "data"
-        return Remote(self._location.rstrip("/"), IcebergFiles(self._properties)) / "data"
+        if remote.is_local(self._location):
+            return remote.local_folder(self._location) / "data"
+        return (
+            remote.Remote(self._location.rstrip("/"), remote.IcebergFiles(self._properties))
+            / "data"
+        )
 
     @property
     def layout(self) -> Layout:
@@ -260,13 +254,13 @@ class IcebergSink:
         """Create the table, or add missing columns."""
         made = make(self.catalog, self.table, self.shape, self._place())
         table = fitted(made, self.name, self.shape)
-        self._location, self._properties = table.location(), pairs(table.io.properties)
+        self._location, self._properties = table.location(), remote.pairs(table.io.properties)
         self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
         folder = self.folder
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, *list(folder.parents)[1:3]):
-                sync(each)
+                remote.sync(each)
 
     def _place(self) -> str | None:
         if self.warehouse is None:
@@ -286,7 +280,7 @@ class IcebergSink:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
-        self._properties = pairs(table.io.properties)  # credentials may expire
+        self._properties = remote.pairs(table.io.properties)  # credentials may expire
         if version not in self._known:
             self._known.clear()
             self._known[version] = KnownPositions(IcebergHistory(_History(table)), self.name)
@@ -340,9 +334,9 @@ class IcebergSink:
 
     def _uri(self, path: str) -> str:
         """The URI of a data file, below the table's location."""
-        if not is_local(self._location):
+        if not remote.is_local(self._location):
             return path
-        within = Path(path).relative_to(local_folder(self._location))
+        within = Path(path).relative_to(remote.local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
 
 

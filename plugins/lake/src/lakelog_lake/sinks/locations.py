@@ -28,15 +28,9 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NeedsEngine
+from lakelog_lake.sinks import iceberg
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.delta import DeltaSink, is_there, remote_folder
-from lakelog_lake.sinks.iceberg import (
-    CATALOG_FILE,
-    IcebergSink,
-    configured_catalog,
-    default_catalog,
-    sqlite_catalog,
-)
 from lakelog_lake.sinks.parquet import MANIFESTS, ParquetSink
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote
 from lakelog_lake.tables.shape import TableShape
@@ -180,10 +174,10 @@ class IcebergLocation(TableLocation):
             raise SettingsError(f"{name!r} is not NAMESPACE.TABLE", key="--table")
         return name
 
-    def sink(self, name: str, shape: TableShape) -> IcebergSink:
+    def sink(self, name: str, shape: TableShape) -> iceberg.IcebergSink:
         """See :class:`TableLocation`."""
         warehouse = self.path if isinstance(self.path, str) else None
-        return IcebergSink(self._catalog, name, shape, warehouse)
+        return iceberg.IcebergSink(self._catalog, name, shape, warehouse)
 
     def beside(self, name: str) -> list[str]:
         """See :class:`TableLocation`."""
@@ -203,13 +197,13 @@ class IcebergLocation(TableLocation):
         """See :class:`TableLocation`; a configured catalog is only asked when a table is read."""
         if self.catalog_name is not None:
             return None
-        return _without(Path(str(self.path)), CATALOG_FILE, self.kind)
+        return _without(Path(str(self.path)), iceberg.CATALOG_FILE, self.kind)
 
     @cached_property
     def _catalog(self) -> Catalog:
         if self.catalog_name is None:
-            return sqlite_catalog(Path(str(self.path)))
-        return configured_catalog(self.catalog_name, self.storage)
+            return iceberg.sqlite_catalog(Path(str(self.path)))
+        return iceberg.configured_catalog(self.catalog_name, self.storage)
 
 
 @attrs.frozen(slots=False)
@@ -305,7 +299,7 @@ def _iceberg(place: str, storage: Mapping[str, str]) -> TableLocation:
     if isinstance(path, Path):
         _refuse_options(path, storage)
         return IcebergLocation(path)
-    return IcebergLocation(path, default_catalog(), storage)
+    return IcebergLocation(path, iceberg.default_catalog(), storage)
 
 
 def _catalog(place: str, storage: Mapping[str, str]) -> TableLocation:

@@ -27,14 +27,7 @@ from lakelog_lake.errors import BadParser
 from lakelog_lake.log.columns import ERROR, NAMES, unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
-from lakelog_lake.tables.data_files import (
-    FileFacts,
-    FilePlacement,
-    ParquetCompression,
-    discard,
-    write_files,
-    writing,
-)
+from lakelog_lake.tables import data_files
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder, sync
 from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
@@ -267,7 +260,7 @@ class Outlet:
     topics: frozenset[str] | None = None
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: int | None = None
-    compression: ParquetCompression = ParquetCompression.AUTO
+    compression: data_files.ParquetCompression = data_files.ParquetCompression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
         """The parser for the bodies of ``topic``."""
@@ -301,7 +294,7 @@ class TablePart:
     :ivar next_offsets: the queue offset behind the rows of each queue
     """
 
-    files: tuple[FileFacts, ...] = ()
+    files: tuple[data_files.FileFacts, ...] = ()
     next_offsets: QueueEnds = attrs.field(factory=dict)
 
     @property
@@ -361,10 +354,10 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
             parts[number] = part  # noqa: PERF403  # partial results are needed on errors
         for outlet in task.outlets:
             if parts[outlet.number].files:
-                with writing(outlet.folder):
+                with data_files.writing(outlet.folder):
                     sync(outlet.folder)
     except BaseException:
-        discard(file for part in parts.values() for file in part.files)
+        data_files.discard(file for part in parts.values() for file in part.files)
         raise
     return Written(parts, _fingerprint(batch), damages.count, work.strays())
 
@@ -453,7 +446,7 @@ class _Work:
 
     def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> TablePart:
         prefix = f"{self.task.span.start:020d}"
-        place = FilePlacement(
+        place = data_files.FilePlacement(
             outlet.folder,
             file_schema(outlet.layout),
             self.task.store,
@@ -462,12 +455,14 @@ class _Work:
             outlet.layout.is_hidden,
             outlet.compression,
         )
-        files: list[FileFacts] = []
+        files: list[data_files.FileFacts] = []
         try:
             for group in self.rows.groups(rows, outlet.layout.partition):
-                files.extend(write_files(place, group.values, columns(outlet, group.rows)))
+                files.extend(
+                    data_files.write_files(place, group.values, columns(outlet, group.rows))
+                )
         except BaseException:
-            discard(files)
+            data_files.discard(files)
             raise
         return TablePart(tuple(files), self.rows.next_offsets(rows))
 

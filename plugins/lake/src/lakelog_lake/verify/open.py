@@ -20,13 +20,8 @@ from lakelog_lake.sinks.locations import TableLocation, is_template, location_of
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.shape import STORE, TableShape
-from lakelog_lake.verify.landed_table import (
-    DeltaRows,
-    IcebergRows,
-    LandedTable,
-    ParquetRows,
-    WithDeadLetters,
-)
+from lakelog_lake.verify import landed_table
+from lakelog_lake.verify.landed_table import LandedTable
 
 
 @contextmanager
@@ -55,7 +50,7 @@ class OpenTable:
     def whole(self) -> LandedTable:
         """The table together with its dead letters."""
         dead = self.dead_letters
-        return self.table if dead is None else WithDeadLetters(self.table, dead)
+        return self.table if dead is None else landed_table.WithDeadLetters(self.table, dead)
 
     @property
     def each(self) -> list[LandedTable]:
@@ -102,11 +97,13 @@ def _one(place: TableLocation, to: str, name: str) -> LandedTable:
         sink = place.sink(name, TableShape())
     found: LandedTable
     if isinstance(sink, ParquetSink):
-        found = ParquetRows(sink)
+        found = landed_table.ParquetRows(sink)
     elif isinstance(sink, DeltaSink):
-        found = DeltaRows(sink)
+        found = landed_table.DeltaRows(sink)
     else:
-        found = IcebergRows(sink) if isinstance(sink, IcebergSink) else place.rows(name)
+        found = (
+            landed_table.IcebergRows(sink) if isinstance(sink, IcebergSink) else place.rows(name)
+        )
     with table_errors(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
