@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.maintenance import delta as delta_maintenance
 from lakelog_lake.maintenance.delta import PeriodicCompaction
 from lakelog_lake.sinks.delta import DeltaSink
@@ -57,8 +58,7 @@ def landed(made: Path, tmp_path: Path) -> tuple[Path, Path]:
 def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     store, path = tmp_path / "s", tmp_path / "t"
     sink = make(kind, path)
-    compacting = PeriodicCompaction(lambda: [sink], 11, MIB)
-    compacting.check()
+    compacting = PeriodicCompaction(Targets([Target(sink)]), 11, MIB)
     for _ in range(12):
         trickled(store, sink, 1)
         compacting()
@@ -82,7 +82,7 @@ def test_a_compaction_that_was_outrun_changes_nothing(
 
     monkeypatch.setattr(delta_maintenance, "_commit", outrun)
     with caplog.at_level(logging.WARNING):
-        PeriodicCompaction(lambda: [delta(path)], 1, MIB)()
+        PeriodicCompaction(Targets([Target(delta(path))]), 1, MIB)()
     assert "changed by another writer" in caplog.text
     assert not list(path.rglob("compacted-*"))
     assert_exactly("delta", path, keys_of(store, "S"))
@@ -93,7 +93,7 @@ import os, signal, sys
 from lakelog_lake.maintenance import delta
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.delta import DeltaSink
-from lakelog_lake.tables.upkeep import mergeable
+from lakelog_lake.tables.data_files import mergeable
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -127,4 +127,4 @@ def test_dispatch_compacts_when_told(landed: tuple[Path, Path]) -> None:
 
 def test_iceberg_is_compacted_by_spark(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="lake compact"):
-        PeriodicCompaction(lambda: [make("iceberg", tmp_path)], 1, MIB).check()
+        PeriodicCompaction(Targets([Target(make("iceberg", tmp_path))]), 1, MIB)

@@ -25,7 +25,7 @@ from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import shape
-from lakelog_lake.tables.data_files import ParquetCompression
+from lakelog_lake.tables.settings import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark

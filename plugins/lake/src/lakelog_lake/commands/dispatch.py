@@ -24,7 +24,7 @@ from lakelog_lake.commands import options
 from lakelog_lake.commands.options import EngineName
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
-from lakelog_lake.tables.data_files import ParquetCompression
+from lakelog_lake.tables.settings import ParquetCompression
 
 if TYPE_CHECKING:
     from threading import Event
@@ -32,12 +32,10 @@ if TYPE_CHECKING:
     from lakelog_cli.output import Advance
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
-    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
+    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import WatchdogNotifier
-    from lakelog_lake.landing.targets import Targets
     from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
-    from lakelog_lake.tasks.ranges import TaskLimits
     from lakelog_lake.tasks.task import Task, Written
 
 
@@ -245,41 +243,32 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
-    from lakelog_lake.landing.committing import CommitLock
-    from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-    from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals
-    from lakelog_lake.landing.targets import TableSpec, identity_of
-    from lakelog_lake.log.wanted import Chosen
+    from lakelog_lake.landing import committing, dispatcher, runner, targets
+    from lakelog_lake.maintenance.delta import PeriodicCompaction
     from lakelog_lake.sinks.locations import location_of
     from lakelog_lake.tables import shape
     from lakelog_lake.tasks.ranges import TaskLimits
 
-    source = LandingSource(
-        store.absolute(),
-        identity_of(store, store_id),
-        skip_damage=corrupt is Corrupt.SKIP,
-        chosen=Chosen(system_topics),
-        accept_gaps=gaps is GapChoice.ACCEPT,
-    )
+    source = _source(store, store_id, corrupt, gaps, system_topics=system_topics)
     keys = shape.parse(partition)
     given, storing = parsers_of(bodies or []), options.pairs_of(storage)
     if not to.startswith(SPARK_CATALOG):
         location_of(to, storing)  # refused before Spark starts, which takes seconds
-    spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
+    spec = targets.TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
-    alive = WatchdogNotifier.of_this_process()
-    lock = None if commit_lock is None else CommitLock(commit_lock.absolute(), alive)
+    alive = runner.WatchdogNotifier.of_this_process()
+    lock = None if commit_lock is None else committing.CommitLock(commit_lock.absolute(), alive)
     reporter, config = (
         _PassReporter(alive, _print_landed_json if as_json else _print_landed),
         options.pairs_of(conf, "--conf"),
     )
     with (
-        stopped_by_signals() as stop,
+        runner.stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
         _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
     ):
-        lander = LandingDispatcher.of(
+        lander = dispatcher.LandingDispatcher.of(
             source,
             spec,
             run if bar is None else bar.watched(run),
@@ -293,7 +282,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             commit_lock=lock,
         )
         if compact is not None:
-            reporter.then = _compacting(lander.targets, compact, bounds)
+            reporter.then = PeriodicCompaction(lander.targets, compact, bounds.file_bytes)
         try:
             is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
         except Exception:
@@ -305,6 +294,28 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         raise typer.Exit(INTERRUPTED)
     if once:
         reporter.check_parsed()
+
+
+def _source(
+    store: Path,
+    store_id: str | None,
+    corrupt: Corrupt,
+    gaps: GapChoice = GapChoice.REFUSE,
+    *,
+    topics: Sequence[str] | None = None,
+    since: datetime | None = None,
+    system_topics: bool,
+) -> LandingSource:
+    from lakelog_lake.landing import dispatcher, targets
+    from lakelog_lake.log.wanted import Chosen
+
+    return dispatcher.LandingSource(
+        store.absolute(),
+        targets.identity_of(store, store_id),
+        skip_damage=corrupt is Corrupt.SKIP,
+        chosen=Chosen.of(topics, since, system_topics=system_topics),
+        accept_gaps=gaps is GapChoice.ACCEPT,
+    )
 
 
 @attrs.define
@@ -356,17 +367,6 @@ def _land(
     return True
 
 
-def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[], None]:
-    """Raises :class:`~lakelog.errors.SettingsError` for tables that must be compacted otherwise."""
-    from lakelog_lake.maintenance.delta import PeriodicCompaction
-
-    made = PeriodicCompaction(
-        lambda: [each.sink for each in targets.served], passes, bounds.file_bytes
-    )
-    made.check()
-    return made
-
-
 def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
     """The parsers by topic."""
     from lakelog_lake.bodies.formats import parser_for
@@ -411,16 +411,11 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Tables follow the rules of `dispatch`: another export adds new messages. An unknown --topic is a
     usage error; if --since selects nothing, the exit code is 1.
     """
-    from lakelog_lake.landing.dispatcher import LandingSource
     from lakelog_lake.landing.export import to_file, to_table
-    from lakelog_lake.landing.targets import TableSpec, identity_of
-    from lakelog_lake.log.wanted import Chosen
+    from lakelog_lake.landing.targets import TableSpec
 
-    source = LandingSource(
-        store.absolute(),
-        identity_of(store, store_id),
-        skip_damage=corrupt is Corrupt.SKIP,
-        chosen=Chosen.of(topics, since, system_topics=system_topics),
+    source = _source(
+        store, store_id, corrupt, topics=topics, since=since, system_topics=system_topics
     )
     options.check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):

@@ -215,7 +215,7 @@ def expire(
     """
     from lakelog_lake.maintenance.by_kind import expire as expire_tables
     from lakelog_lake.maintenance.terms import RetentionTerms
-    from lakelog_lake.tables.upkeep import duration
+    from lakelog_lake.tables.settings import duration
 
     retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):

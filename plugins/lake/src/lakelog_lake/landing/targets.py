@@ -35,10 +35,9 @@ from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
 from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables import shape
-from lakelog_lake.tables.data_files import ParquetCompression
 from lakelog_lake.tables.position import Position, QueueEnds, merged
+from lakelog_lake.tables.settings import ParquetCompression, kept
 from lakelog_lake.tables.shape import TableShape
-from lakelog_lake.tables.upkeep import kept
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart
 
@@ -218,7 +217,7 @@ class TableSpec:
     :ivar storage: options of the object store, or properties of the catalog
     :ivar compression: compression of data files
     :ivar history: the history that the tables keep, see
-        :mod:`~lakelog_lake.tables.upkeep`; ``None`` leaves each table's own setting
+        :mod:`~lakelog_lake.tables.settings`; ``None`` leaves each table's own setting
     """
 
     to: str

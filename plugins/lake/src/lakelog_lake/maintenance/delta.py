@@ -1,13 +1,13 @@
-"""Compaction and expiry of a Delta table with deltalake's procedures, without a JVM.
+"""Compaction and expiry of a Delta table, without a JVM; and compaction while messages land.
 
 The newest commit always has the positions, so no compaction, vacuum or log clean-up removes them.
-Deltalake's plain compaction puts the newest files first. Therefore the sorting one (``z_order`` by
-queue offset) is used, which keeps the order of each queue.
+``lake compact`` and ``expire`` use deltalake's procedures. Deltalake's plain compaction puts the
+newest files first. Therefore the sorting one (``z_order`` by queue offset) is used, which keeps the
+order of each queue.
 
-Merges the small files of recent passes while messages land: ``dispatch --compact``.
-
-A compaction runs between two passes in the dispatcher's process, so only a second dispatcher can
-conflict with it. Its commit changes no position. A kill leaves a file that no version lists.
+``dispatch --compact`` merges the small files of recent passes between two passes, in the
+dispatcher's process, so only a second dispatcher can conflict with it. Its commit changes no
+position. A kill leaves a file that no version lists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,21 +27,19 @@ import pyarrow as pa
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TooBusy
+from lakelog_lake.landing.targets import Targets
 from lakelog_lake.maintenance import parquet
-from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.terms import SAFE_SECONDS, Compacted, Expired, RetentionTerms
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.delta import DeltaSink, added, opened
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.data_files import FileFacts, facts_of
+from lakelog_lake.tables.data_files import FileFacts, Weight, facts_of, mergeable
 from lakelog_lake.tables.remote import below, sync
-from lakelog_lake.tables.upkeep import Weight, mergeable
 from lakelog_lake.verify.landed_table import Added, DeltaRows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from lakelog_lake.sinks.delta import DeltaSink
 
 _SORTED_BY: Final = "queue_offset"
 
@@ -146,21 +144,22 @@ _FORGET_SECONDS: Final = 3600
 
 @attrs.define
 class PeriodicCompaction:
-    """Called after each pass that landed something.
+    """Merges small files; called after each pass that landed something.
 
-    :ivar sinks: returns the present tables
+    Raises :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way.
+
+    :ivar targets: the tables
     :ivar passes: number of passes between two compactions
     :ivar target_bytes: largest size of a merged file
     """
 
-    sinks: Callable[[], Iterable[Sink]]
+    targets: Targets
     passes: int
     target_bytes: int
     _left: int = attrs.field(default=attrs.Factory(lambda self: self.passes, True))
 
-    def check(self) -> None:
-        """Raise :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way."""
-        for each in self.sinks():
+    def __attrs_post_init__(self) -> None:
+        for each in self._sinks():
             is_folder = isinstance(each, DeltaSink | ParquetSink) and isinstance(each.path, Path)
             if not is_folder:
                 raise SettingsError(
@@ -169,13 +168,16 @@ class PeriodicCompaction:
                     key="--compact",
                 )
 
+    def _sinks(self) -> list[Sink]:
+        return [each.sink for each in self.targets.served]
+
     def __call__(self) -> None:
         """Count a pass, and compact if due; an error is logged and does not stop landing."""
         self._left -= 1
         if self._left > 0:
             return
         self._left = self.passes
-        for each in self.sinks():
+        for each in self._sinks():
             try:
                 done = _compacted(each, self.target_bytes)
             except Exception as error:  # noqa: BLE001  # only cleaning; the next try is soon
@@ -186,7 +188,7 @@ class PeriodicCompaction:
 
 def _compacted(sink: Sink, target_bytes: int) -> Compacted:
     if isinstance(sink, ParquetSink):
-        return parquet_maintenance.compact(sink, target_bytes)
+        return parquet.compact(sink, target_bytes)
     return compact_new(sink, target_bytes) if isinstance(sink, DeltaSink) else Compacted()
 
 

@@ -23,14 +23,9 @@ from pyarrow import parquet
 from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.maintenance import terms
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.data_files import (
-    PATTERNS,
-    ParquetCompression,
-    found,
-    hidden,
-    parquet_writer,
-)
+from lakelog_lake.tables.data_files import PATTERNS, found, hidden, parquet_writer
 from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.settings import ParquetCompression
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20

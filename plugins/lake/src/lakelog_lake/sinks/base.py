@@ -73,7 +73,7 @@ class Trimmed(Protocol):
     """A table whose commits also remove old versions, according to its history setting."""
 
     def keep(self, history: str) -> None:
-        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.upkeep`.
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`.
 
         Raises :class:`~lakelog.errors.SettingsError`.
         """

@@ -34,8 +34,8 @@ from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, Left, Position
 from lakelog_lake.tables.data_files import BOUNDED, FileFacts
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
+from lakelog_lake.tables.settings import HISTORY, kept
 from lakelog_lake.tables.shape import Layout, adds, as_text, fits
-from lakelog_lake.tables.upkeep import HISTORY, kept
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema

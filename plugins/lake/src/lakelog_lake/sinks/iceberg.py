@@ -37,8 +37,8 @@ from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
 from lakelog_lake.tables import remote
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
+from lakelog_lake.tables.settings import HISTORY
 from lakelog_lake.tables.shape import Layout, TableShape
-from lakelog_lake.tables.upkeep import HISTORY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -327,7 +327,7 @@ class IcebergSink:
         return SnapshotExpiry(self.clock)
 
     def keep(self, history: str) -> None:
-        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.upkeep`."""
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
         table = self.catalog.load_table(self.table)
         if table.properties.get(HISTORY) != history:
             table.transaction().set_properties({HISTORY: history}).commit_transaction()

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from lakelog_lake.sinks.base import Kinds, check_partition, check_topic, missing
 from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
 from lakelog_lake.tables.shape import TableShape, fits
-from lakelog_lake.tables.upkeep import DEFAULT_HISTORY, HISTORY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -1,29 +1,28 @@
-"""Metadata of a data file for a commit; it comes from the writer, so that no file is read again.
+"""Data files: how they are written, what a commit needs to know of them, and their names.
 
-Keeps exactly the data files of a Parquet table's newest version visible to other readers.
+Files are complete and synced when returned; the facts for a commit come from the writer, so that no
+file is read again. File names contain a random number and no topic: a repeated task writes other
+files. Half of the cost of landing is zstd, mostly for bodies. Bodies that do not shrink, such as
+images or encrypted data, are therefore not compressed.
 
-A file is written under a hidden name. Readers of folders ignore it, as it begins with ``.`` and
-does not end with ``.parquet``. The manifest is the commit. After the commit the new files get their
-visible names, and files that a compaction removed from the table are hidden. After a kill in
-between, the next process does this first. Each process reads the newest version again after it
-renamed files, so that the last of several concurrent processes leaves the right names.
+Exactly the data files of a Parquet table's newest version are visible to other readers. A file is
+written under a hidden name, which begins with ``.`` and does not end with ``.parquet``, so readers
+of folders ignore it. The manifest is the commit. After the commit the new files get their visible
+names, and files that a compaction removed from the table are hidden. After a kill in between, the
+next process does this first. Each process reads the newest version again after it renamed files, so
+that the last of several concurrent processes leaves the right names.
 
-Writes data files: dictionary encoding, statistics and compression by column.
-
-Half of the cost of landing is zstd, mostly for bodies. Bodies that do not shrink, such as images or
-encrypted data, are therefore not compressed.
-
-Writes the rows of one partition to Parquet files; each is complete and synced when returned.
-
-File names contain a random number and no topic: a repeated task writes other files.
+Small files, or manifests, are merged in groups, so that each is rewritten only a few times: ten or
+more of one size, within a factor of ten, become one. So each is rewritten once per power of ten,
+and at most nine of each size remain.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -33,9 +32,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from lakelog.errors import SettingsError
 from lakelog_lake.errors import NotWritten
 from lakelog_lake.tables.remote import Files, Folder, Remote
+from lakelog_lake.tables.settings import ParquetCompression
 from lakelog_lake.tables.shape import BODY, DAY, HOUR, REPEATING, STORE, as_text
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
@@ -73,63 +72,33 @@ class FileFacts:
     row_groups: tuple[int, ...]
     files: Files | None = None
 
-    @property
-    def topic(self) -> str:
-        """The topic of all rows, in a table partitioned by topic."""
-        return str(self.partition["topic"])
-
-    @property
-    def day(self) -> int:
-        """The day of all rows, in a table partitioned by day."""
-        return int(self.partition["day"])
-
 
 def facts_of(
     metadata: Any, path: str, size_bytes: int, partition: Mapping[str, int | str]
 ) -> FileFacts:
     """Convert a ``pyarrow.parquet.FileMetaData``."""
-    columns = _Columns()
+    sizes, values, nulls = Counter[str](), Counter[str](), Counter[str]()
+    lower: dict[str, Any] = {}
+    upper: dict[str, Any] = {}
     starts = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         first = group.column(0)
         has_dictionary = first.has_dictionary_page
         starts.append(first.dictionary_page_offset if has_dictionary else first.data_page_offset)
-        for at in range(group.num_columns):
-            columns.add(group.column(at))
-    known = attrs.asdict(columns)
-    return FileFacts(
-        path, size_bytes, metadata.num_rows, partition, **known, row_groups=tuple(starts)
-    )
-
-
-@attrs.define
-class _Columns:
-    """Sums over the row groups of a file, by column."""
-
-    column_sizes: dict[str, int] = attrs.Factory(dict)
-    value_counts: dict[str, int] = attrs.Factory(dict)
-    null_counts: dict[str, int] = attrs.Factory(dict)
-    lower: dict[str, Any] = attrs.Factory(dict)
-    upper: dict[str, Any] = attrs.Factory(dict)
-
-    def add(self, chunk: Any) -> None:
-        name = chunk.path_in_schema
-        _plus(self.column_sizes, name, chunk.total_compressed_size)
-        _plus(self.value_counts, name, chunk.num_values)
-        if not chunk.is_stats_set:
-            return
-        known = chunk.statistics
-        if known.has_null_count:
-            _plus(self.null_counts, name, known.null_count)
-        if known.has_min_max:
-            low, high = _plain(known.min_raw), _plain(known.max_raw)
-            self.lower[name] = min(self.lower.get(name, low), low)
-            self.upper[name] = max(self.upper.get(name, high), high)
-
-
-def _plus(counts: dict[str, int], name: str, more: int) -> None:
-    counts[name] = counts.get(name, 0) + more
+        for chunk in map(group.column, range(group.num_columns)):
+            name, known = chunk.path_in_schema, chunk.statistics if chunk.is_stats_set else None
+            sizes[name] += chunk.total_compressed_size
+            values[name] += chunk.num_values
+            if known is not None and known.has_null_count:
+                nulls[name] += known.null_count
+            if known is not None and known.has_min_max:
+                low, high = _plain(known.min_raw), _plain(known.max_raw)
+                lower[name] = min(lower.get(name, low), low)
+                upper[name] = max(upper.get(name, high), high)
+    counts = (dict(sizes), dict(values), dict(nulls))
+    rows = metadata.num_rows
+    return FileFacts(path, size_bytes, rows, partition, *counts, lower, upper, tuple(starts))
 
 
 def _plain(value: Any) -> int | str:
@@ -211,26 +180,6 @@ _SAMPLE_ROWS: Final = (16, 4096)
 _TOO_FEW_BYTES: Final = 4096
 
 _LEAST_GAIN: Final = 0.1
-
-
-class ParquetCompression(StrEnum):
-    """Compression of data files; ``auto`` is zstd, except for bodies that do not shrink."""
-
-    AUTO = "auto"
-    ZSTD = "zstd"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    NONE = "none"
-
-    @classmethod
-    def of(cls, text: str) -> ParquetCompression:
-        """Parse a name; raises :class:`~lakelog.errors.SettingsError`."""
-        try:
-            return cls(text)
-        except ValueError:
-            raise SettingsError(
-                f"{text!r} is not one of {', '.join(cls)}", key="compression"
-            ) from None
 
 
 def parquet_writer(
@@ -410,3 +359,45 @@ def _in_layout(
         return pa.nulls(batch.num_rows, field.type)
 
     return pa.RecordBatch.from_arrays([column(each) for each in schema], schema=schema)
+
+
+FANOUT: Final = 10
+"""Number of items of one size that are merged."""
+
+
+@attrs.frozen
+class Weight:
+    """The size of an item.
+
+    :ivar count: the number whose power of ten is the size class
+    :ivar bytes: bytes to rewrite in a merge
+    """
+
+    count: int
+    bytes: int
+
+
+def mergeable(things: Sequence[Weight], most_bytes: int) -> list[list[int]]:
+    """Return groups of indices of items to merge.
+
+    :param most_bytes: most bytes of one group
+
+    >>> mergeable([Weight(1, 99)] * 11 + [Weight(10, 99)] * 8, 10_000)
+    [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
+    """
+    tiers: dict[int, list[list[int]]] = defaultdict(list)
+    for place, each in enumerate(things):
+        tiers[_tier(each.count)].append([place])
+    tier = 0
+    while tier <= max(tiers, default=-1):
+        together = sorted(place for group in tiers[tier] for place in group)
+        is_small = sum(things[place].bytes for place in together) <= most_bytes
+        if len(tiers[tier]) >= FANOUT and is_small:
+            del tiers[tier]
+            tiers[_tier(sum(things[place].count for place in together))].append(together)
+        tier += 1
+    return [group for groups in tiers.values() for group in groups if len(group) > 1]
+
+
+def _tier(count: int) -> int:
+    return len(str(count)) - 1  # as FANOUT is ten

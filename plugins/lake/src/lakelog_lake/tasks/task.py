@@ -30,6 +30,7 @@ from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topic
 from lakelog_lake.tables import data_files
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder, sync
+from lakelog_lake.tables.settings import ParquetCompression
 from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
 
@@ -260,7 +261,7 @@ class Outlet:
     topics: frozenset[str] | None = None
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: int | None = None
-    compression: data_files.ParquetCompression = data_files.ParquetCompression.AUTO
+    compression: ParquetCompression = ParquetCompression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
         """The parser for the bodies of ``topic``."""

@@ -1,10 +1,7 @@
-"""The interface of all kinds of tables for maintenance: rows, files, size and position.
+"""Tables that are read back: rows, files, sizes, positions and last commits, by kind of table.
 
-The last commits of a table, from the table's own metadata.
-
-Rows of Delta and Parquet tables: both are lists of files in a folder.
-
-Rows of an Iceberg table, read with pyiceberg, without a JVM.
+Delta and Parquet tables are lists of files in a folder. Iceberg tables are read with pyiceberg,
+without a JVM. The last commits come from the table's own metadata.
 """
 
 from __future__ import annotations
@@ -22,18 +19,16 @@ import pyarrow.compute as pc
 from pyarrow import dataset
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable
-from lakelog_lake.sinks.delta import texts_of
+from lakelog_lake.sinks.delta import DeltaSink, opened, texts_of
+from lakelog_lake.sinks.iceberg import IcebergSink
+from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.position import Position, from_text, texts_in
+from lakelog_lake.tables.remote import Folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Table
 
-    from lakelog_lake.sinks.delta import DeltaSink
-    from lakelog_lake.sinks.iceberg import IcebergSink
-    from lakelog_lake.sinks.parquet import ParquetSink
-    from lakelog_lake.tables.position import Position
-    from lakelog_lake.tables.remote import Folder
 
 BATCH_ROWS: Final = 16_384
 
@@ -369,8 +364,6 @@ class DeltaRows:
 
     def _table(self) -> DeltaTable:
         from deltalake.exceptions import TableNotFoundError
-
-        from lakelog_lake.sinks.delta import opened
 
         try:
             return opened(self.sink.path)
