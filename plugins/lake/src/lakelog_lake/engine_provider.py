@@ -47,7 +47,10 @@ VIEW: Final = "messages"
 
 
 class EngineProvider(Protocol):
-    """A package that runs tasks outside this process; a call starts the session that it needs."""
+    """A package that runs tasks outside this process; a call starts the session that it needs.
+
+    lakelog-spark implements it, and packages of users may; no class of this package does.
+    """
 
     def missing(self) -> str | None:
         """Return one line on the package that is missing and how to install it, else ``None``.

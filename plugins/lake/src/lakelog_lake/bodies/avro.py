@@ -2,9 +2,8 @@
 
 With ``avro-confluent`` the datum follows Confluent's header (a zero byte, then a schema id of 4
 bytes). The header is skipped and no registry is used: each datum is read by the given schema. Bytes
-behind the datum make a body invalid.
-
-Avro bodies of a registry: decoded by their writer's schema, resolved to the reader's.
+behind the datum make a body invalid. With a registry, each datum is decoded by its writer's schema,
+resolved to the reader's.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""The protocol of body parsers, which replace the column ``body`` by typed columns.
+"""The protocol of body parsers, which replace the column ``body`` by typed columns; and their base.
 
 A parser is sent to the processes that write data files. It must be small, picklable, and
 deterministic in each process. It must not raise for the content of a body: the row is marked as not
 good, and lands in the table of dead letters with its error and its raw body.
 
-Parsers that decode bodies one by one with a library, and then build columns.
-
-Bodies without a schema: raw bytes, and text.
-
-Names of columns in a table for the fields of a schema.
+Columns have the names of a schema's fields:
 
 - characters other than ASCII letters, digits and underscores become underscores, as engines treat
   them differently

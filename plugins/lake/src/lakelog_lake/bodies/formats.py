@@ -6,13 +6,9 @@
 ``json:PATH``                             by a JSON Schema or a Spark DDL (:mod:`.json`)
 ``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
 ``protobuf:PATH#pkg.Message``             by a descriptor set, ``protoc --descriptor_set_out``
-``avro-registry:URL#SUBJECT``             by a schema registry (:mod:`.registry`)
+``avro-registry:URL#SUBJECT``             by a schema registry
 ``protobuf-registry:URL#SUBJECT``         by a schema registry
 ========================================  ======================================================
-
-Columns have the names of the fields. A name that is also a column of messages gets the prefix
-``body_``; characters other than letters, digits and underscores become underscores
-(:mod:`.names`).
 
 Schema files are read once, when the parser is made, and are part of it: executors need no access to
 them. The modules of the formats are imported on demand.

@@ -1,20 +1,18 @@
-"""Parses JSON Schema: the parts that give types and required fields.
+"""The shape of JSON bodies, from a JSON Schema or a Spark DDL, and the types of their columns.
 
-Supported are ``type`` (optionally with ``null``), ``properties``, ``required``, ``items``, the
-formats ``date-time`` and ``date``, local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and
-``null``. Constraints on values (``enum``, ``minimum``, ``pattern`` and the like) are not checked.
-A field may be missing or null unless it is ``required`` and its type excludes ``null``.
+Of JSON Schema the parts are supported that give types and required fields: ``type`` (optionally
+with ``null``), ``properties``, ``required``, ``items``, the formats ``date-time`` and ``date``,
+local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and ``null``. Constraints on values
+(``enum``, ``minimum``, ``pattern`` and the like) are not checked. A field may be missing or null
+unless it is ``required`` and its type excludes ``null``.
 
-Parses times: RFC 3339 and similar ISO 8601 forms, to the microsecond.
+A DDL is ``id bigint not null, user struct<name: string>, tags array<string>``: the part of Spark's
+``StructType.fromDDL`` for types that JSON can be converted to. A body without a ``not null`` field
+is invalid. ``tinyint`` and ``smallint`` become ``int``, as Iceberg has neither.
 
-Digits behind the microsecond are cut off, as Java and Go write nanoseconds. A time without a zone
-is in UTC, as everywhere in this package. Leap seconds are invalid.
-
-Parses Spark DDL: ``id bigint not null, user struct<name: string>, tags array<string>``.
-
-The grammar is the part of Spark's ``StructType.fromDDL`` for types that JSON can be converted to.
-A body without a ``not null`` field is invalid. ``tinyint`` and ``smallint`` become ``int``, as
-Iceberg has neither.
+Times are RFC 3339 and similar ISO 8601 forms, to the microsecond. Digits behind it are cut off, as
+Java and Go write nanoseconds. A time without a zone is in UTC, as everywhere in this package. Leap
+seconds are invalid.
 """
 
 from __future__ import annotations

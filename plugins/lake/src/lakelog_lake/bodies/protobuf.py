@@ -4,10 +4,9 @@ The schema is a descriptor set (``protoc --include_imports --descriptor_set_out=
 of a message. Unknown fields are skipped, as usual for this format, so arbitrary bytes often parse
 as some message.
 
-Protocol Buffers bodies of a registry.
-
-Fields are identified by number. So each body is decoded by the reader's message, for any version of
-the schema. The schema in the body's header only serves to check the message's name.
+With a registry, each body is decoded by the reader's message, for any version of the schema, as
+fields are identified by number. The schema in the body's header only serves to check the message's
+name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Prints the results of ``lake verify``, ``rewind`` and ``status``, as text or JSON.
-
-The page of ``lakelog lake verify``: a table beside its log.
-"""
+"""Prints the results of ``lake verify``, ``rewind`` and ``status``: as text, JSON or a page."""
 
 from __future__ import annotations
 

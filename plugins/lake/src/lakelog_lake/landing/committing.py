@@ -10,9 +10,8 @@ If many dispatchers of different stores commit to one table concurrently, most t
 each writes metadata that is then discarded. :class:`CommitLock` makes the dispatchers of one
 machine commit one after another.
 
-Converts the errors of table libraries to errors of lakelog with the table and a remedy.
-
-Catalogs, deltalake and disks raise many error classes, some with a traceback in their text.
+Catalogs, deltalake and disks raise many error classes, some with a traceback in their text. They
+are converted to errors of lakelog with the table and a remedy.
 """
 
 from __future__ import annotations

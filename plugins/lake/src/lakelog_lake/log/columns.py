@@ -1,6 +1,6 @@
 """The columns of a message in a table; (store, topic, queue_id, queue_offset) is the key.
 
-Decompresses bodies; a body that cannot be decompressed is returned as stored.
+Bodies are decompressed; one that cannot be decompressed is returned as stored.
 """
 
 from __future__ import annotations

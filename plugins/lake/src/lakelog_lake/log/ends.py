@@ -1,22 +1,18 @@
-"""Finds the readable and durable end of a log, and the offset up to which queue files are complete.
+"""Finds the readable and durable end of a log, and caches what can be cached between passes.
 
-The search for the end starts at the last record of a ConsumeQueue, so little of the log is read.
-The last segment is scanned only after a crash, or if queues are missing or far behind.
-
-Finds the durable end of a log, and caches it until it may have changed.
+The search for the readable end starts at the last record of a ConsumeQueue, so little of the log is
+read. The last segment is scanned only after a crash, or if queues are missing or far behind.
 
 For a closed store the durable end takes a scan of its last segment, which costs as much as landing
 some hundred MiB. The result stays durable as long as no segment file is replaced, extended or
 written to. It stays the end of the log only as long as the store also stays closed: an open creates
 ``abort``, which changes the directory's modification time, even after ``abort`` is removed.
 
-Keeps the store open between passes as long as its log can only grow.
-
-A log only grows while one process has the store open. An unchanged ``abort`` file shows this: each
-open for writing creates the file anew, and a log is recovered, cut or replaced only before that. A
-store that no process has open is opened again for each pass, as users may have changed its files.
-Callers may read only the log through the kept reader: queues built in memory would grow without
-bound.
+A store stays open between passes as long as its log can only grow. A log only grows while one
+process has the store open. An unchanged ``abort`` file shows this: each open for writing creates
+the file anew, and a log is recovered, cut or replaced only before that. A store that no process has
+open is opened again for each pass, as users may have changed its files. Callers may read only the
+log through the kept reader: queues built in memory would grow without bound.
 """
 
 from __future__ import annotations

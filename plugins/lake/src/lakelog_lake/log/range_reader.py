@@ -1,6 +1,6 @@
 """Reads one range of the log as a single batch, independently of the windows of the scan.
 
-Checks that a task accounts for every byte of its range: as records, blank or damage.
+A task accounts for every byte of its range: as records, blank or damage.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The condition of a read: it is sent to tasks, and computes a mask over records.
+"""Which records are wanted: by a read (:class:`RecordCondition`), or as rows (:class:`Chosen`).
 
-The condition is always checked on the records themselves, also if a queue or index was used to find
-them.
+A condition is sent to tasks, and computes a mask over records. It is always checked on the records
+themselves, also if a queue or index was used to find them.
 
-Topics for internal use of a broker or a repair (RocketMQ's ``TopicValidator``).
-
-Delayed messages wait in such topics, and are stored again under their real topic on delivery. So
-rows of both topics would be duplicates.
-
-The selection of records that become rows.
+Topics for internal use of a broker or a repair (RocketMQ's ``TopicValidator``) are left out unless
+they are asked for. Delayed messages wait in such topics, and are stored again under their real
+topic on delivery. So rows of both topics would be duplicates.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Compaction and expiry of a Parquet table.
 
-A compaction publishes a further manifest that lists the whole table, with the same positions. The
-manifest is linked to its name, which fails if a dispatcher has published that version first. The
-compaction is then repeated on the new version.
-
-Merges small Parquet files into one with the same rows, sorted by store, queue and offset.
+A compaction merges small files into one with the same rows, sorted by store, queue and offset. It
+publishes a further manifest that lists the whole table, with the same positions. The manifest is
+linked to its name, which fails if a dispatcher has published that version first. The compaction is
+then repeated on the new version.
 """
 
 from __future__ import annotations

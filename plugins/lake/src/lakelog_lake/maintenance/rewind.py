@@ -2,11 +2,8 @@
 
 Every row is compared with the log. From the first row on that differs from the log, all rows of the
 store are removed, in the commit that moves the position back to the end of the last remaining row.
-The next dispatch lands the present records.
-
-Removes rows of a store from a table and sets its position, in one commit.
-
-Files that also hold other rows are rewritten without the removed ones.
+The next dispatch lands the present records. Files that also hold other rows are rewritten without
+the removed ones.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from lakelog_lake.errors import Conflict, TableMaintenanceError, TooBusy, TooMan
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.parquet import Versions
+from lakelog_lake.sinks.delta import added
 from lakelog_lake.sinks.history import LAST_ROWS, positions_of
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
@@ -101,6 +99,8 @@ def take_out(
         _from_delta(table, store, gone, before, after)
     elif isinstance(table, IcebergRows):
         _from_iceberg(table, store, gone, before, after)
+    else:
+        raise TableMaintenanceError(f"rows of {table.name} can be removed by its own tools only")
 
 
 def _check(name: str, found: Position | None, before: Position) -> None:
@@ -149,8 +149,6 @@ def _from_delta(
     table: DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
-
-    from lakelog_lake.sinks.delta import added
 
     sink = table.sink
     folder = sink.folder

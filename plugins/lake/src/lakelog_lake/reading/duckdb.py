@@ -1,15 +1,11 @@
 """SQL over the messages of a store with DuckDB: no Java, and no session to start.
 
-The messages of a store as an Arrow data set, which can be scanned repeatedly.
-
 DuckDB accepts any subclass of :class:`pyarrow.dataset.Dataset`, and requests a scanner with the
 columns and the filter of each scan. Arrow's own scanners read ahead in threads, which continue
-after a query that stops early. This scanner has no threads.
+after a query that stops early. The scanner here has no threads.
 
-Converts an Arrow filter to limits of single columns, where possible.
-
-Arrow expressions can only be inspected as text. A part that is not recognised limits nothing, as
-the reader's caller filters the rows again.
+A filter becomes limits of single columns, where possible. Arrow expressions can only be inspected
+as text. A part that is not recognised limits nothing, as DuckDB filters the rows again.
 """
 
 from __future__ import annotations

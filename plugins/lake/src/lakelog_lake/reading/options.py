@@ -1,12 +1,9 @@
-"""Options of a read by Spark or DuckDB; unknown options are refused.
+"""Options of a read by Spark or DuckDB; each error, such as for an unknown one, names the option.
 
-Values of options: words, switches, sizes, times; each error names the option.
-
-Limits of single columns derived from a predicate, as an option of a read.
-
-Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the possible values
-of a column, or the first number and the exclusive end of a span. Times are in ms since 1970. Limits
-may admit too many rows, as the caller filters the rows again.
+Limits of single columns derived from a predicate are an option as well. They are JSON, such as
+``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the possible values of a column, or the first
+number and the exclusive end of a span. Times are in ms since 1970. Limits may admit too many rows,
+as the caller filters the rows again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The work of one task: open the store, and convert its part of the log to rows.
+"""The rows of one task of a read: its part of the log, as Arrow batches.
 
-The byte spans that one task reads: its whole range, or the surroundings of known records.
-
-Converts records and damage to Arrow rows.
+A task reads its whole range, or the surroundings of known records.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ restore them, and they expire by the table's settings. One identifier per store 
 store has landed in the table::
 
     lakelog/STORE    end of the landed range, a physical offset in bytes
-
-The commits that led to a version of a Delta table, and its rows, read with deltalake.
 """
 
 from __future__ import annotations

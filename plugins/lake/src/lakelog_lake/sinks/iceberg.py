@@ -1,20 +1,14 @@
-"""An Iceberg table, written with pyiceberg, without a JVM.
+"""An Iceberg table, written with pyiceberg, without a JVM; and the catalogs that have such tables.
 
 The positions of all stores are properties of the snapshot that a commit makes
 (``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets the
 position of the landing store as a property of the table, which only marks that the store has
-landed there.
+landed there. It is not rolled back with the table. The snapshots that led to a version are read by
+pyiceberg here, and by Java in Spark.
 
 A commit requires that the branch is still at the snapshot from which the position was read. After a
 conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
 list of snapshot producers prevents that (checked with the pinned version of pyiceberg).
-
-The snapshots that led to a version of an Iceberg table, read by pyiceberg or by Java.
-
-A table property with the newest position marks that a store has landed in the table. It is not
-rolled back with the table.
-
-The catalogs of Iceberg tables configured for pyiceberg: REST, Glue, Hive, SQL and others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Iceberg's view of a table: schema, partition spec, and data files with their bounds.
+"""Iceberg's view of a table: schema, types and field ids, partition spec, and data files.
 
-Types of columns as texts without ids, such as ``list<string>``, and Iceberg's field ids.
+Types of columns are texts without ids, such as ``list<string>``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""The columns of a table, and their order and field ids in data files.
+"""The form of a table: its columns, their order and field ids in data files, and its partitions.
 
-Schema evolution: new fields inside of structs, lists and maps, and wider numbers.
+The partition keys are topic, day or hour of store time, and store. A table with hidden partitions
+(Iceberg) derives days and hours from ``store_timestamp``. Others get a column: ``day`` as a date,
+``hour`` as text such as ``2026-11-21-10``, in UTC.
 
-A table with a newer schema still takes rows of the older one, so dispatchers with the old and the
-new schema can run together.
-
-Partition keys of tables: topic, day or hour of store time, and store.
-
-A table with hidden partitions (Iceberg) derives days and hours from ``store_timestamp``. Others get
-a column: ``day`` as a date, ``hour`` as text such as ``2026-11-21-10``, in UTC.
+A schema may evolve by new fields inside of structs, lists and maps, and wider numbers. A table with
+a newer schema still takes rows of the older one, so dispatchers with the old and the new schema can
+run together.
 """
 
 from __future__ import annotations

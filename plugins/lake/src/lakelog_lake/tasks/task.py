@@ -1,8 +1,7 @@
 """One task: reads a range of the log once, and writes data files for each table.
 
-Groups the rows of a task by table partition, in the order of queues inside of each.
-
-Reads the records of a task as columns, with bodies unpacked and optionally parsed.
+The records become columns, with bodies unpacked and optionally parsed. Their rows are grouped by
+the partition of each table, in the order of queues inside of each group.
 """
 
 from __future__ import annotations

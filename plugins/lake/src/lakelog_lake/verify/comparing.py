@@ -1,9 +1,7 @@
-"""Compares the rows of one part of a log with those of a table.
+"""Compares the rows of one part of a log with those of a table, and collects what differs.
 
-The result of a comparison: ranges of differing rows, and counts for each queue.
-
-Adjacent ranges of one kind are merged, in any order of their discovery. Beyond :data:`MOST_RANGES`
-ranges are only counted.
+The result has ranges of differing rows, and counts for each queue. Adjacent ranges of one kind are
+merged, in any order of their discovery. Beyond :data:`MOST_RANGES` ranges are only counted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The compared values of a row: 56 bytes, for any size of its body.
 
-Hashes values to 64 bits per row, with NumPy over Arrow's buffers.
-
-A value of variable length is a polynomial of its elements, modulo 2**64, computed from running sums
-without a loop over rows. The hashes detect accidental differences, not deliberate collisions.
-Bodies, which are long, get the faster CRC-32 and Adler-32 instead.
+Values are hashed to 64 bits per row, with NumPy over Arrow's buffers. A value of variable length is
+a polynomial of its elements, modulo 2**64, computed from running sums without a loop over rows. The
+hashes detect accidental differences, not deliberate collisions. Bodies, which are long, get the
+faster CRC-32 and Adler-32 instead.
 """
 
 from __future__ import annotations
