@@ -15,7 +15,7 @@ from lakelog_lake.landing import runner
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.maintenance.status import Status, statuses
+from lakelog_lake.maintenance.tables import Status, statuses
 from lakelog_lake.tables.shape import parse
 from lakelog_lake.tasks import engines
 from lakelog_lake.tasks.ranges import TaskLimits

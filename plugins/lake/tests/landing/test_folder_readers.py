@@ -11,7 +11,7 @@ import pytest
 from pyarrow import dataset
 
 from lakelog_lake.landing.dispatcher import LandingSource, land
-from lakelog_lake.maintenance.by_kind import compact
+from lakelog_lake.maintenance.tables import compact
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import data_files
 from lakelog_lake.tasks.engines import in_process

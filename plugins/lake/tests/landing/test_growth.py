@@ -14,7 +14,7 @@ from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.maintenance.by_kind import compact
+from lakelog_lake.maintenance.tables import compact
 from lakelog_lake.tables.shape import fits
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import opened, read

@@ -13,8 +13,13 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
 from lakelog.maintenance.pins import Pin, read_pins
 from lakelog_lake.errors import LandingError
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.pins import RENEW_MS, PinWriter, pin_for
+from lakelog_lake.landing.dispatcher import (
+    RENEW_MS,
+    LandingDispatcher,
+    LandingSource,
+    PinWriter,
+    pin_for,
+)
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tables.position import Position

@@ -11,7 +11,7 @@ import lakelog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.log.wanted import EVERYTHING
-from lakelog_lake.maintenance.by_kind import compact, expire
+from lakelog_lake.maintenance.tables import compact, expire
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.verify.comparing import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING

@@ -164,7 +164,7 @@ def status(
     """
     from lakelog_lake.commands.report import print_status, print_status_json
     from lakelog_lake.landing.targets import identity_of
-    from lakelog_lake.maintenance.status import statuses
+    from lakelog_lake.maintenance.tables import statuses
 
     name = identity_of(store, store_id)
     found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
@@ -187,7 +187,7 @@ def compact(
 
     Dispatchers may run meanwhile. The old files stay until they expire. Iceberg needs Java.
     """
-    from lakelog_lake.maintenance.by_kind import compact as compact_tables
+    from lakelog_lake.maintenance.tables import compact as compact_tables
 
     for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
         _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
@@ -213,7 +213,7 @@ def expire(
     The rows of the newest version and the positions stay. Files that no version references, left by
     killed processes, are removed once they are a day old.
     """
-    from lakelog_lake.maintenance.by_kind import expire as expire_tables
+    from lakelog_lake.maintenance.tables import expire as expire_tables
     from lakelog_lake.maintenance.terms import RetentionTerms
     from lakelog_lake.tables.settings import duration
 

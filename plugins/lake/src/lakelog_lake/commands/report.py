@@ -15,7 +15,7 @@ from lakelog_cli.output import blocks, size, write_lines, write_rows
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
 from lakelog_lake.maintenance.rewind import Rewind
-from lakelog_lake.maintenance.status import Status
+from lakelog_lake.maintenance.tables import Status
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
 

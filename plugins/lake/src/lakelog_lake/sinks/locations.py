@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -46,7 +45,7 @@ DEFAULT_TABLE: Final = "lakelog.messages"
 _SOURCE: Final = "--to"
 
 
-class TableLocation(ABC):
+class TableLocation:
     """A location of tables of one kind, each with a name; the base of each kind's class.
 
     :ivar kind: the name of the kind, such as ``delta``
@@ -57,24 +56,24 @@ class TableLocation(ABC):
     names_are_paths: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def text(self) -> str:
         """The location as ``KIND:PLACE``, with an absolute path."""
+        raise NotImplementedError
 
-    @abstractmethod
     def table(self, given: str | None) -> str:
         """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`.
 
         :param given: the name that the user gave, if any
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def sink(self, name: str, shape: TableShape) -> Sink:
         """The sink of a table, which may not exist yet."""
+        raise NotImplementedError
 
-    @abstractmethod
     def beside(self, name: str) -> list[str]:
         """The last part of the names of all tables in the location of the table ``name``."""
+        raise NotImplementedError
 
     def there(self, name: str) -> str | None:
         """The table ``name`` if it exists, or any table of a template; ``None`` without one."""
