@@ -63,11 +63,10 @@ class FieldShape:
         """Whether the type from Arrow's reader equals that in the table."""
         if self.kind in AS_TEXT:
             return False
-        return all(each.as_read and not each.required and _same(each) for each in self.fields)
-
-
-def _same(shape: FieldShape) -> bool:
-    return shape.key in ("", shape.name)
+        return all(
+            each.as_read and not each.required and each.key in ("", each.name)
+            for each in self.fields
+        )
 
 
 def read_type(shape: FieldShape) -> pa.DataType:

@@ -42,17 +42,13 @@ def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
         held += text
         start = 0
         for found in token.finditer(held):
-            if found[0] in _OPENED or _is_tag(found[0]):
+            if found[0] in _OPENED or re.fullmatch(r"\$\w*\$", found[0]):
                 break  # wait for its end
             if found[0] == ";":
                 yield from _unless_blank(held[start : found.start()])
                 start = found.end()
         held = held[start:]
     yield from _unless_blank(held)
-
-
-def _is_tag(token: str) -> bool:
-    return token.startswith("$") and token.count("$") == len("$$")
 
 
 def _unless_blank(text: str) -> Iterator[str]:

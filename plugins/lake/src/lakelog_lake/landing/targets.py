@@ -167,7 +167,8 @@ class Target:
             return None
         position = self._next(end, last, parts)
         files = [file for part in parts for file in part.files]
-        if not files and self._may_wait(position):
+        has_one = self._head.position is not None  # the first one is slow to find again
+        if not files and has_one and position.end - position.start < self.idle_bytes:
             self._empty_to = position
             return None
         begun = time.monotonic()
@@ -192,11 +193,6 @@ class Target:
         if before is None or reached is None or reached.end < self.start:
             return self.start
         return before.end
-
-    def _may_wait(self, position: Position) -> bool:
-        """Whether to keep a position in memory; not the first one, which is slow to find again."""
-        has_one = self._head is not None and self._head.position is not None
-        return has_one and position.end - position.start < self.idle_bytes
 
     def finish(self, identity: str) -> None:
         """Commit a position that is only in memory."""
@@ -389,24 +385,20 @@ class Targets:
         minimum = asked.store.min_offset
         for target in self._targets:
             topics = target.topics if landed and target.topics is not None else ()
-            first = partial(self._first, asked, topics)
-            asked.look(target, first)
-            dead, at = target.dead_letters, target.start
-            if dead is not None:
-                first = partial(int, at)
-                asked.look(dead, first)
+            asked.look(target, partial(self._first, asked, topics))
+            if target.dead_letters is not None:
+                asked.look(target.dead_letters, partial(int, target.start))
         begun = max(minimum, self._read_to)
         return min((each.start for each in self.served), default=begun)
 
     def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
         """The first physical offset of a record of ``topics``; the log's start if not known."""
         minimum = asked.store.min_offset
-        places = [self._first_of(asked, each) for each in topics]
-        return max(minimum, min((each or 0 for each in places), default=0))
-
-    def _first_of(self, asked: _Asked, topic: str) -> int | None:
-        place, met = asked.first_places.get(topic), self._met.get(topic)
-        return None if place is None or (met is not None and met < place) else place
+        first = LAST if topics else 0
+        for topic in topics:
+            place = asked.first_places.get(topic, 0)
+            first = min(first, 0 if self._met.get(topic, LAST) < place else place)
+        return max(minimum, first)
 
     def make(self, topics: Iterable[str]) -> None:
         """Create the tables of ``topics`` that do not exist."""

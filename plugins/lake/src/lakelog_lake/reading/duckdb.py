@@ -93,18 +93,13 @@ def _answer(found: Any, limit: int) -> Answer:
         return Answer(found.to_arrow_table())
     with found.to_arrow_reader(min(limit + 1, _BATCH_ROWS)) as reader:
         batches, count = [], 0
-        while count <= limit and (batch := _next(reader)) is not None:
+        for batch in reader:
             batches.append(batch)
             count += batch.num_rows
+            if count > limit:
+                break
         rows = pa.Table.from_batches(batches, reader.schema)
     return Answer(rows.slice(0, limit), count > limit)
-
-
-def _next(reader: Any) -> Any:
-    try:
-        return reader.read_next_batch()
-    except StopIteration:
-        return None
 
 
 @contextmanager

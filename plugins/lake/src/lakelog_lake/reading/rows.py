@@ -6,7 +6,7 @@ A task reads its whole range, or the surroundings of known records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -119,7 +119,15 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     wanted = options.wanted
     damages: list[Damage] = []
-    on_damage = _REPORTS.get(options.corrupt, damages.append)
+
+    def on_damage(damage: Damage) -> None:
+        if options.corrupt == FAIL:
+            raise CorruptLog(damage)
+        if options.corrupt == SKIP:
+            _log.warning("%s", damage)
+        else:
+            damages.append(damage)
+
     for span in byte_spans(store, part):
         pieces = store.scan_pieces(span.low, span.end)
         for batch in record_batches(pieces, span, on_damage):
@@ -134,30 +142,15 @@ def _collected(
     damages: list[Damage], tables: Tables, wanted: RecordCondition
 ) -> Iterator[pa.RecordBatch]:
     """Rows for damage, with only its place and cause."""
-    found = [each for each in damages if _is_in(each, wanted.physical)]
+    span = wanted.physical
+    found = [each for each in damages if each.offset < span.end and each.end_offset > span.low]
     damages.clear()
     if found:
         yield tables.of_damage(found)
 
 
-def _is_in(damage: Damage, span: NumberSpan) -> bool:
-    return damage.offset < span.end and damage.end_offset > span.low
-
-
-def _fail(damage: Damage) -> None:
-    raise CorruptLog(damage)
-
-
-def _skip(damage: Damage) -> None:
-    _log.warning("%s", damage)
-
-
-_REPORTS: dict[str, Callable[[Damage], None]] = {FAIL: _fail, SKIP: _skip}
-
 _LARGEST_INT: Final = (1 << 31) - 1
-
 _ROWS: Final = 8192
-
 _BYTES: Final = 4 << 20
 
 
@@ -190,14 +183,15 @@ class Tables:
             return None
         if not errors:
             return pa.nulls(count, pa.string())
-        return pa.array([_error_text(errors.get(row)) for row in range(count)], pa.string())
+        texts = {row: error.what for row, error in errors.items()}
+        return pa.array([texts.get(row) for row in range(count)], pa.string())
 
     def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
         """One row for each damage, with its place, length and cause; other columns are null."""
-        count = len(damages)
+        count, lengths = len(damages), [each.end_offset - each.offset for each in damages]
         known: dict[str, list[Any]] = {
             "physical_offset": [each.offset for each in damages],
-            "store_size": [_length(each) for each in damages],
+            "store_size": [each if each <= _LARGEST_INT else None for each in lengths],
         }
         arrays = [
             pa.array(known.get(each.name, [None] * count), each.type)
@@ -218,15 +212,6 @@ class Tables:
         if "store" in self.names:
             arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
         return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
-
-
-def _length(damage: Damage) -> int | None:
-    length = damage.end_offset - damage.offset
-    return length if length <= _LARGEST_INT else None
-
-
-def _error_text(error: CorruptRecord | None) -> str | None:
-    return None if error is None else error.what
 
 
 def joined(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ the partition of each table, in the order of queues inside of each group.
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -83,14 +84,13 @@ class ChosenRows:
 
     def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
         """Split ``rows``, a subsequence of ``order``, by partition."""
-        columns = [self._column(key) for key in partition if key != STORE]
+        columns = [
+            self.codes if key == TOPIC else self._times(key) for key in partition if key != STORE
+        ]
         if columns:
             rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
         for part in runs(rows, *columns):
             yield Group({key: self._value(key, int(part[0])) for key in partition}, part)
-
-    def _column(self, key: str) -> NDArray[np.int64]:
-        return self.codes if key == TOPIC else self._times(key)
 
     def _times(self, key: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = (
@@ -195,7 +195,7 @@ class Reader:
             columns, errors = unpacked(part, _NAMES)
             if errors:
                 rejects.add_packed(part, errors)
-                columns = columns.filter(_mask(~np.isin(np.arange(len(part)), list(errors))))
+                columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
             if not columns.num_rows:
                 continue
             rest = columns.drop_columns([BODY])
@@ -203,8 +203,9 @@ class Reader:
             _check(parser, parsed, columns.num_rows)
             if not parsed.good.all():
                 rejects.add(rest.column("physical_offset").to_numpy(), parsed)
-                rest = rest.filter(_mask(parsed.good))
-            yield _beside(rest, parsed.columns)
+                rest = rest.filter(pa.array(parsed.good))
+            names = [*rest.schema.names, *parsed.columns.schema.names]
+            yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
 
 
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
@@ -221,17 +222,6 @@ def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
             f"{parser!r} gave (flags, rows, errors, columns) {found} for {expected}: it violates "
             "the contract of lakelog_lake.bodies.base"
         )
-
-
-def _mask(good: NDArray[np.bool_]) -> pa.Array:
-
-    return pa.array(good)
-
-
-def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
-
-    names = [*one.schema.names, *other.schema.names]
-    return pa.RecordBatch.from_arrays([*one.columns, *other.columns], names=names)
 
 
 _STEP_BYTES: Final = 8 << 20
@@ -359,12 +349,9 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
     except BaseException:
         data_files.discard(file for part in parts.values() for file in part.files)
         raise
-    return Written(parts, _fingerprint(batch), damages.count, work.strays())
-
-
-def _fingerprint(batch: RecordBatch) -> Fingerprint:
     record = batch.record(len(batch) - 1)
-    return Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
+    last = Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
+    return Written(parts, last, damages.count, work.strays())
 
 
 _ColumnsOf: TypeAlias = "Callable[[Outlet, NDArray[np.int64]], Iterator[pa.RecordBatch]]"
@@ -417,8 +404,10 @@ class _Work:
     def _of_messages(self, outlet: Outlet) -> TablePart:
         rows = self._of_topics(outlet)
         places = self.reader.batch.physical_offsets[rows]
-        for columns in self._only_for_dead_letters(outlet, rows, places):
-            del columns
+        if outlet.dead_letters is not None:  # its table may lag behind: parse landed rows again
+            first = self.rejects[outlet.dead_letters].from_offset
+            again = rows[(places >= first) & (places < outlet.from_offset)]
+            deque(self._columns(outlet, again), maxlen=0)
         return self._written(outlet, rows[places >= outlet.from_offset], self._columns)
 
     def _of_topics(self, outlet: Outlet) -> NDArray[np.int64]:
@@ -426,16 +415,6 @@ class _Work:
             return self.rows.order
         found = [self.by_topic[each] for each in sorted(outlet.topics) if each in self.by_topic]
         return np.concatenate([np.zeros(0, np.int64), *found])
-
-    def _only_for_dead_letters(
-        self, outlet: Outlet, rows: NDArray[np.int64], places: NDArray[np.int64]
-    ) -> Iterator[pa.RecordBatch]:
-        """Parse rows that have landed already, if the table of dead letters lags behind."""
-        if outlet.dead_letters is not None:
-            first = self.rejects[outlet.dead_letters].from_offset
-            yield from self._columns(
-                outlet, rows[(places >= first) & (places < outlet.from_offset)]
-            )
 
     def _of_dead_letters(self, outlet: Outlet) -> TablePart:
         errors = self.rejects[outlet.number].errors
