@@ -200,9 +200,7 @@ def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
     changed: dict[str, Any] = {}
     for column, values in _read(text).items():
         if column in SPANS:
-            low, end = values
-            span = NumberSpan(-LAST if low is None else low, LAST if end is None else end)
-            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(span)
+            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(_span(*values))
         else:
             held, these = getattr(wanted, SETS[column]), frozenset(values)
             changed[SETS[column]] = these if held is None else held & these
@@ -382,9 +380,10 @@ class ReadOptions:
             raise refused("end", "a read that ends at the earliest message is empty")
         until, most_bytes = option["until"], option["max_bytes_per_batch"]
         most_rows = option["max_rows_per_batch"]
+        is_remote = "://" in given[PATH].removeprefix("file:")
         return cls(
             path=_local(given[PATH]),
-            archive=given[PATH] if _is_remote(given[PATH]) else None,
+            archive=given[PATH] if is_remote else None,
             store_id=option["store_id"] or None,
             wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
@@ -409,12 +408,6 @@ class ReadOptions:
 def _check_known(key: str) -> None:
     if key == "paths":
         raise refused(key, "one load reads one store: union several")
-    if key == "pushdown":
-        raise refused(
-            key,
-            "it was removed, as it gave wrong rows where a frame was used twice: use "
-            "lakelog_spark.read(spark, path, where=...), which is as fast and right",
-        )
     if key not in DEFAULTS:
         raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
 
@@ -425,10 +418,6 @@ def _local(path: str) -> Path:
     if parts.scheme == "file":
         return Path(unquote(parts.path)).absolute()
     return Path(path).absolute()
-
-
-def _is_remote(path: str) -> bool:
-    return "://" in path and not path.startswith("file:")
 
 
 def _wanted(
