@@ -10,13 +10,14 @@ import duckdb
 import pytest
 from pyarrow import dataset
 
-from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.maintenance.tables import compact
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import data_files
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make
 from plugins.lake.tests.stores import filled

@@ -91,7 +91,7 @@ def test_a_compaction_that_was_outrun_changes_nothing(
 KILLED = """
 import os, signal, sys
 from lakelog_lake.maintenance import delta
-from lakelog_lake.landing.targets import sink_for
+from plugins.lake.tests.landing.passes import sink_for
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.data_files import mergeable
 

@@ -9,7 +9,8 @@ resolved to the reader's.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from io import BytesIO
 from typing import Any, Final, TypeAlias
@@ -206,7 +207,20 @@ def _logical(schema: Any, at: str) -> pa.DataType | None:
     return None
 
 
-_HEADER_BYTES: Final = 5
+@contextmanager
+def _supported(source: str) -> Iterator[None]:
+    """Convert errors of making columns to :class:`~lakelog.errors.SettingsError`."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise needs("fastavro", "avro") from error
+    try:
+        yield
+    except (
+        *(ValueError, TypeError, KeyError, RecursionError),
+        *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
+    ) as error:
+        raise refused(f"not a supported Avro schema: {error}", source) from error
 
 
 @attrs.frozen(slots=False)
@@ -223,18 +237,9 @@ class Avro(Rowwise):
     @classmethod
     def of(cls, text: str, source: str, *, confluent: bool) -> Avro:
         """Parse the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
-        try:
-            import fastavro
-        except ImportError as error:
-            raise needs("fastavro", "avro") from error
-        made = cls(text, confluent)
-        try:
+        with _supported(source):
+            made = cls(text, confluent)
             made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
-        except (
-            *(ValueError, TypeError, KeyError, RecursionError),
-            *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
-        ) as error:
-            raise refused(f"not a supported Avro schema: {error}", source) from error
         return made
 
     @cached_property
@@ -250,7 +255,8 @@ class Avro(Rowwise):
     def _decode(self, body: bytes) -> dict[str, Any]:
         file = BytesIO(body)
         if self.confluent:
-            _pass_header(file)
+            schema_registry.header_of(body)
+            file.seek(schema_registry.HEADER_BYTES)
         value = datum(file, len(body), self._schema, None)
         columns: dict[str, Any] = self._columns[1](value)
         return columns
@@ -278,12 +284,6 @@ def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
     return value
 
 
-def _pass_header(file: BytesIO) -> None:
-    header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES or header[0] != 0:
-        raise ValueError("byte 0: no Confluent header (a zero byte, and 4 bytes of schema id)")
-
-
 KIND = "AVRO"
 
 
@@ -304,24 +304,16 @@ class RegistryAvro(Rowwise):
         Raises :class:`~lakelog.errors.SettingsError` and
         :class:`~lakelog_lake.errors.RegistryUnreachable`.
         """
-        try:
-            import fastavro
-        except ImportError as error:
-            raise needs("fastavro", "avro") from error
         registry, name, more = schema_registry.split(place, "avro-registry")
         if more:
             raise refused(f"an Avro schema has one record: leave #{more} out", "--body")
         try:
-            made = cls(registry, registry.named(name))
-            _checked(made.reader)
-            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
+            reader = registry.named(name)
         except schema_registry.UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
-        except (
-            *(ValueError, TypeError, KeyError, RecursionError),
-            *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
-        ) as error:
-            raise refused(f"not a supported Avro schema: {error}", name) from error
+        with _supported(name):
+            made = cls(registry, _checked(reader))
+            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
         return made
 
     @cached_property
@@ -343,7 +335,7 @@ class RegistryAvro(Rowwise):
             found = _checked(self.registry.by_id(number))
             self._writers[number] = _parsed(found) if found != self.reader else None
         file = BytesIO(body)
-        file.seek(5)
+        file.seek(schema_registry.HEADER_BYTES)
         writer = self._writers[number]
         pair = (self._schema, None) if writer is None else (writer, self._schema)
         columns: dict[str, Any] = self._columns[1](datum(file, len(body), *pair))

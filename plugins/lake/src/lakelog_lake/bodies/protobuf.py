@@ -246,7 +246,7 @@ class RegistryProtobuf(Protobuf):
 
     def _decode(self, body: bytes) -> dict[str, Any]:
         number = schema_registry.header_of(body)
-        places, start = _places(body, 5)
+        places, start = _places(body, schema_registry.HEADER_BYTES)
         key = (number, places)
         if key not in self._names:
             self._names[key] = _framed_message(self.registry.by_id(number), places)

@@ -46,11 +46,10 @@ from lakelog.maintenance import pins
 from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.targets import CommitResult, TableSpec, Target, Targets, targets_for
+from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
 from lakelog_lake.log.ends import CachedStore, DurableEnd
 from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
-from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tasks.engines import Engine, ReadAhead, drop
@@ -236,20 +235,6 @@ class Landed:
     dead_letters: int = 0
     is_more: bool = False
     commit_seconds: float = 0.0
-
-
-def land(
-    source: LandingSource,
-    sink: Sink,
-    engine: Engine,
-    bounds: TaskLimits,
-    on_phase: Callable[[str], None] = lambda _: None,
-) -> Landed | None:
-    """Run one pass for one table; see :meth:`LandingDispatcher.one_pass`."""
-    targets = Targets([Target(sink)])
-    return LandingDispatcher(
-        source, targets, engine, bounds, on_phase, is_last=lambda: True
-    ).one_pass()
 
 
 @attrs.define

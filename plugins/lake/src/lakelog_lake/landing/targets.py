@@ -454,24 +454,6 @@ def targets_for(spec: TableSpec, place: TableLocation | None = None) -> Targets:
     return Targets([tables.target(None)])
 
 
-def sink_for(
-    to: str,
-    table: str | None = None,
-    shape: TableShape | None = None,
-    storage: Mapping[str, str] | None = None,
-) -> Sink:
-    """The sink of the table ``KIND:PATH``.
-
-    :param table: for Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
-    :param shape: the table's columns and partitions; the default is for all messages
-    :param storage: options of the object store, or properties of the catalog
-
-    Raises :class:`~lakelog.errors.SettingsError`.
-    """
-    place = location_of(to, storage)
-    return place.sink(place.table(table), shape or TableShape())
-
-
 def identity_of(path: Path, store_id: str | None) -> str:
     """The identity of the store in ``path``: ``store_id``, else its UUID, else its folder's name.
 
