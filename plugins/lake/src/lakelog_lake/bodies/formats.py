@@ -16,18 +16,14 @@ them. The modules of the formats are imported on demand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies import base
-from lakelog_lake.bodies.base import KEY, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.bodies.base import KEY, BodyParser, refused
 
 FORMATS: Final = (
     *("binary", "string", "json", "avro", "avro-confluent", "protobuf"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -18,9 +17,6 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import wanted
 from lakelog_lake.log.wanted import NumberSpan
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
 
 
 def record_batches(
@@ -87,8 +83,6 @@ def one_batch(batches: Iterator[RecordBatch], span: LogSpan) -> RecordBatch | No
     Each window is copied and released at once, so its memory is reused, and each page of the range
     is touched once.
     """
-    from lakelog.format.record_batch import RecordBatch
-
     whole = np.empty(span.end - span.start, np.uint8)
     starts: list[NDArray[np.int64]] = []
     base = at = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from lakelog.format.layout import PREPARED
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.record_batch import RecordBatch
+from lakelog_queues.arrow import to_arrow
 
-if TYPE_CHECKING:
-    from lakelog.format.queue_offsets import Queue
-    from lakelog.format.record_batch import RecordBatch
-
-    Flags = NDArray[np.bool_]
+Flags: TypeAlias = "NDArray[np.bool_]"
 
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -156,8 +155,6 @@ class RecordCondition:
 
     def _by_topic(self, batch: RecordBatch) -> Flags:
 
-        from lakelog_queues.arrow import to_arrow
-
         coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
         topics: list[str] = coded.dictionary.to_pylist()
         numbers = coded.indices.to_numpy()
@@ -179,8 +176,6 @@ class RecordCondition:
         return good
 
     def _by_text(self, batch: RecordBatch) -> Flags:
-
-        from lakelog_queues.arrow import to_arrow
 
         table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
         tags, unique, keys = (column.to_pylist() for column in table.columns)
@@ -253,8 +248,6 @@ EVERYTHING: Final = Chosen()
 
 def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct topics of ``batch``, and the index of each record's topic among them."""
-    from lakelog_queues.arrow import to_arrow
-
     column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
     codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return column.dictionary.to_pylist(), codes

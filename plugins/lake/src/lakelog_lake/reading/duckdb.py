@@ -70,8 +70,6 @@ def answers(
         raise SettingsError(f"DuckDB is not installed: {EXTRA}", key="--engine")
     import duckdb
 
-    from lakelog_lake.reading.options import ReadOptions
-
     read = ReadOptions.of({**options, "path": str(store)})
     with duckdb.connect() as connection:
         # Names in statements must not refer to Python variables.

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -18,20 +18,17 @@ from numpy.typing import NDArray
 
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import CorruptLog
 from lakelog_lake.log.columns import ERROR, unpacked
 from lakelog_lake.log.range_reader import record_batches
 from lakelog_lake.log.record_starts import queue_files, real
 from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
+from lakelog_lake.reading.plan import LogRange
 from lakelog_queues.arrow import schema, to_arrow
 
-if TYPE_CHECKING:
-    from lakelog_lake.reading.plan import LogRange
-
-    Longs = NDArray[np.int64]
-
-    from lakelog.format.record_batch import Damage, RecordBatch
+Longs: TypeAlias = "NDArray[np.int64]"
 
 GAP_BYTES: Final = 64 << 10
 """Records with smaller gaps between them are read together."""

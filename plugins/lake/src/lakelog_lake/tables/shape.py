@@ -21,6 +21,7 @@ import pyarrow.types as t
 
 from lakelog.errors import SettingsError
 from lakelog_lake.log.columns import ERROR
+from lakelog_queues.arrow import schema
 
 TOPIC: Final = "topic"
 
@@ -104,8 +105,6 @@ REPEATING: Final = (
 
 def message_columns() -> pa.Schema:
     """The columns of a message with its raw body."""
-    from lakelog_queues.arrow import schema
-
     return pa.schema([pa.field("store", pa.string()), *schema()])
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -19,9 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import lakelog
-from lakelog.errors import LakelogError
+from lakelog.errors import CorruptRecord, LakelogError
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import INNER_BATCH
+from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.bodies.base import BodyParser, Parsed
 from lakelog_lake.errors import BadParser
 from lakelog_lake.log.columns import ERROR, NAMES, unpacked
@@ -33,10 +34,6 @@ from lakelog_lake.tables.remote import Folder, sync
 from lakelog_lake.tables.settings import ParquetCompression
 from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
-
-if TYPE_CHECKING:
-    from lakelog.errors import CorruptRecord
-    from lakelog.format.record_batch import RecordBatch
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
 _INNER_NUMBER: Final = "INNER_NUM"

@@ -7,18 +7,15 @@ merged, in any order of their discovery. Beyond :data:`MOST_RANGES` ranges are o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY
+from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY, Facts
 
-if TYPE_CHECKING:
-    from lakelog_lake.verify.row_facts import Facts
-
-    Longs = NDArray[np.int64]
+Longs: TypeAlias = "NDArray[np.int64]"
 
 MISSING: Final = "missing"
 EXTRA: Final = "extra"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 from zlib import adler32
 
 import attrs
@@ -25,11 +25,9 @@ from lakelog.format.layout import COMPRESSED, INNER_BATCH
 from lakelog_lake.log.columns import ERROR, NAMES
 from lakelog_lake.tables.shape import DAY, HOUR
 
-if TYPE_CHECKING:
-    Words = NDArray[np.uint64]
-    Longs = NDArray[np.int64]
-
-    Facts = NDArray[np.void]
+Words: TypeAlias = "NDArray[np.uint64]"
+Longs: TypeAlias = "NDArray[np.int64]"
+Facts: TypeAlias = "NDArray[np.void]"
 
 _BASE: Final = 0x9E3779B97F4A7C15
 _INVERSE: Final = pow(_BASE, -1, 1 << 64)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 import lakelog
-from lakelog.format.record_batch import Damage
+from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.columns import unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
@@ -28,11 +28,7 @@ from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
 from lakelog_lake.verify.landed_table import LandedTable
 from lakelog_lake.verify.open import position_of, readable
-from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
-    from lakelog_lake.verify.row_facts import Facts
+from lakelog_lake.verify.row_facts import FACT, Facts, Queues, compared, facts_of, has_parsed
 
 PART_BYTES: Final = 128 << 20
 
