@@ -11,7 +11,7 @@
 ========================================  ======================================================
 
 Schema files are read once, when the parser is made, and are part of it: executors need no access to
-them. The modules of the formats are imported on demand.
+them. The libraries of the formats are imported on demand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import base
+from lakelog_lake.bodies import avro, base, json, protobuf
 from lakelog_lake.bodies.base import KEY, BodyParser, refused
 
 FORMATS: Final = (
@@ -54,42 +54,24 @@ def parser_for(text: str) -> BodyParser:
 
 
 def _json(place: str) -> BodyParser:
-    from lakelog_lake.bodies.json import Json
-
     if place == "infer" or place.startswith("infer:"):
         raise SettingsError(
             "a schema is inferred once and pinned in a file, so that restarts agree: "
             "lakelog lake infer-schema STORE --topic T > FILE, then json:FILE",
             key=KEY,
         )
-    return Json.of(_text(Path(place)), place)
+    return json.Json.of(_text(Path(place)), place)
 
 
 def _avro(confluent: bool, place: str) -> BodyParser:
-    from lakelog_lake.bodies.avro import Avro
-
-    return Avro.of(_text(Path(place)), place, confluent=confluent)
+    return avro.Avro.of(_text(Path(place)), place, confluent=confluent)
 
 
 def _protobuf(place: str) -> BodyParser:
-    from lakelog_lake.bodies.protobuf import Protobuf
-
     path, _, message = place.rpartition("#")
     if not path or not message:
         raise SettingsError(f"protobuf needs a message: protobuf:{place}#pkg.Message", key=KEY)
-    return Protobuf.of(_bytes(Path(path)), message, path)
-
-
-def _avro_registry(place: str) -> BodyParser:
-    from lakelog_lake.bodies.avro import RegistryAvro
-
-    return RegistryAvro.of(place)
-
-
-def _protobuf_registry(place: str) -> BodyParser:
-    from lakelog_lake.bodies.protobuf import RegistryProtobuf
-
-    return RegistryProtobuf.at(place)
+    return protobuf.Protobuf.of(_bytes(Path(path)), message, path)
 
 
 _BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
@@ -97,8 +79,8 @@ _BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
     "avro": partial(_avro, False),
     "avro-confluent": partial(_avro, True),
     "protobuf": _protobuf,
-    "avro-registry": _avro_registry,
-    "protobuf-registry": _protobuf_registry,
+    "avro-registry": avro.RegistryAvro.of,
+    "protobuf-registry": protobuf.RegistryProtobuf.at,
 }
 
 
