@@ -23,7 +23,6 @@ from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, 
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
-
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),

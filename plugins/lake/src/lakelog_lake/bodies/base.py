@@ -236,9 +236,7 @@ class String:
 
 
 PREFIX: Final = "body_"
-
 _OURS: Final = frozenset((*NAMES, ERROR, "day", "hour"))
-
 _ODD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 

@@ -37,7 +37,6 @@ PLAIN: Final[dict[str, pa.DataType]] = {
     "date": pa.date32(),
 }
 """The scalar kinds, by Spark's names."""
-
 AS_TEXT: Final = ("timestamp", "date")
 
 
@@ -88,7 +87,6 @@ def _type(shape: FieldShape, inner: Any, called: str) -> pa.DataType:
 
 
 _PLAIN: Final = {"integer": "bigint", "number": "double", "boolean": "boolean"}
-
 _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
@@ -209,9 +207,7 @@ def _kind(schema: dict[str, Any], at: str) -> str:
 
 
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
-
 _TOO_FINE: Final = r"(\.\d{6})\d+"
-
 _WITHOUT_ZONE: Final = r"^\d{4}-\d\d-\d\d([T ]\d\d(:\d\d){0,2}(\.\d+)?)?$"
 
 
@@ -235,7 +231,6 @@ def dates(texts: pa.Array) -> pa.Array:
 
 
 _TOKEN: Final = re.compile(r"\s*(?:--[^\n]*\n\s*)*(`(?:[^`]|``)+`|\w+|[<>,:()])")
-
 _ALIASES: Final = {
     **dict.fromkeys(("tinyint", "byte", "smallint", "short", "integer"), "int"),
     "long": "bigint",

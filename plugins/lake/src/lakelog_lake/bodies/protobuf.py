@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Step: TypeAlias = Callable[[Any], Any]
 """Converts a value of the library to its Arrow type."""
-
 _PACKAGE: Final = "google.protobuf."
 _WRAPPERS: Final = frozenset(
     f"{_PACKAGE}{each}Value"

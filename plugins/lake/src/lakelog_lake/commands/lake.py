@@ -42,7 +42,6 @@ Target: TypeAlias = Annotated[
 ]
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-
 To: TypeAlias = Annotated[
     str, typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch.")
 ]

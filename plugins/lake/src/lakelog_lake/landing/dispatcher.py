@@ -58,11 +58,8 @@ from lakelog_lake.tasks.task import Task, Written
 
 RENEW_MS: Final = 60_000
 """Interval at which an unchanged pin is written again, so that it does not expire."""
-
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
-
 _WORD_LENGTH: Final = 40
-
 _log = logging.getLogger("lakelog")
 
 
@@ -149,7 +146,6 @@ def pin_for(
 
 TICK_SECONDS: Final = 0.5
 """Longest time until a requested stop is noticed."""
-
 LONGEST_SECONDS: Final = 30.0
 """Longest time between passes, which renew pins and check the log and the tables."""
 

@@ -45,7 +45,6 @@ TYPES: Final = {
     "prepared_transaction_offset": "bigint",
 }
 """The Spark type of each column, in column order."""
-
 NAMES: Final = tuple(TYPES)
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
 ERROR: Final = "error"

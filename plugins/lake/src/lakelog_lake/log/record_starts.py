@@ -32,7 +32,6 @@ UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _FILLER_SIZE: Final = 0x7FFFFFFF
 _NAME_DIGITS: Final = 20
 _NAME: Final = re.compile(rf"[0-9]{{{_NAME_DIGITS}}}")
-
 Raw = NDArray[Any]
 
 

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 
 _SORTED_BY: Final = "queue_offset"
-
 _HOUR: Final = 3600
-
 _VERSION: Final = re.compile(r"/_delta_log/[0-9]+\.json$")
 
 
@@ -134,11 +132,8 @@ def _table(sink: DeltaSink) -> DeltaTable:
 
 
 _log = logging.getLogger("lakelog_lake")
-
 _UNIT_BYTES: Final = 1024
-
 _FORGET: Final = "delta.deletedFileRetentionDuration"
-
 _FORGET_SECONDS: Final = 3600
 
 

@@ -30,7 +30,6 @@ ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
 """Most bytes merged at once; a merge needs a few times as much memory."""
 _STEP_ROWS: Final = 16_384
-
 _Named = TypeVar("_Named")
 
 

@@ -48,7 +48,6 @@ from lakelog_lake.reading.rows import rows_in
 from lakelog_queues.arrow import schema as message_schema
 
 EXTRA: Final = "pip install 'lakelog-lake[duckdb]'"
-
 _BATCH_ROWS: Final = 1 << 16
 
 
@@ -117,24 +116,17 @@ def _query_errors(messages: Messages) -> Iterator[None]:
 
 
 _TEXT: Final = r'"[^"\\]*"'
-
 _MOMENT: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z"
-
 _COMPARED: Final = re.compile(rf"(\w+) (==|<=|>=|<|>) ({_TEXT}|{_MOMENT}|-?\d+)")
-
 _LIST: Final = r'\[((?:\n\s+(?:"[\w%|.-]*"|-?\d+),?)+)\n\]'
-
 _AMONG: Final = re.compile(
     rf"if_else\(is_valid\((\w+)\), is_in\(\1, \{{value_set=\w+:{_LIST}, "
     r"null_matching_behavior=\w+\}\), null\[bool\]\)"
 )
 
 _STRINGS: Final = "value_set=string:["
-
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]| and | or ')
-
 _OPENING: Final = "([{"
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

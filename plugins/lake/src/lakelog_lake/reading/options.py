@@ -116,7 +116,6 @@ def ms_of(when: datetime) -> int:
 
 
 Limit: TypeAlias = "frozenset[Any] | NumberSpan"
-
 SPANS: Final = {
     "physical_offset": "physical",
     "queue_offset": "queue_offsets",
@@ -125,7 +124,6 @@ SPANS: Final = {
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns with limits, and their fields of :class:`~lakelog_lake.log.wanted.RecordCondition`."""
 _WHERE: Final = "where"
-
 TIME: Final = "store_timestamp"
 _MICROS_PER_MS: Final = 1000
 

@@ -29,7 +29,6 @@ from lakelog_lake.reading.plan import LogRange
 from lakelog_queues.arrow import schema, to_arrow
 
 Longs: TypeAlias = "NDArray[np.int64]"
-
 GAP_BYTES: Final = 64 << 10
 """Records with smaller gaps between them are read together."""
 

@@ -80,7 +80,6 @@ class Trimmed(Protocol):
 
 
 DATA: Final = "data"
-
 _Path = TypeVar("_Path", Path, "Path | Remote")
 
 

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (1, 16, 256, None)
 """Commits to read at once; usually the newest one has all positions."""
-
 _OLDER: Final = ("RESTORE", "CLONE")
-
 _REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
 
 
@@ -115,25 +113,16 @@ def _left(commit: Mapping[str, Any]) -> Left:
 
 
 _log = logging.getLogger("lakelog_lake")
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 _TOPIC: Final = "lakelog.topic"
 """The key of the table's configuration for its only topic."""
-
 _CHECKPOINTS: Final = "delta.checkpointInterval"
-
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
-
 _RETENTION: Final = "delta.logRetentionDuration"
-
 _SHORT_LOG: Final = {HISTORY: "2000"}
 """The history of a local table: each commit lists its whole log; object stores list new files."""
-
 _TRIM_EVERY: Final = 20
-
 _VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
-
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 

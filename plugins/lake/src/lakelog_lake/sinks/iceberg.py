@@ -119,11 +119,8 @@ class IcebergHistory:
 
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
 """The subclass of pyiceberg's Arrow FileIO that syncs local files."""
-
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-
 _ANY_REGION: Final = "us-east-1"
 
 
@@ -180,7 +177,6 @@ def _first(names: tuple[str, ...]) -> str | None:
 
 CATALOG: Final = "lake"
 """The name of the catalog; Spark's must be the same to find the tables."""
-
 CATALOG_FILE: Final = "catalog.db"
 
 

@@ -172,7 +172,6 @@ _SOURCES: Final = {
 }
 
 _KEYS: Final = {part: key for key, part in _SOURCES.items()}
-
 _FIRST_PARTITION_ID: Final = 1000
 
 

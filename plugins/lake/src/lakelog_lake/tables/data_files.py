@@ -172,13 +172,9 @@ def _renamed(before: Path, after: Path) -> bool:
 
 _LEVEL: Final = 1
 """The zstd level; level 3 takes three times as long for almost no gain."""
-
 _SAMPLE_BYTES: Final = 256 << 10
-
 _SAMPLE_ROWS: Final = (16, 4096)
-
 _TOO_FEW_BYTES: Final = 4096
-
 _LEAST_GAIN: Final = 0.1
 
 

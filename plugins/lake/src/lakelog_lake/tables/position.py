@@ -32,7 +32,6 @@ UNCHECKED: Final = 1 << 32
 """Stands for an unknown CRC-32, in positions that were computed from rows."""
 _VERSION: Final = 2
 _COMMIT_BITS: Final = 53  # integers that every JSON reader keeps exactly
-
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
 """The offset of each queue's next message, by topic and queue id."""
 

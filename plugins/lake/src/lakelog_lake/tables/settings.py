@@ -21,14 +21,10 @@ from lakelog.errors import SettingsError
 
 HISTORY: Final = "lakelog.history"
 """The name of the setting."""
-
 DEFAULT_HISTORY: Final = "100"
 """The default: about a minute of frequent commits; a larger number makes each commit slower."""
-
 OFF: Final = "off"
-
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
 _DURATION: Final = re.compile(r"(\d+)([smhdw])")
 
 

@@ -24,26 +24,16 @@ from lakelog_lake.log.columns import ERROR
 from lakelog_queues.arrow import schema
 
 TOPIC: Final = "topic"
-
 DAY: Final = "day"
-
 HOUR: Final = "hour"
-
 STORE: Final = "store"
-
 KEYS: Final = (TOPIC, DAY, HOUR, STORE)
-
 TIMES: Final = {DAY: 86_400_000, HOUR: 3_600_000}
 """Length of each time partition, in ms."""
-
 DEFAULT: Final = (TOPIC, DAY)
-
 _NONE: Final = "none"
-
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-
 _LAST: Final = date.max.toordinal()
-
 _HOURS: Final = 24
 
 
@@ -95,7 +85,6 @@ def day_text(day: int) -> str:
 
 
 BODY: Final = "body"
-
 REPEATING: Final = (
     *("store", "topic", "queue_id", "flag", "sys_flag", "tags", "transaction_type"),
     *("born_host", "store_host", "reconsume_times", "properties.key_value.key", DAY, HOUR),

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY, Facts
 
 Longs: TypeAlias = "NDArray[np.int64]"
-
 MISSING: Final = "missing"
 EXTRA: Final = "extra"
 AHEAD: Final = "ahead"

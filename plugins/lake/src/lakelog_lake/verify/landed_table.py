@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 BATCH_ROWS: Final = 16_384
-
 DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
 """A path or URI, and the columns that the file itself does not hold."""
 
@@ -129,7 +128,6 @@ class WithDeadLetters:
 
 Texts: TypeAlias = "Mapping[str, str]"
 """Texts of positions by store."""
-
 MOST: Final = 40
 """Number of commits to show."""
 

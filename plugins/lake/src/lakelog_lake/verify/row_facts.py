@@ -28,7 +28,6 @@ from lakelog_lake.tables.shape import DAY, HOUR
 Words: TypeAlias = "NDArray[np.uint64]"
 Longs: TypeAlias = "NDArray[np.int64]"
 Facts: TypeAlias = "NDArray[np.void]"
-
 _BASE: Final = 0x9E3779B97F4A7C15
 _INVERSE: Final = pow(_BASE, -1, 1 << 64)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
