@@ -63,8 +63,8 @@ BUILT_ON: Final = {
 }
 """Packages that may import other ones than the core."""
 LAKE_ROOMS: Final = (
-    *("errors", "engine_provider", "log", "reading", "queries", "tables", "bodies", "tasks"),
-    *("sinks", "landing", "readback", "verify", "maintenance", "commands", "follower", "plugin"),
+    *("errors", "engine_provider", "log", "reading", "tables", "bodies", "tasks", "sinks"),
+    *("landing", "verify", "maintenance", "api", "commands", "follower", "plugin"),
 )
 """Of ``lakelog_lake``, from the bottom up."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog_lake.queries import by_duckdb
+from lakelog_lake.reading import duckdb
 from lakelog_spark.engine import ENGINE
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
@@ -45,7 +45,7 @@ def test_both_engines_give_the_same(spark: SparkSession, tmp_path: Path) -> None
     assert spark.version
     store = filled(tmp_path / "s", COUNT)
     by_spark = ENGINE.answers(store, QUERIES, 0, {}, None)
-    by_duck = by_duckdb.answers(store, QUERIES, 0, {})
+    by_duck = duckdb.answers(store, QUERIES, 0, {})
     for query, one, other in zip(QUERIES, by_spark, by_duck, strict=True):
         assert one.rows.num_rows, query
         assert one.rows.to_pylist() == other.rows.to_pylist(), query

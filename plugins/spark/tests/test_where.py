@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException
 
 import lakelog_spark
 from lakelog_lake.log.wanted import NumberSpan
@@ -103,8 +102,3 @@ def test_a_frame_keeps_its_end_and_a_new_one_moves(spark: SparkSession, tmp_path
         owner.put_batch(list(messages(50)))
         assert frame.count() == 100
         assert lakelog_spark.read(spark, path, until="readable").count() == 150
-
-
-def test_the_old_option_names_the_helper(spark: SparkSession, store: Path) -> None:
-    with pytest.raises(AnalysisException, match=r"pushdown.*lakelog_spark\.read\(spark, path"):
-        spark.read.format("lakelog").option("pushdown", "false").load(str(store))

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from lakelog_lake.maintenance.small_files import PeriodicCompaction
+from lakelog_lake.engine_provider import nothing
+from lakelog_lake.landing.targets import Target, Targets
+from lakelog_lake.maintenance.delta import PeriodicCompaction
 from lakelog_lake.sinks.delta import opened
 from plugins.lake.tests.landing.many_commits import Day
 
@@ -37,10 +39,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         old = Day.of(options.kind, Path(folder, "table"), options.history)
-        compact = PeriodicCompaction(
-            lambda: [old.sink], options.compact or sys.maxsize, _TARGET_BYTES
-        )
+        compact: Callable[[], None] = nothing
         if options.compact:
+            targets = Targets([Target(old.sink)])
+            compact = PeriodicCompaction(targets, options.compact, _TARGET_BYTES)
             old.with_files()
             forget = {"delta.deletedFileRetentionDuration": f"interval {options.forget} seconds"}
             opened(Path(folder, "table")).alter.set_table_properties(forget)

@@ -119,7 +119,8 @@ def until(reached: Callable[[], bool]) -> None:
 
 
 def _dispatched(what: Increments) -> Sample:
-    from lakelog_lake.landing.targets import identity_of, sink_for
+    from lakelog_lake.landing.targets import identity_of
+    from plugins.lake.tests.landing.passes import sink_for
 
     to = f"{what.sink}:{Path(what.folder, 'table')}"
     with Putter(Path(what.folder, "store")) as putter, _dispatcher(putter.path, to, what.options):

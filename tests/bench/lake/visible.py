@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 import lakelog
-from lakelog_lake.landing.targets import identity_of, sink_for
+from lakelog_lake.landing.targets import identity_of
 from lakelog_lake.sinks.iceberg import CATALOG_FILE
+from plugins.lake.tests.landing.passes import sink_for
 from tests.bench import running
 from tests.bench.lake.messages import bodies, columns
 

@@ -107,7 +107,8 @@ def _master(what: Delays, home: Path, stack: ExitStack) -> tuple[Callable[[], in
 
 
 def _landing(home: Path, slave: sides.Side) -> Callable[[int], float]:
-    from lakelog_lake.landing.targets import identity_of, sink_for
+    from lakelog_lake.landing.targets import identity_of
+    from plugins.lake.tests.landing.passes import sink_for
 
     sink = sink_for(f"iceberg:{home / 'lake'}", table=_TABLE)
     identity = identity_of(slave.store, None)

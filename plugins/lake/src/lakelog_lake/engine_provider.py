@@ -20,9 +20,9 @@ from lakelog.errors import SettingsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.maintenance.terms import Compacted
     from lakelog_lake.sinks.iceberg import IcebergSink
+    from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
@@ -47,7 +47,10 @@ VIEW: Final = "messages"
 
 
 class EngineProvider(Protocol):
-    """A package that runs tasks outside this process; a call starts the session that it needs."""
+    """A package that runs tasks outside this process; a call starts the session that it needs.
+
+    lakelog-spark implements it, and packages of users may; no class of this package does.
+    """
 
     def missing(self) -> str | None:
         """Return one line on the package that is missing and how to install it, else ``None``.
@@ -63,7 +66,7 @@ class EngineProvider(Protocol):
         master: str | None,
         config: Mapping[str, str],
         on_done: Callable[[], None],
-    ) -> AbstractContextManager[tuple[Engine, Destination | None]]:
+    ) -> AbstractContextManager[tuple[Engine, TableLocation | None]]:
         """Return the engine for tasks, and the tables of ``to`` if this engine reaches them itself.
 
         :param count: number of tasks at a time, if given

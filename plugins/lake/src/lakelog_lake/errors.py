@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -327,26 +326,3 @@ class TooBusy(TableMaintenanceError):
     """Other writers committed first in each try; nothing was changed."""
 
     exit_code: ClassVar[int] = 4
-
-
-_FORMER: Final = {
-    "CareError": TableMaintenanceError,
-    "Gone": RetentionGap,
-    "MayPass": TemporaryError,
-    "NoPosition": PositionMissing,
-    "NotKnown": DurableEndUnknown,
-    "NotLakelogs": NotAMessageTable,
-    "NotNow": TemporaryTaskError,
-    "OffsetGone": OffsetUnavailable,
-    "OtherChoice": SelectionChanged,
-    "TooDifferent": TooManyDifferences,
-}
-
-
-def __getattr__(name: str) -> type[LakelogError]:
-    """Give classes by their former names, with a warning."""
-    if name not in _FORMER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    what = f"{__name__}.{name} is {_FORMER[name].__name__} now"
-    warnings.warn(what, DeprecationWarning, stacklevel=2)
-    return _FORMER[name]

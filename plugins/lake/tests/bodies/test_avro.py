@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for
 from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.bodies.formats import parser_for
 from plugins.lake.tests.bodies import avroschema
 from plugins.lake.tests.bodies.avroschema import EVENT, SCHEMA
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of

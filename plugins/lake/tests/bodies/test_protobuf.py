@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for
 from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.bodies.formats import parser_for
 from plugins.lake.tests.bodies.parsing import parse, rows_of
 from plugins.lake.tests.bodies.protoschema import descriptor_set, event, event_class
 

@@ -14,7 +14,8 @@ import pytest
 
 from lakelog import Message
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for, schema_registry
+from lakelog_lake.bodies import schema_registry
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.bodies.schema_registry import USER_INFO
 from lakelog_lake.errors import RegistryUnreachable
 from lakelog_lake.landing.dispatcher import LandingSource

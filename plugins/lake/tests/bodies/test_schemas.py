@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from lakelog import Message
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.bodies.infer import infer
 from lakelog_lake.bodies.json import Json
-from lakelog_lake.commands.infer import infer_schema
+from lakelog_lake.commands.lake import infer_schema
 from lakelog_lake.landing.dispatcher import LandingSource
 from plugins.lake.tests.bodies import avroschema, protoschema
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of

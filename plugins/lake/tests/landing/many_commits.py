@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.format.checksum import Fingerprint
-from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
-from lakelog_lake.tables.fields import message_columns
-from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
+from lakelog_lake.tables.data_files import BOUNDED, FileFacts
 from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.shape import message_columns
+from plugins.lake.tests.landing.passes import sink_for
 
 STORE: Final = "8d0b7c5e-0000-4000-8000-000000000000"
 _BEGIN: Final = 1_700_000_000

@@ -31,8 +31,9 @@ import attrs
 
 import lakelog
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.targets import TableSpec, sink_for
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.tasks.ranges import TaskLimits
+from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import Even, dispatcher, per_topic
 
 BOUNDS = TaskLimits(pass_bytes=96 << 10, task_bytes=48 << 10)

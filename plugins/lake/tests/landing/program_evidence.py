@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from lakelog_lake.landing.targets import sink_for
+from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.tables import TABLE, commits, files
 
 PHASES = ("before", "inside", "after")

@@ -16,12 +16,14 @@ import pytest
 from pyarrow import parquet
 
 import lakelog
-from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
-from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.landing.dispatcher import Landed, LandingSource
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.verify.landed_table import LandedTable
+from lakelog_lake.verify.open import all_opened
+from plugins.lake.tests.landing.passes import land, sink_for
 from tests.support.sampling import seed_of_this_run
 
 KINDS = ("iceberg", "delta", "parquet")
@@ -232,3 +234,8 @@ def assert_ordered(paths: Sequence[Path]) -> None:
         for (_, last), (first, _) in itertools.pairwise(of_queue):
             assert last[0] < first[0]
             assert last[1] < first[1]
+
+
+def opened(to: str, table: str | None = None) -> LandedTable:
+    """One table, to be read."""
+    return all_opened(to, table)[0].table

@@ -12,8 +12,7 @@ import pytest
 
 from lakelog_lake.errors import TooManyDeadLetters, Unreachable
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.target import Target, Targets
-from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.landing.targets import TableSpec, Target, Targets
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits

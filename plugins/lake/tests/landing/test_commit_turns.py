@@ -14,7 +14,7 @@ import pytest
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
-from lakelog_lake.landing.target import Target, Targets
+from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import any_kind, assert_exactly, keys_of, make, when

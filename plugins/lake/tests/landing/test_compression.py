@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from lakelog import Message
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from plugins.lake.tests.landing.table_specs import Even, land_spec

@@ -10,13 +10,14 @@ import duckdb
 import pytest
 from pyarrow import dataset
 
-from lakelog_lake.landing.dispatcher import LandingSource, land
-from lakelog_lake.maintenance.by_kind import compact
+from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.maintenance.tables import compact
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables import file_facts
+from lakelog_lake.tables import data_files
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make
 from plugins.lake.tests.stores import filled
@@ -111,15 +112,15 @@ def test_a_version_that_came_meanwhile_is_shown(
     store_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that finishes an older version leaves what a newer one needs."""
-    inner: Callable[..., bool] = file_facts.only
+    inner: Callable[..., bool] = data_files.only
 
     def late(*given: object) -> bool:
-        monkeypatch.setattr(file_facts, "only", inner)
+        monkeypatch.setattr(data_files, "only", inner)
         compact(f"parquet:{table}", None, 1 << 20, None)
         return inner(*given)
 
     (table / "data" / "00-empty.parquet").touch()
-    monkeypatch.setattr(file_facts, "only", late)
+    monkeypatch.setattr(data_files, "only", late)
     make("parquet", table)
     assert counted(table) == 300
     assert_exactly("parquet", table, keys_of(store_path, "S"))

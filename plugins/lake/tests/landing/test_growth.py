@@ -10,15 +10,14 @@ import pyarrow as pa
 import pytest
 
 from lakelog import Message
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.maintenance.by_kind import compact
-from lakelog_lake.readback.open import opened
-from lakelog_lake.tables.fields import fits
+from lakelog_lake.maintenance.tables import compact
+from lakelog_lake.tables.shape import fits
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
-from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.tables import opened, read
 from plugins.lake.tests.stores import open_small
 
 SMALL = (

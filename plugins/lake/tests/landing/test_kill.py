@@ -26,7 +26,7 @@ import pytest
 from lakelog_lake.bodies.base import Parsed
 from lakelog_lake.errors import TemporaryError, WorkerLost
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import until_stopped
+from lakelog_lake.landing.runner import LandingWaits, WatchdogNotifier, until_stopped
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import processes
 from lakelog_lake.tasks.ranges import TaskLimits
@@ -261,7 +261,8 @@ def test_a_dispatcher_goes_on_without_it(source: LandingSource, tmp_path: Path) 
 
     with processes(2) as engine:
         dispatcher = LandingDispatcher(source, targets_for(spec), engine, SMALL)
-        until_stopped(land, stop, 0.01, passes.append, trouble)
+        waits = LandingWaits(stop, 0.01, dispatcher.newcoming, WatchdogNotifier.of_this_process())
+        until_stopped(land, stop, 0.01, passes.append, trouble, waits)
     assert [type(each) for each in troubles] == [WorkerLost]
     assert "was killed" in str(troubles[0])
     assert len(passes) > 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog_lake.errors import PositionMissing, RetentionGap
-from lakelog_lake.landing.dispatcher import LandingSource, land
-from lakelog_lake.sinks.history import KnownPositions
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.tables import position
-from lakelog_lake.tables.position import Position, key
 from lakelog_lake.tasks.engines import in_process
+from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (
     SMALL,
     assert_exactly,
@@ -341,53 +339,3 @@ def test_other_text_is_no_position() -> None:
     for text in ("", "{}", "[]", '{"v":2}', '{"v":1,"start":0,"end":1}', "null"):
         with pytest.raises(ValueError, match="is not a position"):
             position.from_text(text)
-
-
-# --- commits of earlier versions: each says the position of one store ---
-
-
-@pytest.fixture
-def earlier(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Commit as earlier versions did, until it is undone."""
-    monkeypatch.setattr(position, "_VERSION", 1)
-    monkeypatch.setattr(KnownPositions, "texts", lambda _: {})
-    return monkeypatch
-
-
-def test_of_commits_of_an_earlier_version_the_newest_counts(
-    path: Path, earlier: pytest.MonkeyPatch
-) -> None:
-    sink = make("delta", path)
-    first, second, other = Position(0, 10), Position(10, 20), Position(0, 30)
-    for store, each in (("S", first), ("S", second), ("O", other)):
-        sink.commit(sink.head(store), store, [], each)
-    earlier.undo()
-    again = make("delta", path)
-    assert (again.head("S").position, again.head("O").position) == (second, other)
-
-
-@slow
-def test_tables_of_earlier_versions_go_on(
-    kind: str, sources: list[LandingSource], path: Path, earlier: pytest.MonkeyPatch
-) -> None:
-    for each in reversed(sources):
-        land_all(each, make(kind, path))
-    earlier.undo()
-    if kind == "delta":
-        as_before(path)
-    for each in sources:
-        filled(each.path, 20)
-    assert land_by_turns(sources, kind, path) == 40
-    assert_exactly(kind, path, all_keys(sources))
-
-
-def as_before(path: Path) -> None:
-    """As earlier versions wrote ``userMetadata``."""
-    for log in (path / "_delta_log").glob("*.json"):
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for each in actions:
-            said = each.get("commitInfo", {}).get("userMetadata")
-            if said is not None:
-                (store, text), *_ = position.texts_in(json.loads(said)).items()
-                each["commitInfo"]["userMetadata"] = f"{key(store)}={text}"
-        log.write_text("".join(json.dumps(each) + "\n" for each in actions))

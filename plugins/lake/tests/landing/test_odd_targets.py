@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakelog import Message
-from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.export import iso
+from lakelog_lake.sinks.locations import location_of
 from plugins.lake.tests.landing.tables import TABLE
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small
@@ -25,7 +25,7 @@ def store_path(tmp_path: Path) -> Path:
 def test_a_folder_is_found_as_people_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/mnt/me")
     for text in ("~/lake", "file:///mnt/me/lake", "file:/mnt/me/lake", "/mnt/me/lake"):
-        assert TableLocation.of(f"delta:{text}").path == Path("/mnt/me/lake")
+        assert location_of(f"delta:{text}").text == "delta:/mnt/me/lake"
 
 
 def test_a_wrong_store_makes_no_table(tmp_path: Path) -> None:

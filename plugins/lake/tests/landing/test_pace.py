@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
+from typing import cast
 
 import attrs
 import pytest
@@ -21,6 +22,7 @@ from lakelog.store import reader_parts as flushwait
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier, NotifyReceiver
 from lakelog_lake.errors import WorkerLost
 from lakelog_lake.landing import dispatcher as newcoming
+from lakelog_lake.landing import runner
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals, until_stopped
 from lakelog_lake.landing.targets import TableSpec
@@ -96,7 +98,8 @@ def test_when_passes_begin(
 ) -> None:
     life = Life(iter(finds))
     monkeypatch.setattr(time, "monotonic", lambda: life.now)
-    until_stopped(life.one_pass, life.stop, 5, lambda _: None, lambda *_: None, life)
+    waits = cast("runner.LandingWaits", life)
+    until_stopped(life.one_pass, life.stop, 5, lambda _: None, lambda *_: None, waits)
     assert life.did == did
     is_dear = not {"sleep 9", "sleep 29"}.isdisjoint(did)
     assert ("s apart" in caplog.text) is is_dear

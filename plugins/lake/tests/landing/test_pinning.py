@@ -13,8 +13,15 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
 from lakelog.maintenance.pins import Pin, read_pins
 from lakelog_lake.errors import LandingError
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.targets import RENEW_MS, PinWriter, TableSpec, pin_for
+from lakelog_lake.landing.dispatcher import (
+    RENEW_MS,
+    LandingDispatcher,
+    LandingSource,
+    PinWriter,
+    pin_for,
+)
+from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tables.position import Position
 from plugins.lake.tests.landing.table_specs import all_passes, dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, any_kind, make, position_in
@@ -38,7 +45,8 @@ def only(store: Path) -> Pin:
 def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}")
     lander = dispatcher(LandingSource(store, "S"), spec)
-    lander.pin = pin_for(store, "S", spec, None)
+    place = location_of(spec.to)
+    lander.pin = pin_for(store, "S", place, place.table(spec.table))
     assert lander.one_pass() is not None
     assert only(store).position == 0  # it holds all of what is landing now
     assert lander.one_pass() is None
@@ -56,7 +64,8 @@ def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> N
     """What is only remembered of an idle table must still be there when it is read again."""
     spec = per_topic("parquet", tmp_path / "t")
     lander = dispatcher(LandingSource(store, "S"), spec)
-    lander.pin = pin_for(store, "S", spec, None)
+    place = location_of(spec.to)
+    lander.pin = pin_for(store, "S", place, place.table(spec.table))
     all_passes(lander)
     before = only(store).position
     with open_small(store) as owner:

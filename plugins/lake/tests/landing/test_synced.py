@@ -8,10 +8,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.sinks.iceberg import sqlite_catalog
-from lakelog_lake.tables.file_facts import hidden
+from lakelog_lake.tables.data_files import hidden
 from lakelog_lake.tasks.engines import in_process
+from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import SMALL, TABLE, files, make
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
@@ -15,10 +18,12 @@ from lakelog.errors import SettingsError
 from lakelog_lake.errors import SelectionChanged, TableMismatch
 from lakelog_lake.landing import targets
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.landing.targets import sink_for, targets_for
+from lakelog_lake.landing.targets import targets_for
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.readback.open import all_opened
-from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
+from lakelog_lake.sinks.locations import TableLocation, decoded, encoded, is_template, named
+from lakelog_lake.tables.shape import TableShape
+from lakelog_lake.verify.open import all_opened
+from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,
@@ -57,6 +62,24 @@ def test_names_can_be_told_again() -> None:
         is_template("{topic}.messages")
 
 
+@attrs.frozen
+class Marked(TableLocation):
+    """Tables with marks of topics."""
+
+    names: Sequence[str]
+    mark_of: Callable[[str], str | None]
+    text: str = "marked:here"
+
+    def table(self, given: str | None) -> str:
+        return str(given)
+
+    def beside(self, name: str) -> list[str]:
+        return list(self.names)
+
+    def sink(self, name: str, shape: TableShape) -> Any:
+        return SimpleNamespace(marked=lambda: self.mark_of(name))
+
+
 @pytest.mark.parametrize("topic", ["ф" * 40, "\U0001f4a9" * 60, "x" * 201, "x" * 183 + "ф" * 9])
 def test_a_name_that_is_too_long_is_cut(topic: str) -> None:
     others = [topic + "a", topic[:-1] + "b"]
@@ -67,8 +90,8 @@ def test_a_name_that_is_too_long_is_cut(topic: str) -> None:
     marks = dict(zip(names, (topic, *others), strict=True))
     there = [*names, f"{names[0]}_dead_letters", "of_short", "else"]
     marks |= {"of_short": "other"}
-    assert list(topics_beside("of_{topic}", there, marks.get)) == [topic, *others]
-    assert list(topics_beside("of_{topic}", names, lambda _: "somebody's")) == []
+    assert list(Marked(there, marks.get).topics("of_{topic}")) == [topic, *others]
+    assert list(Marked(names, lambda _: "somebody's").topics("of_{topic}")) == []
 
 
 @pytest.mark.sample(1)

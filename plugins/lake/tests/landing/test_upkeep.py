@@ -19,7 +19,7 @@ from lakelog_lake.sinks.delta import drop_versions
 from lakelog_lake.sinks.iceberg import IcebergSink
 from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
-from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY
+from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.many_commits import STORE, Day

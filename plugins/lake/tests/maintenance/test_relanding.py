@@ -13,10 +13,11 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.landing.targets import TableSpec, sink_for
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.relanding import _Store, reland
+from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import (
     dispatcher,
     land_spec,

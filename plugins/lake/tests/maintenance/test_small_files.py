@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.maintenance import small_files
-from lakelog_lake.maintenance.small_files import PeriodicCompaction
+from lakelog_lake.landing.targets import Target, Targets
+from lakelog_lake.maintenance import delta as delta_maintenance
+from lakelog_lake.maintenance.delta import PeriodicCompaction
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
@@ -57,8 +58,7 @@ def landed(made: Path, tmp_path: Path) -> tuple[Path, Path]:
 def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     store, path = tmp_path / "s", tmp_path / "t"
     sink = make(kind, path)
-    compacting = PeriodicCompaction(lambda: [sink], 11, MIB)
-    compacting.check()
+    compacting = PeriodicCompaction(Targets([Target(sink)]), 11, MIB)
     for _ in range(12):
         trickled(store, sink, 1)
         compacting()
@@ -74,15 +74,15 @@ def test_a_compaction_that_was_outrun_changes_nothing(
     landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, path = landed
-    inner = small_files._commit
+    inner = delta_maintenance._commit
 
     def outrun(*given: Any) -> None:
         trickled(store, delta(path), 1)
         inner(*given)
 
-    monkeypatch.setattr(small_files, "_commit", outrun)
+    monkeypatch.setattr(delta_maintenance, "_commit", outrun)
     with caplog.at_level(logging.WARNING):
-        PeriodicCompaction(lambda: [delta(path)], 1, MIB)()
+        PeriodicCompaction(Targets([Target(delta(path))]), 1, MIB)()
     assert "changed by another writer" in caplog.text
     assert not list(path.rglob("compacted-*"))
     assert_exactly("delta", path, keys_of(store, "S"))
@@ -90,17 +90,17 @@ def test_a_compaction_that_was_outrun_changes_nothing(
 
 KILLED = """
 import os, signal, sys
-from lakelog_lake.maintenance import small_files
-from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.maintenance import delta
+from plugins.lake.tests.landing.passes import sink_for
 from lakelog_lake.sinks.delta import DeltaSink
-from lakelog_lake.tables.tiers import mergeable
+from lakelog_lake.tables.data_files import mergeable
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-before = (small_files, "_commit")
+before = (delta, "_commit")
 setattr(*(before if sys.argv[2] == "before" else (DeltaSink, "sync_version")), die)
-small_files.compact_new(sink_for(sys.argv[1]), 1 << 20)
+delta.compact_new(sink_for(sys.argv[1]), 1 << 20)
 """
 
 
@@ -127,4 +127,4 @@ def test_dispatch_compacts_when_told(landed: tuple[Path, Path]) -> None:
 
 def test_iceberg_is_compacted_by_spark(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="lake compact"):
-        PeriodicCompaction(lambda: [make("iceberg", tmp_path)], 1, MIB).check()
+        PeriodicCompaction(Targets([Target(make("iceberg", tmp_path))]), 1, MIB)

@@ -15,10 +15,8 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import NoTable, NotAMessageTable
-from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.wanted import EVERYTHING
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
@@ -34,9 +32,11 @@ from lakelog_lake.verify.comparing import (
     PLACE,
     Range,
 )
+from lakelog_lake.verify.landed_table import LandedTable
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_testing.samples import copy_store
-from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign
+from plugins.lake.tests.landing.passes import land
+from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign, opened
 from plugins.lake.tests.landing.test_cli import of_integers, run
 from plugins.lake.tests.maintenance.planting import (
     change,

@@ -16,8 +16,8 @@ from lakelog.format.layout import segment_name
 from lakelog_lake.commands.sql import SqlEngine, statements
 from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.queries import by_duckdb
-from lakelog_lake.queries.by_duckdb import answers
+from lakelog_lake.reading import duckdb
+from lakelog_lake.reading.duckdb import answers
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.reading.predicates import RandomPredicates, Row
@@ -183,7 +183,7 @@ def test_the_command_says_which_engine_answers(
     csv = run("sql", store, "select '1', 2 as b;", "--csv", "--engine", SqlEngine.DUCKDB)
     assert csv.stdout == "'1',b\n1,2\n"
     assert not csv.stderr
-    monkeypatch.setattr(by_duckdb, "is_installed", lambda: False)
+    monkeypatch.setattr(duckdb, "is_installed", lambda: False)
     without = run("sql", store, query, "--engine", "duckdb")
     assert without.exit_code == 2
     assert "DuckDB is not installed: pip install 'lakelog-lake[duckdb]'" in without.stderr

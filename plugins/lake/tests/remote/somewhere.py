@@ -10,8 +10,9 @@ from uuid import uuid4
 import attrs
 import pyarrow as pa
 
-from lakelog_lake.landing.targets import TableSpec, sink_for
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.base import Sink
+from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.tables import keys_in
 from plugins.lake.tests.remote.servers import BUCKET, Aws

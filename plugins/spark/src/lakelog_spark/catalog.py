@@ -25,17 +25,16 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks import iceberg_fields
-from lakelog_lake.sinks.base import Head, Markable
-from lakelog_lake.sinks.checks import check_partition, check_topic, missing
+from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, local_folder
-from lakelog_lake.sinks.iceberg_types import ids, in_table, kinds, wanted
-from lakelog_lake.tables.fields import Layout, TableShape
-from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.partitions import DAY, HOUR, STORE, TOPIC
+from lakelog_lake.sinks.iceberg import IcebergHistory, Snapshot
+from lakelog_lake.sinks.iceberg_types import TABLE_PROPERTIES, ids, in_table, kinds, wanted
+from lakelog_lake.sinks.iceberg_types import TOPIC as TOPIC_PROPERTY
+from lakelog_lake.sinks.locations import TableLocation
+from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.remote import local_folder, sync
+from lakelog_lake.tables.shape import DAY, HOUR, STORE, TOPIC, Layout, TableShape
 from lakelog_spark.jars import ICEBERG_JAR, check_jar
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def catalog_in(to: str) -> str | None:
 
 
 @attrs.frozen
-class SparkCatalogLocation:
+class SparkCatalogLocation(TableLocation):
     """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``."""
 
     session: SparkSession
@@ -90,7 +89,7 @@ class SparkCatalogLocation:
             raise SettingsError(f"{self.text} needs NAMESPACE.TABLE, not {given}", key="--table")
         return given
 
-    def sink(self, name: str, shape: TableShape) -> Markable:
+    def sink(self, name: str, shape: TableShape) -> Sink:
         """The sink of a table, which may not exist yet."""
         return spark_iceberg_sink(self.session, f"{self.catalog}.{name}", shape)
 
@@ -196,7 +195,7 @@ class SparkIcebergSink:
         spec = json.loads(self._iceberg.PartitionSpecParser.toJson(table.spec()))
         lacks = missing(self.name, kinds(schema), kinds(wanted(self.shape.columns)))
         check_partition(self.name, partition_of(schema, spec), self.shape.partition)
-        check_topic(self.name, table.properties().get(iceberg_fields.TOPIC), self.shape.topic)
+        check_topic(self.name, table.properties().get(TOPIC_PROPERTY), self.shape.topic)
         return lacks
 
     def _schema(self, table: Any) -> Schema:
@@ -204,7 +203,7 @@ class SparkIcebergSink:
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
-        found = self._load().properties().get(iceberg_fields.TOPIC) if self._is_there() else None
+        found = self._load().properties().get(TOPIC_PROPERTY) if self._is_there() else None
         return None if found is None else str(found)
 
     def head(self, store: str) -> Head:
@@ -417,8 +416,8 @@ def _quoted(table: str) -> str:
 
 
 def _creation(table: str, shape: TableShape) -> str:
-    topic = {} if shape.topic is None else {iceberg_fields.TOPIC: shape.topic}
-    given = {**iceberg_fields.TABLE_PROPERTIES, **topic}.items()
+    topic = {} if shape.topic is None else {TOPIC_PROPERTY: shape.topic}
+    given = {**TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
     made = (_partition(*TRANSFORMS[key]) for key in shape.partition)
     partitions = f"PARTITIONED BY ({', '.join(made)}) " if shape.partition else ""

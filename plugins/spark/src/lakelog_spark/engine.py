@@ -25,8 +25,8 @@ from lakelog_spark.shipping import clear_importer_cache
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
+    from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.task import Task, Written
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
@@ -59,7 +59,7 @@ class SparkEngine:
         master: str | None,
         config: Mapping[str, str],
         on_done: Callable[[], None],
-    ) -> Iterator[tuple[Engine, Destination | None]]:
+    ) -> Iterator[tuple[Engine, TableLocation | None]]:
         """A session for tasks, and the catalog of ``spark:CATALOG`` if ``to`` names one.
 
         Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.

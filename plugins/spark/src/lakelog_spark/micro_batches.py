@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies import parser_for
+from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
+from lakelog_lake.landing.targets import TableSpec, identity_of
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
-from lakelog_lake.tables import partitions
-from lakelog_lake.tables.parquet_writer import ParquetCompression
+from lakelog_lake.tables import shape
+from lakelog_lake.tables.settings import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
@@ -67,7 +67,7 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     spec = TableSpec(
         to,
         table,
-        partitions.parse(partition),
+        shape.parse(partition),
         parsers,
         compression=ParquetCompression.of(compression),
     )
@@ -123,6 +123,12 @@ class Lander:
     def _started(self, session: SparkSession) -> LandingDispatcher:
         catalog = catalog_in(self.spec.to)
         place = None if catalog is None else SparkCatalogLocation(session, catalog)
-        pinning = pin_for(self.source.path, self.source.store, self.spec, self.pin, place)
-        targets, engine = targets_for(self.spec, place), by_spark(session)
-        return LandingDispatcher(self.source, targets, engine, self.bounds, self.on_phase, pinning)
+        return LandingDispatcher.of(
+            self.source,
+            self.spec,
+            by_spark(session),
+            self.bounds,
+            place,
+            pin=self.pin,
+            on_phase=self.on_phase,
+        )

@@ -11,12 +11,12 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import PositionMissing, TableMismatch
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
-from lakelog_lake.tables.fields import TableShape, dead_letter_columns
-from lakelog_lake.tables.topic_names import encoded
+from lakelog_lake.sinks.locations import encoded
+from lakelog_lake.tables.shape import TableShape, dead_letter_columns
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog import (
     SparkCatalogLocation,
@@ -24,6 +24,7 @@ from lakelog_spark.catalog import (
     catalog_in,
     spark_iceberg_sink,
 )
+from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.sink_contract import SinkContract
 from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
 from plugins.lake.tests.landing.tables import (

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog_lake.errors import TaskFailed
-from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.engine import spark as by_spark
 from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make
 from plugins.lake.tests.stores import filled

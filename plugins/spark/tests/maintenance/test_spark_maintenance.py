@@ -9,16 +9,15 @@ import pytest
 
 import lakelog
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.log.wanted import EVERYTHING
-from lakelog_lake.maintenance.by_kind import compact, expire
+from lakelog_lake.maintenance.tables import compact, expire
 from lakelog_lake.maintenance.terms import RetentionTerms
-from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.verify.comparing import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify import verify_by_spark
-from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
+from plugins.lake.tests.landing.passes import sink_for
+from plugins.lake.tests.landing.tables import assert_ordered, land_all, make, opened
 from plugins.lake.tests.maintenance.planting import (
     change,
     doubled,

@@ -2,38 +2,27 @@
 
 With ``avro-confluent`` the datum follows Confluent's header (a zero byte, then a schema id of 4
 bytes). The header is skipped and no registry is used: each datum is read by the given schema. Bytes
-behind the datum make a body invalid.
-
-Avro bodies of a registry: decoded by their writer's schema, resolved to the reader's.
+behind the datum make a body invalid. With a registry, each datum is decoded by its writer's schema,
+resolved to the reader's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import pyarrow as pa
 
-from lakelog_lake.bodies.base import Rowwise
-from lakelog_lake.bodies.names import column_names, field_names, needs, refused
-from lakelog_lake.bodies.schema_registry import (
-    Schema,
-    SchemaRegistry,
-    UnknownSchema,
-    header_of,
-    split,
-)
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lakelog_lake.bodies import schema_registry
+from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
-
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -217,7 +206,20 @@ def _logical(schema: Any, at: str) -> pa.DataType | None:
     return None
 
 
-_HEADER_BYTES: Final = 5
+@contextmanager
+def _supported(source: str) -> Iterator[None]:
+    """Convert errors of making columns to :class:`~lakelog.errors.SettingsError`."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise needs("fastavro", "avro") from error
+    try:
+        yield
+    except (
+        *(ValueError, TypeError, KeyError, RecursionError),
+        *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
+    ) as error:
+        raise refused(f"not a supported Avro schema: {error}", source) from error
 
 
 @attrs.frozen(slots=False)
@@ -234,18 +236,9 @@ class Avro(Rowwise):
     @classmethod
     def of(cls, text: str, source: str, *, confluent: bool) -> Avro:
         """Parse the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
-        try:
-            import fastavro
-        except ImportError as error:
-            raise needs("fastavro", "avro") from error
-        made = cls(text, confluent)
-        try:
+        with _supported(source):
+            made = cls(text, confluent)
             made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
-        except (
-            *(ValueError, TypeError, KeyError, RecursionError),
-            *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
-        ) as error:
-            raise refused(f"not a supported Avro schema: {error}", source) from error
         return made
 
     @cached_property
@@ -261,7 +254,8 @@ class Avro(Rowwise):
     def _decode(self, body: bytes) -> dict[str, Any]:
         file = BytesIO(body)
         if self.confluent:
-            _pass_header(file)
+            schema_registry.header_of(body)
+            file.seek(schema_registry.HEADER_BYTES)
         value = datum(file, len(body), self._schema, None)
         columns: dict[str, Any] = self._columns[1](value)
         return columns
@@ -289,12 +283,6 @@ def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
     return value
 
 
-def _pass_header(file: BytesIO) -> None:
-    header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES or header[0] != 0:
-        raise ValueError("byte 0: no Confluent header (a zero byte, and 4 bytes of schema id)")
-
-
 KIND = "AVRO"
 
 
@@ -305,8 +293,8 @@ class RegistryAvro(Rowwise):
     :ivar reader: the schema of the columns
     """
 
-    registry: SchemaRegistry
-    reader: Schema
+    registry: schema_registry.SchemaRegistry
+    reader: schema_registry.Schema
 
     @classmethod
     def of(cls, place: str) -> RegistryAvro:
@@ -315,24 +303,16 @@ class RegistryAvro(Rowwise):
         Raises :class:`~lakelog.errors.SettingsError` and
         :class:`~lakelog_lake.errors.RegistryUnreachable`.
         """
-        try:
-            import fastavro
-        except ImportError as error:
-            raise needs("fastavro", "avro") from error
-        registry, name, more = split(place, "avro-registry")
+        registry, name, more = schema_registry.split(place, "avro-registry")
         if more:
             raise refused(f"an Avro schema has one record: leave #{more} out", "--body")
         try:
-            made = cls(registry, registry.named(name))
-            _checked(made.reader)
-            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
-        except UnknownSchema as error:
+            reader = registry.named(name)
+        except schema_registry.UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
-        except (
-            *(ValueError, TypeError, KeyError, RecursionError),
-            *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
-        ) as error:
-            raise refused(f"not a supported Avro schema: {error}", name) from error
+        with _supported(name):
+            made = cls(registry, _checked(reader))
+            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
         return made
 
     @cached_property
@@ -349,36 +329,36 @@ class RegistryAvro(Rowwise):
         return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
-        number = header_of(body)
+        number = schema_registry.header_of(body)
         if number not in self._writers:
             found = _checked(self.registry.by_id(number))
             self._writers[number] = _parsed(found) if found != self.reader else None
         file = BytesIO(body)
-        file.seek(5)
+        file.seek(schema_registry.HEADER_BYTES)
         writer = self._writers[number]
         pair = (self._schema, None) if writer is None else (writer, self._schema)
         columns: dict[str, Any] = self._columns[1](datum(file, len(body), *pair))
         return columns
 
 
-def _checked(schema: Schema) -> Schema:
+def _checked(schema: schema_registry.Schema) -> schema_registry.Schema:
     if schema.kind != KIND:
         raise ValueError(f"the registry's schema is {schema.kind.title()}, not Avro")
     return schema
 
 
-def _plain(schema: Schema) -> Any:
+def _plain(schema: schema_registry.Schema) -> Any:
     return understood(json.loads(schema.text))
 
 
-def _others(schema: Schema) -> Any:
+def _others(schema: schema_registry.Schema) -> Any:
     """The schemas that it refers to, innermost first."""
     for _, each in schema.references:
         yield from _others(each)
         yield _plain(each)
 
 
-def _parsed(schema: Schema) -> Any:
+def _parsed(schema: schema_registry.Schema) -> Any:
     from fastavro.schema import parse_schema
 
     named: dict[str, Any] = {}

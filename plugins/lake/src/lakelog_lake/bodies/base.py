@@ -1,30 +1,32 @@
-"""The protocol of body parsers, which replace the column ``body`` by typed columns.
+"""The protocol of body parsers, which replace the column ``body`` by typed columns; and their base.
 
 A parser is sent to the processes that write data files. It must be small, picklable, and
 deterministic in each process. It must not raise for the content of a body: the row is marked as not
 good, and lands in the table of dead letters with its error and its raw body.
 
-Parsers that decode bodies one by one with a library, and then build columns.
+Columns have the names of a schema's fields:
 
-Bodies without a schema: raw bytes, and text.
+- characters other than ASCII letters, digits and underscores become underscores, as engines treat
+  them differently
+- a name that is also a column of messages gets the prefix ``body_``
+- names that are equal after this, or differ only in case, are refused, as engines ignore case
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from lakelog.errors import SettingsError
 from lakelog_lake.errors import TemporaryError
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    from numpy.typing import NDArray
+from lakelog_lake.log.columns import ERROR, NAMES
 
 
 @attrs.frozen(eq=False)
@@ -231,3 +233,50 @@ class String:
         texts = as_strings(without(bodies, faults)[0]).cast(pa.string())
         columns = pa.RecordBatch.from_arrays([texts], schema=self.fields)
         return parsed(self.fields, [columns], faults, len(bodies))
+
+
+PREFIX: Final = "body_"
+_OURS: Final = frozenset((*NAMES, ERROR, "day", "hour"))
+_ODD: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+def column_names(keys: Sequence[str]) -> tuple[str, ...]:
+    """The columns for the fields ``keys`` of a body; raises :class:`ValueError`."""
+    plain = (_plain(key) for key in keys)
+    return _check_distinct(
+        keys, tuple(PREFIX + name if name.lower() in _OURS else name for name in plain)
+    )
+
+
+def field_names(keys: Sequence[str]) -> tuple[str, ...]:
+    """The names for the fields of a struct, which cannot collide with columns of messages."""
+    return _check_distinct(keys, tuple(map(_plain, keys)))
+
+
+def _plain(key: str) -> str:
+    return _ODD.sub("_", key) or "_"
+
+
+def _check_distinct(keys: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    seen: dict[str, str] = {}
+    for key, name in zip(keys, names, strict=True):
+        other = seen.setdefault(name.lower(), key)
+        if other != key:
+            raise ValueError(f"{other!r} and {key!r} would both be column {name}")
+    return names
+
+
+KEY: Final = "--body"
+
+
+def refused(what: str, source: str) -> SettingsError:
+    """The error for an invalid file ``source``."""
+    return SettingsError(what, key=KEY, source=source)
+
+
+def needs(package: str, extra: str) -> SettingsError:
+    """The error for a missing ``package``."""
+    return SettingsError(
+        f"this needs {package}: pip install 'lakelog-lake[{extra}]'",
+        key=KEY,
+    )

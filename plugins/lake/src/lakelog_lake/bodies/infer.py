@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
+import pyarrow as pa
 
+import lakelog
 from lakelog.errors import SettingsError
-
-if TYPE_CHECKING:
-    import lakelog
+from lakelog_lake.bodies import json_schema
 
 _MOST_FIELDS: Final = 1000
 _LONG: Final = range(-(1 << 63), 1 << 63)
@@ -74,13 +74,10 @@ def infer_topic(path: Path, topic: str, count: int, *, times: bool = True) -> In
 
     Raises :class:`~lakelog.errors.SettingsError` if there is no schema.
     """
-    import lakelog
-    from lakelog_lake.bodies.json_schema import shape_of
-
     try:
         with lakelog.open(path, mode="read") as store:
             found = infer(islice(_bodies(store, topic), count), times=times)
-        shape_of(found.schema)
+        json_schema.shape_of(found.schema)
     except ValueError as error:
         raise SettingsError(f"no schema of {topic} in {path}: {error}", key="--topic") from error
     return found
@@ -168,9 +165,6 @@ def _kind(value: Any) -> str:
 
 
 def _is(value: str, kind: str) -> bool:
-    import pyarrow as pa
-
-    from lakelog_lake.bodies import json_schema
 
     try:
         {"date": json_schema.dates, "date-time": json_schema.timestamps}[kind](

@@ -2,27 +2,22 @@
 
 Each body is one object. Fields that the schema does not name are ignored; a missing field is null.
 Types are strict: ``"1"`` and ``1.0`` are not integers, and a number beyond 64 bits or a repeated
-key of the schema makes a body invalid. The schema file is a JSON Schema (:mod:`.json_schema`) or,
-if it does not begin with ``{``, a Spark DDL (:mod:`.ddl`).
+key of the schema makes a body invalid. The schema file is a JSON Schema or, if it does not begin
+with ``{``, a Spark DDL (:mod:`.json_schema`).
 
-Bodies are read in steps by Arrow's reader. If it rejects a step, the step is split around the
-invalid body, or in quarters if the reader does not identify that body. Once a few bodies are left,
-they are checked one by one. So an invalid body costs the others little, and no result depends on
-neighbouring bodies.
+Bodies are read in steps by Arrow's reader, each step joined with newlines and read as one block.
+The result is valid only if each body is exactly one object. This follows from two checks: each body
+begins with ``{`` and ends with ``}``, and the reader returns as many objects as there are bodies.
+An incomplete body then makes the next one a syntax error. A newline inside of a string is a syntax
+error, too; other newlines inside of a body are valid. The check for braces also excludes a
+top-level ``null``, at which Arrow 26 crashes. The reader accepts ``NaN`` and ``Inf``, which JSON
+does not have: :func:`has_no_number` finds bodies that must be checked first.
 
-A slow, exact check of single bodies finds the cause. Arrow's reader also rejects every body that
-this check rejects. For a fault that only the reader finds, the reader's text is used.
-
-Converts bodies to columns with Arrow's JSON reader: all bodies of a call, or none.
-
-The bodies are joined with newlines and read as one block. The result is valid only if each body is
-exactly one object. This follows from two checks: each body begins with ``{`` and ends with ``}``,
-and the reader returns as many objects as there are bodies. An incomplete body then makes the next
-one a syntax error. A newline inside of a string is a syntax error, too; other newlines inside of a
-body are valid. The check for braces also excludes a top-level ``null``, at which Arrow 26 crashes.
-
-Arrow's reader accepts ``NaN`` and ``Inf``, which JSON does not have: :func:`has_no_number` finds
-bodies that must be checked first.
+If the reader rejects a step, the step is split around the invalid body, or in quarters if the
+reader does not identify that body. Once a few bodies are left, a slow, exact check of single bodies
+finds the cause. So an invalid body costs the others little, and no result depends on neighbouring
+bodies. The reader also rejects every body that this check rejects. For a fault that only the reader
+finds, the reader's text is used.
 """
 
 from __future__ import annotations
@@ -42,10 +37,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from lakelog_lake.bodies import ddl, json_schema
-from lakelog_lake.bodies.base import Parsed, not_utf8, parsed, without
+from lakelog_lake.bodies import json_schema
+from lakelog_lake.bodies.base import Parsed, not_utf8, parsed, refused, without
 from lakelog_lake.bodies.json_schema import FieldShape, read_type, table_type
-from lakelog_lake.bodies.names import refused
 
 _SPACE: Final = b" \t\r\n"
 _NO_NUMBER: Final = re.compile(rb"(?:NaN|Inf(?:inity)?)\s*[,\]}]")
@@ -326,7 +320,7 @@ class Json:
         try:
             if text.lstrip().startswith("{"):
                 return cls(json_schema.shape_of(json.loads(text)))
-            return cls(ddl.shape_of(text))
+            return cls(json_schema.ddl_shape(text))
         except (ValueError, RecursionError) as error:
             raise refused(f"not a supported schema: {error}", source) from error
 
@@ -413,8 +407,6 @@ def _around(bad: int | None, count: int) -> tuple[int, ...]:
 
 def _steps(bodies: pa.Array) -> Iterator[tuple[int, int]]:
     """Split bodies into runs of bounded count and size."""
-    import pyarrow.compute as pc
-
     ends = np.cumsum(pc.binary_length(bodies).to_numpy(zero_copy_only=False), dtype=np.int64)
     first = 0
     while first < len(bodies):

@@ -1,25 +1,30 @@
-"""Parses JSON Schema: the parts that give types and required fields.
+"""The shape of JSON bodies, from a JSON Schema or a Spark DDL, and the types of their columns.
 
-Supported are ``type`` (optionally with ``null``), ``properties``, ``required``, ``items``, the
-formats ``date-time`` and ``date``, local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and
-``null``. Constraints on values (``enum``, ``minimum``, ``pattern`` and the like) are not checked.
-A field may be missing or null unless it is ``required`` and its type excludes ``null``.
+Of JSON Schema the parts are supported that give types and required fields: ``type`` (optionally
+with ``null``), ``properties``, ``required``, ``items``, the formats ``date-time`` and ``date``,
+local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and ``null``. Constraints on values
+(``enum``, ``minimum``, ``pattern`` and the like) are not checked. A field may be missing or null
+unless it is ``required`` and its type excludes ``null``.
 
-Parses times: RFC 3339 and similar ISO 8601 forms, to the microsecond.
+A DDL is ``id bigint not null, user struct<name: string>, tags array<string>``: the part of Spark's
+``StructType.fromDDL`` for types that JSON can be converted to. A body without a ``not null`` field
+is invalid. ``tinyint`` and ``smallint`` become ``int``, as Iceberg has neither.
 
-Digits behind the microsecond are cut off, as Java and Go write nanoseconds. A time without a zone
-is in UTC, as everywhere in this package. Leap seconds are invalid.
+Times are RFC 3339 and similar ISO 8601 forms, to the microsecond. Digits behind it are cut off, as
+Java and Go write nanoseconds. A time without a zone is in UTC, as everywhere in this package. Leap
+seconds are invalid.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakelog_lake.bodies.names import column_names, field_names
+from lakelog_lake.bodies.base import column_names, field_names
 
 PLAIN: Final[dict[str, pa.DataType]] = {
     "string": pa.string(),
@@ -57,11 +62,10 @@ class FieldShape:
         """Whether the type from Arrow's reader equals that in the table."""
         if self.kind in AS_TEXT:
             return False
-        return all(each.as_read and not each.required and _same(each) for each in self.fields)
-
-
-def _same(shape: FieldShape) -> bool:
-    return shape.key in ("", shape.name)
+        return all(
+            each.as_read and not each.required and each.key in ("", each.name)
+            for each in self.fields
+        )
 
 
 def read_type(shape: FieldShape) -> pa.DataType:
@@ -224,3 +228,99 @@ def timestamps(texts: pa.Array) -> pa.Array:
 def dates(texts: pa.Array) -> pa.Array:
     """Days, ``YYYY-MM-DD``; raises :class:`pyarrow.ArrowInvalid` for an invalid text."""
     return texts.cast(pa.date32())
+
+
+_TOKEN: Final = re.compile(r"\s*(?:--[^\n]*\n\s*)*(`(?:[^`]|``)+`|\w+|[<>,:()])")
+_ALIASES: Final = {
+    **dict.fromkeys(("tinyint", "byte", "smallint", "short", "integer"), "int"),
+    "long": "bigint",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+}
+
+
+def ddl_shape(text: str) -> FieldShape:
+    """The shape of the body; raises :class:`ValueError`."""
+    reading = _DdlReading(_tokens(text))
+    fields = reading.fields(end="")
+    names = column_names([each.key for each in fields])
+    return FieldShape("", "", "struct", fields=_called(fields, names))
+
+
+def _called(fields: list[FieldShape], names: tuple[str, ...]) -> tuple[FieldShape, ...]:
+    return tuple(attrs.evolve(each, name=name) for each, name in zip(fields, names, strict=True))
+
+
+def _tokens(text: str) -> list[str]:
+    found, at = [], 0
+    text = text.rstrip().rstrip(";")
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ValueError(f"character {at}: {text[at : at + 20]!r} is no part of a schema")
+        found.append(match[1])
+        at = match.end()
+    return found
+
+
+class _DdlReading:
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = [*tokens, ""]
+        self._at = 0
+
+    def fields(self, end: str) -> list[FieldShape]:
+        """Parse ``name type [not null] [comment]``, comma-separated, up to ``end``."""
+        found = [self._field()]
+        while self._peek() == ",":
+            self._next()
+            found.append(self._field())
+        self._must(end)
+        return found
+
+    def _field(self) -> FieldShape:
+        key = self._next()
+        if not re.match(r"[`\w]", key):
+            raise ValueError(f"{key or 'the end'!r} where the name of a field should be")
+        if key.startswith("`"):
+            key = key[1:-1].replace("``", "`")
+        if self._peek() == ":":
+            self._next()
+        made = self._type(key)
+        if self._peek().lower() == "not":
+            self._next()
+            self._must("null")
+            made = attrs.evolve(made, required=True)
+        return made
+
+    def _type(self, key: str) -> FieldShape:
+        kind = self._next().lower()
+        if kind == "struct":
+            self._must("<")
+            fields = self.fields(end=">")
+            names = field_names([each.key for each in fields])
+            return FieldShape(key, key, "struct", fields=_called(fields, names))
+        if kind == "array":
+            self._must("<")
+            element = attrs.evolve(self._type(""), name="element")
+            self._must(">")
+            return FieldShape(key, key, "array", fields=(element,))
+        kind = _ALIASES.get(kind, kind)
+        if kind not in PLAIN:
+            raise ValueError(
+                f"field {key!r}: type {kind or 'missing'!r} is not read from JSON; known are "
+                f"{', '.join(PLAIN)}, struct<...> and array<...>"
+            )
+        return FieldShape(key, key, kind)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at]
+
+    def _next(self) -> str:
+        token = self._tokens[self._at]
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def _must(self, token: str) -> None:
+        found = self._next()
+        if found.lower() != token:
+            raise ValueError(f"{found or 'the end'!r} where {token or 'the end'!r} should be")

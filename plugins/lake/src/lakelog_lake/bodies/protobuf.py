@@ -4,10 +4,9 @@ The schema is a descriptor set (``protoc --include_imports --descriptor_set_out=
 of a message. Unknown fields are skipped, as usual for this format, so arbitrary bytes often parse
 as some message.
 
-Protocol Buffers bodies of a registry.
-
-Fields are identified by number. So each body is decoded by the reader's message, for any version of
-the schema. The schema in the body's header only serves to check the message's name.
+With a registry, each body is decoded by the reader's message, for any version of the schema, as
+fields are identified by number. The schema in the body's header only serves to check the message's
+name.
 """
 
 from __future__ import annotations
@@ -22,22 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
-from lakelog_lake.bodies.base import Rowwise
-from lakelog_lake.bodies.names import column_names, field_names, needs, refused
-from lakelog_lake.bodies.schema_registry import (
-    Schema,
-    SchemaRegistry,
-    UnknownSchema,
-    header_of,
-    split,
-)
+from lakelog_lake.bodies import schema_registry
+from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 Step: TypeAlias = Callable[[Any], Any]
 """Converts a value of the library to its Arrow type."""
-
 _PACKAGE: Final = "google.protobuf."
 _WRAPPERS: Final = frozenset(
     f"{_PACKAGE}{each}Value"
@@ -220,7 +211,7 @@ _FIRST: Final = (0,)
 class RegistryProtobuf(Protobuf):
     """A parser of Protocol Buffers bodies with Confluent's header."""
 
-    registry: SchemaRegistry
+    registry: schema_registry.SchemaRegistry
 
     @classmethod
     def at(cls, place: str) -> RegistryProtobuf:
@@ -233,13 +224,13 @@ class RegistryProtobuf(Protobuf):
             from google.protobuf.message import DecodeError
         except ImportError as error:
             raise needs("protobuf", "protobuf") from error
-        registry, name, message = split(place, "protobuf-registry", _SERIALIZED)
+        registry, name, message = schema_registry.split(place, "protobuf-registry", _SERIALIZED)
         try:
             schema = registry.named(name)
             descriptors = _descriptors(schema)
             made = cls(descriptors, message or _framed_message(schema, _FIRST), registry)
             made.fields  # noqa: B018  # raises early if it cannot be made
-        except UnknownSchema as error:
+        except schema_registry.UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
         except KeyError as error:
             raise refused(f"there is no message {message}", name) from error
@@ -253,8 +244,8 @@ class RegistryProtobuf(Protobuf):
         return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
-        number = header_of(body)
-        places, start = _places(body, 5)
+        number = schema_registry.header_of(body)
+        places, start = _places(body, schema_registry.HEADER_BYTES)
         key = (number, places)
         if key not in self._names:
             self._names[key] = _framed_message(self.registry.by_id(number), places)
@@ -289,7 +280,7 @@ def _number(body: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"byte {at}: invalid number in the index path of its message")
 
 
-def _file(schema: Schema, name: str) -> Any:
+def _file(schema: schema_registry.Schema, name: str) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if schema.kind != "PROTOBUF":
@@ -299,7 +290,7 @@ def _file(schema: Schema, name: str) -> Any:
     return file
 
 
-def _framed_message(schema: Schema, places: tuple[int, ...]) -> str:
+def _framed_message(schema: schema_registry.Schema, places: tuple[int, ...]) -> str:
     """The full name of the message at an index path; raises :class:`ValueError`."""
     file = _file(schema, "main")
     name, inside = file.package, file.message_type
@@ -311,13 +302,13 @@ def _framed_message(schema: Schema, places: tuple[int, ...]) -> str:
     return str(name)
 
 
-def _descriptors(schema: Schema) -> bytes:
+def _descriptors(schema: schema_registry.Schema) -> bytes:
     """A descriptor set of a schema, its references, and their imports from Google's library."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
     files: dict[str, Any] = {}
 
-    def add(name: str, each: Schema) -> None:
+    def add(name: str, each: schema_registry.Schema) -> None:
         files[name] = _file(each, name)
         for other, inner in each.references:
             if other not in files:

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import attrs
 
-from lakelog_lake.bodies.names import refused
+from lakelog_lake.bodies.base import refused
 from lakelog_lake.errors import RegistryUnreachable
 
 USER_INFO: Final = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
@@ -31,7 +31,7 @@ _OF_A_SCHEMA: Final = (40401, 40402, 40403)
 """Error codes of a registry (unknown subject, version or schema) that come with HTTP status 404; a
 404 without one is not from a registry."""
 _MAY_PASS: Final = (408, 425, 429, 500, 502, 503, 504)
-_HEADER_BYTES: Final = 5
+HEADER_BYTES: Final = 5
 _VERSIONED: Final = re.compile(r"(.+)@(\d+)")
 
 
@@ -163,9 +163,9 @@ def _error_body(error: urllib.error.HTTPError) -> Mapping[str, Any]:
 
 def header_of(body: bytes) -> int:
     """The schema id in the header of ``body``; raises :class:`ValueError`."""
-    if len(body) < _HEADER_BYTES or body[0] != 0:
+    if len(body) < HEADER_BYTES or body[0] != 0:
         raise ValueError("byte 0: no Confluent header (a zero byte, and 4 bytes of schema id)")
-    return int.from_bytes(body[1:_HEADER_BYTES], "big")
+    return int.from_bytes(body[1:HEADER_BYTES], "big")
 
 
 def split(place: str, name: str, form: str | None = None) -> tuple[SchemaRegistry, str, str]:

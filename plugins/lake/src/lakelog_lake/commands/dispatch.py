@@ -1,7 +1,4 @@
-"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files.
-
-A progress bar of landing on a terminal; nothing elsewhere.
-"""
+"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files."""
 
 from __future__ import annotations
 
@@ -16,27 +13,26 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import attrs
 import typer
 
+import lakelog
 from lakelog.errors import SettingsError
 from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_cli.options import AsJson, Since
 from lakelog_cli.output import ProgressBar, is_terminal, print_line, prints, progress, write_lines
-from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
+from lakelog_lake.commands import options
+from lakelog_lake.commands.options import EngineName
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
-from lakelog_lake.tables.parquet_writer import ParquetCompression
+from lakelog_lake.tables.settings import ParquetCompression
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from threading import Event
 
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
-    from lakelog_lake.landing.destinations import Destination
-    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
+    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import WatchdogNotifier
-    from lakelog_lake.landing.target import Targets
+    from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
-    from lakelog_lake.tasks.ranges import TaskLimits
     from lakelog_lake.tasks.task import Task, Written
 
 
@@ -68,8 +64,6 @@ class LandingBar:
             self._advance(self._ends.pop(0) - self._start, self._end - self._start)
 
     def _begin(self, tasks: Sequence[Task]) -> None:
-        import lakelog
-
         if self._start is None:
             self._start = tasks[0].span.start
         self._ends = [each.span.end for each in tasks]
@@ -129,14 +123,6 @@ class Corrupt(StrEnum):
     SKIP = "skip"
 
 
-StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
-Table: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMESPACE.TABLE",
-        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
-    ),
-]
 EngineOption: TypeAlias = Annotated[
     EngineName,
     typer.Option(help="Engine for data files; auto: spark if it and Java are installed."),
@@ -161,7 +147,7 @@ SystemTopics: TypeAlias = Annotated[
 
 @prints(LandedRow)
 def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: Annotated[
         str,
         typer.Option(
@@ -170,8 +156,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             help="iceberg, delta or parquet, and a folder or URI; or catalog:NAME, spark:CATALOG.",
         ),
     ],
-    table: Table = None,
-    storage: Storage = None,
+    table: options.Table = None,
+    storage: options.Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
     engine: EngineOption = EngineName.AUTO,
     processes: Processes = None,
@@ -254,48 +240,46 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
-    from lakelog_lake.landing.committing import CommitLock
-    from lakelog_lake.landing.destinations import TableLocation
-    from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-    from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals
-    from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
-    from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.tables import partitions
+    from lakelog_lake.landing import committing, dispatcher, runner, targets
+    from lakelog_lake.maintenance.delta import PeriodicCompaction
+    from lakelog_lake.sinks.locations import location_of
+    from lakelog_lake.tables import shape
     from lakelog_lake.tasks.ranges import TaskLimits
 
-    source = LandingSource(
-        store.absolute(),
-        identity_of(store, store_id),
-        skip_damage=corrupt is Corrupt.SKIP,
-        chosen=Chosen(system_topics),
-        accept_gaps=gaps is GapChoice.ACCEPT,
-    )
-    keys = partitions.parse(partition)
-    given, storing = parsers_of(bodies or []), pairs_of(storage)
+    source = _source(store, store_id, corrupt, gaps, system_topics=system_topics)
+    keys = shape.parse(partition)
+    given, storing = parsers_of(bodies or []), options.pairs_of(storage)
     if not to.startswith(SPARK_CATALOG):
-        TableLocation.of(to, storing)  # refused before Spark starts, which takes seconds
-    spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
+        location_of(to, storing)  # refused before Spark starts, which takes seconds
+    spec = targets.TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
-    alive = WatchdogNotifier.of_this_process()
-    lock = None if commit_lock is None else CommitLock(commit_lock.absolute(), alive)
+    alive = runner.WatchdogNotifier.of_this_process()
+    lock = None if commit_lock is None else committing.CommitLock(commit_lock.absolute(), alive)
     reporter, config = (
         _PassReporter(alive, _print_landed_json if as_json else _print_landed),
-        pairs_of(conf, "--conf"),
+        options.pairs_of(conf, "--conf"),
     )
     with (
-        stopped_by_signals() as stop,
+        runner.stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
         _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
     ):
-        pinning = None if no_pin else pin_for(source.path, source.store, spec, pin, place)
-        targets = targets_for(spec, place)
-        watched = run if bar is None else bar.watched(run)
-        lander = LandingDispatcher(
-            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set, lock
+        lander = dispatcher.LandingDispatcher.of(
+            source,
+            spec,
+            run if bar is None else bar.watched(run),
+            bounds,
+            place,
+            pin=pin,
+            is_pinned=not no_pin,
+            on_phase=alive,
+            max_dead_letters=max_dead_letters,
+            is_last=stop.is_set,
+            commit_lock=lock,
         )
         if compact is not None:
-            reporter.then = _compacting(targets, compact, bounds)
+            reporter.then = PeriodicCompaction(lander.targets, compact, bounds.file_bytes)
         try:
             is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
         except Exception:
@@ -305,12 +289,30 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if not is_done:
         print_line("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)
-    if once and reporter.nothing_parsed:
-        print_line(
-            f"lakelog: all {reporter.rows} rows are dead letters, as no body parses: see --body",
-            err=True,
-        )
-        raise typer.Exit(FOUND)
+    if once:
+        reporter.check_parsed()
+
+
+def _source(
+    store: Path,
+    store_id: str | None,
+    corrupt: Corrupt,
+    gaps: GapChoice = GapChoice.REFUSE,
+    *,
+    topics: Sequence[str] | None = None,
+    since_ms: int | None = None,
+    system_topics: bool,
+) -> LandingSource:
+    from lakelog_lake.landing import dispatcher, targets
+    from lakelog_lake.log.wanted import Chosen
+
+    return dispatcher.LandingSource(
+        store.absolute(),
+        targets.identity_of(store, store_id),
+        skip_damage=corrupt is Corrupt.SKIP,
+        chosen=Chosen.of(topics, since_ms, system_topics=system_topics),
+        accept_gaps=gaps is GapChoice.ACCEPT,
+    )
 
 
 @attrs.define
@@ -327,10 +329,14 @@ class _PassReporter:
     dead_letters: int = 0
     then: Callable[[], None] = nothing
 
-    @property
-    def nothing_parsed(self) -> bool:
-        """Whether rows landed and all are dead letters."""
-        return 0 < self.rows == self.dead_letters
+    def check_parsed(self) -> None:
+        """Exit with a message if rows landed and all are dead letters."""
+        if 0 < self.rows == self.dead_letters:
+            print_line(
+                f"lakelog: all {self.rows} rows are dead letters, as no body parses: see --body",
+                err=True,
+            )
+            raise typer.Exit(FOUND)
 
     def __call__(self, landed: Landed) -> None:
         """Print the result of a pass."""
@@ -345,33 +351,22 @@ def _land(
     lander: LandingDispatcher, reporter: _PassReporter, stop: Event, interval_seconds: float | None
 ) -> bool:
     """Run once, or until stopped; return whether everything landed as requested."""
-    from lakelog_lake.landing.runner import NotifiedWaits, until_done, until_stopped
+    from lakelog_lake.landing.runner import LandingWaits, until_done, until_stopped
 
     alive = reporter.alive
 
     alive.ready()
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, reporter)
-    waits = NotifiedWaits(stop, interval_seconds, lander.newcoming, alive)
+    waits = LandingWaits(stop, interval_seconds, lander.newcoming, alive)
     until_stopped(lander.one_pass, stop, interval_seconds, reporter, _print_retry, waits)
     alive.stopping()
     return True
 
 
-def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[], None]:
-    """Raises :class:`~lakelog.errors.SettingsError` for tables that must be compacted otherwise."""
-    from lakelog_lake.maintenance.small_files import PeriodicCompaction
-
-    made = PeriodicCompaction(
-        lambda: [each.sink for each in targets.served], passes, bounds.file_bytes
-    )
-    made.check()
-    return made
-
-
 def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
     """The parsers by topic."""
-    from lakelog_lake.bodies import parser_for
+    from lakelog_lake.bodies.formats import parser_for
 
     found = {}
     for text in given:
@@ -386,14 +381,14 @@ def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
 
 @prints(ExportedRow)
 def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: Annotated[
         str, typer.Option("--to", metavar="PATH", help="A folder or URI; for text a file.")
     ],
     made: Annotated[
         Format, typer.Option("--format", help="Format of the output.")
     ] = Format.PARQUET,
-    table: Table = None,
+    table: options.Table = None,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
     ] = None,
@@ -402,7 +397,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
     system_topics: SystemTopics = False,
-    storage: Storage = None,
+    storage: options.Storage = None,
     compression: CompressionOption = ParquetCompression.AUTO,
     as_json: AsJson = False,
 ) -> None:
@@ -411,25 +406,20 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Tables follow the rules of `dispatch`: another export adds new messages. An unknown --topic is a
     usage error; if --since selects nothing, the exit code is 1.
     """
-    from lakelog_lake.landing.dispatcher import LandingSource
     from lakelog_lake.landing.export import to_file, to_table
-    from lakelog_lake.landing.targets import TableSpec, identity_of
-    from lakelog_lake.log.wanted import Chosen
+    from lakelog_lake.landing.targets import TableSpec
 
-    source = LandingSource(
-        store.absolute(),
-        identity_of(store, store_id),
-        skip_damage=corrupt is Corrupt.SKIP,
-        chosen=Chosen.of(topics, since, system_topics=system_topics),
+    source = _source(
+        store, store_id, corrupt, topics=topics, since_ms=since, system_topics=system_topics
     )
-    check_topics(source.path, topics or ())
+    options.check_topics(source.path, topics or ())
     if made in (Format.JSONL, Format.CSV):
         with progress("reading") as on_read:
             rows = to_file(source, Path(to), made.value, on_read)
     else:
         is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
         place = to if is_catalog else f"{made.value}:{to}"
-        spec = TableSpec(place, table, storage=pairs_of(storage), compression=compression)
+        spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
             _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
@@ -453,10 +443,10 @@ def _running(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     on_done: Callable[[], None] = nothing,
-) -> Iterator[tuple[Engine, Destination | None]]:
+) -> Iterator[tuple[Engine, TableLocation | None]]:
     """Yield the engine, and the tables if only the engine can reach them."""
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
-    name = chosen(name, needs_spark=needs_spark)
+    name = options.chosen(name, needs_spark=needs_spark)
     if name is EngineName.PROCESSES:
         from lakelog_lake.tasks import engines
 

@@ -5,62 +5,85 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import attrs
 import typer
 
 from lakelog import times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import a_time
-from lakelog_cli.output import print_line, prints, write_file, write_lines
-from lakelog_lake.commands.infer import infer_schema
-from lakelog_lake.commands.options import EngineName, Storage, check_topics, chosen, pairs_of
-from lakelog_lake.commands.rows import (
-    CompactedRow,
-    ExpiredRow,
-    NotComparedRow,
-    QueueRow,
-    RangeRow,
-    RelandedRow,
-    RewindRow,
-    StatusRow,
-    VerifySummary,
+from lakelog_cli.options import AlwaysJson, a_time
+from lakelog_cli.output import print_line, prints, write_document, write_file, write_lines
+from lakelog_lake.commands import rows
+from lakelog_lake.commands.options import (
+    EngineName,
+    Storage,
+    StorePath,
+    Table,
+    check_topics,
+    chosen,
+    pairs_of,
 )
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
+
 app = typer.Typer(
     name="lake", help="Maintain tables in which messages have landed.", no_args_is_help=True
 )
-app.command("infer-schema")(infer_schema)
 
-
-StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
 Target: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="KIND:PATH", help="As for dispatch --to: iceberg, delta, parquet or catalog."
     ),
 ]
-Table: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMESPACE.TABLE",
-        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
-    ),
-]
+
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+To: TypeAlias = Annotated[
+    str, typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch.")
+]
+StoreId: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
+]
+DeadLetters: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
+]
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
+@app.command()
+@prints(is_document=True, is_always=True)
+def infer_schema(
+    store: StorePath,
+    topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages to read.")] = 10000,
+    times: Annotated[
+        bool,
+        typer.Option("--times/--no-times", help="Infer times and dates from text."),
+    ] = True,
+    _as_json: AlwaysJson = True,
+) -> None:
+    """Print a JSON Schema of the bodies of a topic: review it, keep it, give it as json:FILE.
+
+    Fields without a single type are left out, and listed on stderr.
+    """
+    from lakelog_lake.bodies.infer import infer_topic
+
+    found = infer_topic(store.absolute(), topic, messages, times=times)
+    write_document(found.schema)
+    others = f", {found.others} others are not" if found.others else ""
+    print_line(f"{found.read} bodies are JSON objects{others}", err=True)
+    for field in found.left_out:
+        print_line(f"left out {field}", err=True)
+
+
 @app.command(epilog=times.HELP)
-@prints(QueueRow, RangeRow, NotComparedRow, VerifySummary)
+@prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
-    ],
+    to: To,
     table: Table = None,
     engine: Annotated[
         EngineName, typer.Option(help="Engine of the comparison.")
@@ -68,9 +91,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
-    store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
-    ] = None,
+    store_id: StoreId = None,
     since: Annotated[
         int | None,
         typer.Option(
@@ -79,10 +100,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
             help=f"Only messages stored at this time or later landed; {times.LOCAL}.",
         ),
     ] = None,
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
-    ] = None,
+    dead_letters: DeadLetters = None,
     system_topics: Annotated[
         bool, typer.Option("--system-topics", help="RocketMQ's own topics landed as well.")
     ] = False,
@@ -102,7 +120,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.readback.open import all_opened
+    from lakelog_lake.verify.open import all_opened
     from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
@@ -132,17 +150,12 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 
 
 @app.command()
-@prints(StatusRow)
+@prints(rows.StatusRow)
 def status(
     store: StorePath,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
-    ],
+    to: To,
     table: Table = None,
-    store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
-    ] = None,
+    store_id: StoreId = None,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,7 +165,7 @@ def status(
     """
     from lakelog_lake.commands.report import print_status, print_status_json
     from lakelog_lake.landing.targets import identity_of
-    from lakelog_lake.maintenance.status import statuses
+    from lakelog_lake.maintenance.tables import statuses
 
     name = identity_of(store, store_id)
     found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
@@ -160,7 +173,7 @@ def status(
 
 
 @app.command()
-@prints(CompactedRow)
+@prints(rows.CompactedRow)
 def compact(
     to: Target,
     table: Table = None,
@@ -175,14 +188,14 @@ def compact(
 
     Dispatchers may run meanwhile. The old files stay until they expire. Iceberg needs Java.
     """
-    from lakelog_lake.maintenance.by_kind import compact as compact_tables
+    from lakelog_lake.maintenance.tables import compact as compact_tables
 
     for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
         _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
 
 
 @app.command()
-@prints(ExpiredRow)
+@prints(rows.ExpiredRow)
 def expire(
     to: Target,
     table: Table = None,
@@ -201,9 +214,9 @@ def expire(
     The rows of the newest version and the positions stay. Files that no version references, left by
     killed processes, are removed once they are a day old.
     """
-    from lakelog_lake.maintenance.by_kind import expire as expire_tables
+    from lakelog_lake.maintenance.tables import expire as expire_tables
     from lakelog_lake.maintenance.terms import RetentionTerms
-    from lakelog_lake.tables.history_setting import duration
+    from lakelog_lake.tables.settings import duration
 
     retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):
@@ -212,21 +225,13 @@ def expire(
 
 
 @app.command()
-@prints(RewindRow)
+@prints(rows.RewindRow)
 def rewind(  # each is an option of the command
     store: StorePath,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
-    ],
+    to: To,
     table: Table = None,
-    store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
-    ] = None,
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
-    ] = None,
+    store_id: StoreId = None,
+    dead_letters: DeadLetters = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove the rows; otherwise only list them.")
     ] = False,
@@ -255,7 +260,7 @@ def rewind(  # each is an option of the command
 
 
 @app.command()
-@prints(RelandedRow)
+@prints(rows.RelandedRow)
 def reland(
     to: Target,
     bodies: Annotated[
@@ -270,10 +275,7 @@ def reland(
     partition: Annotated[
         str, typer.Option(metavar="KEYS", help="As for dispatch; the table's partition.")
     ] = "topic,day",
-    dead_letters: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
-    ] = None,
+    dead_letters: DeadLetters = None,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
@@ -285,7 +287,7 @@ def reland(
     from lakelog_lake.commands.dispatch import parsers_of
     from lakelog_lake.landing.targets import TableSpec
     from lakelog_lake.maintenance.relanding import reland as reland_tables
-    from lakelog_lake.tables.partitions import parse
+    from lakelog_lake.tables.shape import parse
 
     parsers, found = parsers_of(bodies), False
     for done in reland_tables(
@@ -299,8 +301,6 @@ def reland(
 
 
 def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
-    import attrs
-
     if as_json:
         write_lines([{"table": name, **attrs.asdict(done)}])
     else:

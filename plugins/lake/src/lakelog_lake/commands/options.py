@@ -1,9 +1,7 @@
-"""Options of several commands: the engine, and access to an object store.
+"""Options of several commands, and the choice of the engine where none was named.
 
-The choice of the engine where none was named: Spark if installed, else processes.
-
-One line on stderr states the choice and its reason. An installed Spark that does not work is an
-error with its cause; there is no silent fallback.
+That is Spark if installed, else processes. One line on stderr states the choice and its reason. An
+installed Spark that does not work is an error with its cause; there is no silent fallback.
 """
 
 from __future__ import annotations
@@ -30,6 +28,14 @@ class EngineName(StrEnum):
     SPARK = "spark"
 
 
+StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
+Table: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMESPACE.TABLE",
+        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
+    ),
+]
 Storage: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,9 +65,6 @@ def check_topics(store: Path, names: Sequence[str]) -> None:
         check_name("topic", name, known)
 
 
-_SPARK = EngineName.SPARK.value
-
-
 def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
     """The engine that was named, or the best one available.
 
@@ -73,7 +76,9 @@ def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
         if needs_spark and given is not EngineName.SPARK:
             raise SettingsError("options of Spark need --engine spark", key="--engine")
         return given
-    missing = _missing()
+    missing: str | None = "lakelog-spark is not installed (pip install 'lakelog[spark]')"
+    if is_installed(EngineName.SPARK.value):
+        missing = provider(EngineName.SPARK.value).missing()
     if missing is None:
         print_line("lakelog: engine spark: it, PySpark and Java are installed", err=True)
         return EngineName.SPARK
@@ -81,9 +86,3 @@ def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
         raise SettingsError(f"options of Spark need Spark: {missing}", key="--engine")
     print_line(f"lakelog: engine processes, not spark: {missing}", err=True)
     return EngineName.PROCESSES
-
-
-def _missing() -> str | None:
-    if not is_installed(_SPARK):
-        return "lakelog-spark is not installed (pip install 'lakelog[spark]')"
-    return provider(_SPARK).missing()

@@ -1,7 +1,4 @@
-"""Prints the results of ``lake verify``, ``rewind`` and ``status``, as text or JSON.
-
-The page of ``lakelog lake verify``: a table beside its log.
-"""
+"""Prints the results of ``lake verify``, ``rewind`` and ``status``: as text, JSON or a page."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from lakelog_cli.output import bar, blocks, print_line, print_lines, size, write
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
 from lakelog_lake.maintenance.rewind import Rewind
-from lakelog_lake.maintenance.status import Status
+from lakelog_lake.maintenance.tables import Status
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
 
@@ -26,7 +23,7 @@ _BAR_CHARACTERS: Final = 20
 
 def print_verified(found: Verified) -> None:
     """Print a table of queues, the ranges that differ, and what could not be compared."""
-    write_rows(queue_rows(found))
+    write_rows(queue_rows(found), as_json=False)
     ranges = range_rows(found)
     if ranges:
         print_line()
@@ -139,7 +136,7 @@ def _summary(found: Verified) -> dict[str, Any]:
 def print_rewind(each: Rewind, *, is_done: bool) -> None:
     """Print a table of queues with rows to remove, and the change of the position."""
     if each.rows:
-        write_rows([attrs.asdict(rows) for rows in each.queues])
+        write_rows([attrs.asdict(rows) for rows in each.queues], as_json=False)
     goes = "go" if is_done else "would be removed; give --yes to remove them"
     print_line(
         f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
@@ -176,7 +173,8 @@ def print_status(found: Sequence[Status]) -> None:
                 "versions": each.versions,
             }
             for each in found
-        ]
+        ],
+        as_json=False,
     )
     for each in found:
         if each.commits:

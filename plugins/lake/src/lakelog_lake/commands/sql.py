@@ -1,7 +1,4 @@
-"""``lakelog sql``: SQL over the messages of a store, in Spark or DuckDB.
-
-Splits SQL text into statements at semicolons.
-"""
+"""``lakelog sql``: SQL over the messages of a store, in Spark or DuckDB."""
 
 from __future__ import annotations
 
@@ -52,17 +49,13 @@ def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
         held += text
         start = 0
         for found in token.finditer(held):
-            if found[0] in _OPENED or _is_tag(found[0]):
+            if found[0] in _OPENED or re.fullmatch(r"\$\w*\$", found[0]):
                 break  # wait for its end
             if found[0] == ";":
                 yield from _unless_blank(held[start : found.start()])
                 start = found.end()
         held = held[start:]
     yield from _unless_blank(held)
-
-
-def _is_tag(token: str) -> bool:
-    return token.startswith("$") and token.count("$") == len("$$")
 
 
 def _unless_blank(text: str) -> Iterator[str]:
@@ -122,7 +115,7 @@ def sql(  # each is an option of the command
 
 def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
     """The engine that was named, or the best one available, which is reported."""
-    from lakelog_lake.queries import by_duckdb
+    from lakelog_lake.reading import duckdb
 
     if given is not SqlEngine.AUTO:
         return given
@@ -130,9 +123,9 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
         return SqlEngine.SPARK
     if is_installed(_SPARK) and provider(_SPARK).is_running():
         return _reported(SqlEngine.SPARK, "a Spark session is active")
-    if by_duckdb.is_installed():
+    if duckdb.is_installed():
         return _reported(SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active")
-    missing = f"DuckDB is not installed ({by_duckdb.EXTRA})"
+    missing = f"DuckDB is not installed ({duckdb.EXTRA})"
     if is_installed(_SPARK):
         without = provider(_SPARK).missing()
         if without is None:
@@ -154,11 +147,11 @@ def _answers(
     options: dict[str, str],
     master: str | None,
 ) -> Iterator[Answer]:
-    from lakelog_lake.queries import by_duckdb
+    from lakelog_lake.reading import duckdb
 
     asked = statements(_lines() if query is None else [query], engine.value)
     if engine is SqlEngine.DUCKDB:
-        return by_duckdb.answers(store, asked, limit, options)
+        return duckdb.answers(store, asked, limit, options)
     return provider(_SPARK).answers(store, asked, limit, options, master)
 
 
@@ -209,11 +202,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
             raise
         ms = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
         found = [None if each is None else iso(each) for each in ms.to_pylist()]
-    return [each.astimezone(UTC) if _has_zone(each) else each for each in found]
-
-
-def _has_zone(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
+    return [
+        each.astimezone(UTC) if isinstance(each, datetime) and each.tzinfo else each
+        for each in found
+    ]
 
 
 def _distinct_names(names: Sequence[str]) -> list[str]:

@@ -10,9 +10,8 @@ If many dispatchers of different stores commit to one table concurrently, most t
 each writes metadata that is then discarded. :class:`CommitLock` makes the dispatchers of one
 machine commit one after another.
 
-Converts the errors of table libraries to errors of lakelog with the table and a remedy.
-
-Catalogs, deltalake and disks raise many error classes, some with a traceback in their text.
+Catalogs, deltalake and disks raise many error classes, some with a traceback in their text. They
+are converted to errors of lakelog with the table and a remedy.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import attrs
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import Conflict, SparkLost, TooManyConflicts, Unreachable
 from lakelog_lake.sinks.base import Head, Sink
-from lakelog_lake.tables.file_facts import FileFacts, discard
+from lakelog_lake.tables.data_files import FileFacts, discard
 from lakelog_lake.tables.position import Position
 
 _MOST: Final = 300
@@ -93,10 +92,6 @@ _TURN_SECONDS: Final = 0.03
 """Mean pause between two attempts to take the lock of :class:`CommitLock`."""
 
 
-def _nothing(_: str) -> None:
-    """The default of ``on_wait``."""
-
-
 @attrs.frozen
 class CommitLock:
     """A lock on a file; the system releases the lock when the process that holds it ends.
@@ -105,7 +100,7 @@ class CommitLock:
     """
 
     path: Path
-    on_wait: Callable[[str], None] = _nothing
+    on_wait: Callable[[str], None] = lambda _: None
 
     @contextmanager
     def taken(self) -> Iterator[None]:

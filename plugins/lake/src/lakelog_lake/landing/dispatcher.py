@@ -11,15 +11,25 @@ positions of the tables after the commit equal the start of that pass; otherwise
 and written again. The result is the same as without this read-ahead. A kill leaves files that no
 version of a table lists.
 
-Waits, at little cost, until a pass may find messages again.
-
-The owner of an open lakelog store notifies waiting readers when messages become durable. For a
+A dispatcher that has landed all waits at little cost until a pass may find messages again. The
+owner of an open lakelog store notifies waiting readers when messages become durable. For a
 store that RocketMQ has open, and after a crash, there is no notification, so a pass runs after each
 interval. For a closed store the modification times of its files are checked.
+
+A pin in the store makes retention keep the messages that have not landed yet. It has the smallest
+position of the tables, so it is never ahead of them. It also protects the log while no dispatcher
+runs. It is not written if the store directory is read-only or was never
+used by lakelog, as lakelog then deletes no segment. If the pin cannot be written, a warning is
+logged and landing continues: the older pin protects more of the log. A dispatcher that fails before
+any row has landed removes a pin that it created: otherwise the pin might protect the log for ever.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,19 +39,110 @@ from typing import Any, Final
 import attrs
 
 import lakelog
+from lakelog.errors import SettingsError
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.format.layout import OWN_DIR
+from lakelog.maintenance import pins
 from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.target import CommitResult, Target, Targets
-from lakelog_lake.landing.targets import PinWriter
+from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
 from lakelog_lake.log.ends import CachedStore, DurableEnd
 from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
-from lakelog_lake.sinks.base import Sink
-from lakelog_lake.tables.position import Position
+from lakelog_lake.sinks.locations import TableLocation, location_of
+from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tasks.engines import Engine, ReadAhead, drop
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 from lakelog_lake.tasks.task import Task, Written
+
+RENEW_MS: Final = 60_000
+"""Interval at which an unchanged pin is written again, so that it does not expire."""
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_WORD_LENGTH: Final = 40
+_log = logging.getLogger("lakelog")
+
+
+@attrs.define
+class PinWriter:
+    """Writes one pin.
+
+    :ivar path: the store directory
+    :ivar name: name of the pin
+    :ivar destination: description of the tables for users
+    :ivar clock: returns the time in ms since 1970
+    """
+
+    path: Path
+    name: str
+    destination: str
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    files: FileSystem = attrs.field(
+        default=attrs.Factory(lambda self: RealFileSystem.of_store(self.path), takes_self=True)
+    )
+    _written: pins.Pin | None = None
+    _is_new: bool = False
+
+    def renew(self, position: Position) -> None:
+        """Set the pin to the end of ``position``, the smallest one of the tables."""
+        last = position.last
+        if last is not None and last.crc == UNCHECKED:
+            last = None
+        pin = pins.Pin(self.name, position.end, self.clock(), self.destination, last)
+        if self._has_changed(pin) and os.access(self.path / OWN_DIR, os.W_OK | os.X_OK):
+            if self._written is None:
+                self._is_new = self._there() is None
+            try:
+                pins.write_pin(self.files, self.path, pin)
+            except OSError as error:
+                _log.warning("the pin %r cannot be written: %s", self.name, error)
+            self._written = pin
+
+    def _has_changed(self, pin: pins.Pin) -> bool:
+        before = self._written
+        if before is None or attrs.evolve(before, time_ms=pin.time_ms) != pin:
+            return True
+        return not 0 <= pin.time_ms - before.time_ms < RENEW_MS
+
+    def _there(self) -> pins.Pin | None:
+        there = pins.read_pins(self.files, self.path)
+        return next((each for each in there if each.name == self.name), None)
+
+    @property
+    def may_go(self) -> bool:
+        """Whether this object created the pin, and no other process has changed it since."""
+        return self._is_new and self._there() == self._written
+
+    def remove(self) -> None:
+        """Delete the pin, so that retention no longer waits."""
+        try:
+            pins.remove_pin(self.files, self.path, self.name)
+        except OSError as error:
+            _log.warning("the pin %r cannot be removed: %s", self.name, error)
+
+
+def pin_for(
+    path: Path, store: str, place: TableLocation, table: str, given: str | None = None
+) -> PinWriter:
+    """The pin of a dispatcher that lands the store in ``path``.
+
+    :param store: the identity of the store in the tables
+    :param table: the name of the table, or a template
+    :param given: the pin's name; ``None`` derives one that is the same in each run
+
+    Raises :class:`~lakelog.errors.SettingsError` for an invalid name.
+    """
+    to = place.text
+    shown = to if place.names_are_paths else f"{to} {table}"
+    if given is not None:
+        try:
+            return PinWriter(path, pins.check_name(given), shown)
+        except ValueError as error:
+            raise SettingsError(str(error), key="--pin") from None
+    digest = hashlib.sha256(repr((to, table, store)).encode()).hexdigest()[:8]
+    word = _UNFIT.sub("-", table.rpartition("/")[2]).strip("-")[:_WORD_LENGTH]
+    return PinWriter(path, "-".join(filter(None, (to.partition(":")[0], word, digest))), shown)
+
 
 TICK_SECONDS: Final = 0.5
 """Longest time until a requested stop is noticed."""
@@ -132,29 +233,6 @@ class Landed:
     commit_seconds: float = 0.0
 
 
-def _nothing(_: str) -> None:
-    """Ignore a phase; the default of ``on_phase``."""
-
-
-def _never() -> bool:
-    """The default of ``is_last``."""
-    return False
-
-
-def land(
-    source: LandingSource,
-    sink: Sink,
-    engine: Engine,
-    bounds: TaskLimits,
-    on_phase: Callable[[str], None] = _nothing,
-) -> Landed | None:
-    """Run one pass for one table; see :meth:`LandingDispatcher.one_pass`."""
-    targets = Targets([Target(sink)])
-    return LandingDispatcher(
-        source, targets, engine, bounds, on_phase, is_last=lambda: True
-    ).one_pass()
-
-
 @attrs.define
 class LandingDispatcher:
     """Lands ``source`` in ``targets``.
@@ -173,10 +251,10 @@ class LandingDispatcher:
     targets: Targets
     engine: Engine
     bounds: TaskLimits
-    on_phase: Callable[[str], None] = _nothing
+    on_phase: Callable[[str], None] = lambda _: None
     pin: PinWriter | None = None
     max_dead_letters: int | None = None
-    is_last: Callable[[], bool] = _never
+    is_last: Callable[[], bool] = lambda: False
     commit_lock: CommitLock | None = None
     _ahead: ReadAhead | None = attrs.field(default=None, init=False)
     _dead_letters: int = attrs.field(default=0, init=False)
@@ -186,6 +264,32 @@ class LandingDispatcher:
 
     def __attrs_post_init__(self) -> None:
         self._kept = CachedStore(self.source.path)
+
+    @classmethod
+    def of(
+        cls,
+        source: LandingSource,
+        spec: TableSpec,
+        engine: Engine,
+        bounds: TaskLimits,
+        place: TableLocation | None = None,
+        *,
+        pin: str | None = None,
+        is_pinned: bool = True,
+        **others: Any,
+    ) -> LandingDispatcher:
+        """Make the dispatcher for the tables of ``spec``, which are created if needed.
+
+        :param place: the location of the tables, if it is not that of ``spec``
+        :param pin: the name of the pin; ``None`` derives one
+        :param others: further attributes
+
+        Raises :class:`~lakelog.errors.SettingsError` and the errors of the tables.
+        """
+        place = place or location_of(spec.to, spec.storage)
+        name = place.table(spec.table)
+        writer = pin_for(source.path, source.store, place, name, pin) if is_pinned else None
+        return cls(source, targets_for(spec, place), engine, bounds, pin=writer, **others)
 
     @property
     def newcoming(self) -> AppendWaiter:
@@ -218,8 +322,9 @@ class LandingDispatcher:
         store = self._kept.now()
         start = self._looked(store)
         ahead = self._ahead_from(start)
-        spans = self._planned(store, start) if ahead is None else ahead.spans
+        spans = ahead.spans if ahead else next_spans(store, start, self.bounds, self._durable)
         if not spans:
+            self._looked_to = start
             return None
         self.on_phase("planned")
         written = self.engine(self._tasks(spans)) if ahead is None else ahead.written()
@@ -246,12 +351,6 @@ class LandingDispatcher:
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
         return start
-
-    def _planned(self, store: lakelog.Store, start: int) -> list[LogSpan]:
-        """The spans to land next, from ``start`` on."""
-        spans = next_spans(store, start, self.bounds, self._durable)
-        self._looked_to = None if spans else start
-        return spans
 
     def _ahead_from(self, start: int) -> ReadAhead | None:
         """The pass written ahead if it starts at the tables' positions; otherwise drop it."""

@@ -10,26 +10,24 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
+
+import pyarrow as pa
 
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
-from lakelog_lake.landing.targets import TableSpec, targets_for
+from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.columns import NAMES, unpacked
 from lakelog_lake.log.ends import DurableEnd
 from lakelog_lake.log.range_reader import DamagePolicy
 from lakelog_lake.log.wanted import chosen_rows, coded_topics
-from lakelog_lake.tables.topic_names import is_template
+from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = 400
@@ -66,8 +64,14 @@ def to_table(
     table, whose position could not describe it.
     """
     if source.chosen.is_partial:
-        _check_new(TableLocation.of(spec.to, spec.storage), spec.table)
-    lander = LandingDispatcher(source, targets_for(spec), engine, TaskLimits())
+        place = location_of(spec.to, spec.storage)
+        with table_errors(place.text):
+            there = place.there(place.table(spec.table))
+        if there is not None:
+            raise SettingsError(
+                f"{there} exists; a selection of messages needs a new folder or table", key="--to"
+            )
+    lander = LandingDispatcher.of(source, spec, engine, TaskLimits(), is_pinned=False)
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -83,35 +87,11 @@ def to_table(
     return rows
 
 
-def _check_new(place: TableLocation, table: str | None) -> None:
-    """Raise unless the table does not exist yet."""
-    name = place.table(table)
-    if isinstance(place.path, Path):
-        folder = place.path.parent if is_template(str(place.path)) else place.path
-        there = [str(folder)] if folder.is_dir() and any(folder.iterdir()) else []
-    else:
-        with table_errors(place.text):
-            there = place.beside(name) if is_template(name) else _if_there(place, name)
-    if there:
-        raise SettingsError(
-            f"{there[0]} exists; a selection of messages needs a new folder or table", key="--to"
-        )
-
-
-def _if_there(place: TableLocation, name: str) -> list[str]:
-    return (
-        [name]
-        if name.rpartition("/" if place.kind == "delta" else ".")[2] in place.beside(name)
-        else []
-    )
-
-
-def _nobody(_done: int, _total: int) -> None:
-    """Ignore progress; the default of ``on_read``."""
-
-
 def to_file(
-    source: LandingSource, to: Path, kind: str, on_read: Callable[[int, int], None] = _nobody
+    source: LandingSource,
+    to: Path,
+    kind: str,
+    on_read: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> int:
     """Write one file, which gets its name once it is complete; return the number of its rows.
 
@@ -181,8 +161,6 @@ def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterato
 
 def _with_ms(table: pa.RecordBatch) -> pa.RecordBatch:
     """Convert times to ms since 1970, as Python's ``datetime`` lacks years beyond 9999."""
-    import pyarrow as pa
-
     for name in _TIMES:
         at = table.schema.get_field_index(name)
         ms = table.column(at).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())

@@ -1,10 +1,8 @@
 """Runs pass after pass, until nothing is left or a stop is requested.
 
-Sends systemd's watchdog notifications while landing makes progress.
-
-``WATCHDOG=1`` is sent after each task, each commit and each check for new messages. A pass of
-minutes consists of tasks of seconds. So a service manager can treat a process without notifications
-for longer as hung.
+Systemd's watchdog is notified while landing makes progress: ``WATCHDOG=1`` is sent after each task,
+each commit and each check for new messages. A pass of minutes consists of tasks of seconds. So a
+service manager can treat a process without notifications for longer as hung.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from types import FrameType
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -99,7 +97,7 @@ def until_stopped(
     interval_seconds: float,
     on_landed: Callable[[Landed], None],
     on_trouble: Callable[[TemporaryError, float], None],
-    waits: LandingWaits | None = None,
+    waits: LandingWaits,
 ) -> None:
     """Land messages as they arrive, until ``stop`` is set.
 
@@ -109,11 +107,8 @@ def until_stopped(
 
     A temporary error does not end the run: ``on_trouble`` is called with the error and with the
     seconds until the next try, which increase each time.
-
-    :param waits: waits between passes; by default for ``interval_seconds``
     """
-    waits, spacing = waits or PollingWaits(stop, interval_seconds), Spacing(interval_seconds)
-    pause = interval_seconds
+    spacing, pause = Spacing(interval_seconds), interval_seconds
     while not stop.is_set():
         begun = time.monotonic()
         try:
@@ -158,35 +153,9 @@ class Spacing:
         return found
 
 
-class LandingWaits(Protocol):
-    """Waits between passes; each wait ends early if a stop is requested."""
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep for ``seconds``; return at once if that is 0 or less."""
-
-    def for_more(self) -> None:
-        """Wait until a pass may find new messages."""
-
-
 @attrs.frozen
-class PollingWaits:
-    """Waits for a fixed interval, without notifications."""
-
-    stop: Event
-    interval_seconds: float
-
-    def sleep(self, seconds: float) -> None:
-        """See :class:`LandingWaits`."""
-        self.stop.wait(max(seconds, 0))
-
-    def for_more(self) -> None:
-        """See :class:`LandingWaits`."""
-        self.stop.wait(self.interval_seconds)
-
-
-@attrs.frozen
-class NotifiedWaits:
-    """Waits for notifications of new messages, and notifies the watchdog meanwhile."""
+class LandingWaits:
+    """Waits between passes, and notifies the watchdog meanwhile; a stop ends each wait early."""
 
     stop: Event
     interval_seconds: float
@@ -194,11 +163,11 @@ class NotifiedWaits:
     alive: WatchdogNotifier
 
     def sleep(self, seconds: float) -> None:
-        """See :class:`LandingWaits`."""
+        """Sleep for ``seconds``; return at once if that is 0 or less."""
         self.alive.sleep(self.stop, seconds)
 
     def for_more(self) -> None:
-        """See :class:`LandingWaits`."""
+        """Wait until a pass may find new messages."""
         self.newcoming.wait(self.stop, self.interval_seconds, self.alive)
 
 

@@ -1,167 +1,205 @@
-"""Makes the tables for a location such as ``iceberg:/data/lake``, and identifies stores.
+"""The tables that passes land in: made from a specification, each with its state and position.
 
-Maintains the dispatcher's pin, by which retention keeps the messages that have not landed yet.
+There is one table, with or without dead letters, or one for each topic. The position in a table is
+authoritative. A pass without rows for a table does not commit to it: the end of the pass is kept in
+memory instead, so that the next pass can start there.
 
-The pin has the smallest position of the tables, so it is never ahead of them. It also protects the
-log while no dispatcher runs. It is not written if the store directory is read-only or was never
-used by lakelog, as lakelog then deletes no segment. If the pin cannot be written, a warning is
-logged and landing continues: the older pin protects more of the log. A dispatcher that fails before
-any row has landed removes a pin that it created: otherwise the pin might protect the log for ever.
+The table of a topic is created when a pass finds the first record of the topic, before the commits
+of that pass. It gets rows from the next pass on. It starts at the topic's first record, as found in
+the topic's ConsumeQueues. It starts at the first record of the log instead if there are no such
+queues, if they begin behind the record that was found, or if no table has any row yet. So a kill
+between these steps loses no row.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
+import pyarrow as pa
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import OWN_DIR
-from lakelog.maintenance import pins
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.destinations import Destination, TableLocation, folder_of
-from lakelog_lake.landing.target import Target, Targets
+from lakelog_lake.errors import SelectionChanged
+from lakelog_lake.landing.committing import CommitLock, commit, table_errors
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.sinks.base import Sink, Trimmed
-from lakelog_lake.tables.fields import (
-    TableShape,
-    dead_letter_columns,
-    message_columns,
-    parsed_columns,
-)
-from lakelog_lake.tables.history_setting import kept
-from lakelog_lake.tables.parquet_writer import ParquetCompression
-from lakelog_lake.tables.partitions import DEFAULT
-from lakelog_lake.tables.position import UNCHECKED, Position
-from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
-from lakelog_lake.tasks.task import ANY_TOPIC
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-RENEW_MS: Final = 60_000
-"""Interval at which an unchanged pin is written again, so that it does not expire."""
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_WORD_LENGTH: Final = 40
-_log = logging.getLogger("lakelog")
+from lakelog_lake.log.record_starts import queue_files, topics_of_batches
+from lakelog_lake.log.wanted import EVERYTHING, LAST, Chosen
+from lakelog_lake.sinks import locations
+from lakelog_lake.sinks.base import Head, Sink, Trimmed
+from lakelog_lake.sinks.locations import TableLocation, location_of
+from lakelog_lake.tables import shape
+from lakelog_lake.tables.position import Position, QueueEnds, merged
+from lakelog_lake.tables.settings import ParquetCompression, kept
+from lakelog_lake.tables.shape import TableShape
+from lakelog_lake.tasks.ranges import first_offset
+from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart
 
 
-def now_ms() -> int:
-    """The current time, in ms since 1970."""
-    return time.time_ns() // 1_000_000
+@attrs.frozen
+class CommitResult:
+    """The result of landing a range in one table.
 
-
-@attrs.define
-class PinWriter:
-    """Writes one pin.
-
-    :ivar path: the store directory
-    :ivar name: name of the pin
-    :ivar destination: description of the tables for users
-    :ivar clock: returns the time in ms since 1970
+    :ivar start: start of the range, a physical offset in bytes
+    :ivar end: its end, exclusive
+    :ivar won: whether this dispatcher landed the range, and not another one
+    :ivar dead_letters: whether it is a table of dead letters
     """
 
-    path: Path
-    name: str
-    destination: str
-    clock: Callable[[], int] = now_ms
-    files: FileSystem = attrs.field(
-        default=attrs.Factory(lambda self: RealFileSystem.of_store(self.path), takes_self=True)
-    )
-    _written: pins.Pin | None = None
-    _is_new: bool = False
+    start: int
+    end: int
+    rows: int
+    files: int
+    won: bool
+    dead_letters: bool
 
-    def renew(self, position: Position) -> None:
-        """Set the pin to the end of ``position``, the smallest one of the tables."""
-        pin = self._pin(position)
-        if self._has_changed(pin) and self._is_allowed():
-            if self._written is None:
-                self._is_new = self._there() is None
-            try:
-                pins.write_pin(self.files, self.path, pin)
-            except OSError as error:
-                _log.warning("the pin %r cannot be written: %s", self.name, error)
-            self._written = pin
+
+@attrs.define(eq=False)
+class Target:
+    """A table, and the rows that go to it.
+
+    :ivar sink: the prepared sink of the table
+    :ivar topics: the topics of the table; ``None`` for all
+    :ivar parsers: body parsers by topic; bodies that do not parse go to ``dead_letters``
+    :ivar idle_bytes: a position is committed without rows only after this many bytes of the log
+    :ivar compression: compression of its data files
+    :ivar start: all rows of the table before this physical offset have landed
+    """
+
+    sink: Sink
+    topics: frozenset[str] | None = None
+    parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
+    dead_letters: Target | None = None
+    is_dead_letters: bool = False
+    idle_bytes: int = 0
+    compression: ParquetCompression = ParquetCompression.AUTO
+    start: int = 0
+    _head: Head | None = None
+    _empty_to: Position | None = None
+    _chosen: str | None = None
+    _took_ms: tuple[int, int] | None = None
+
+    def look(
+        self,
+        store: lakelog.Store,
+        identity: str,
+        first: Callable[[], int],
+        chosen: Chosen = EVERYTHING,
+        *,
+        accept_gaps: bool,
+    ) -> None:
+        """Read the position, and set ``start``.
+
+        :param first: returns the start for a table without a position
+
+        Raises the errors of :func:`~lakelog_lake.tasks.ranges.first_offset`, and
+        :class:`~lakelog_lake.errors.SelectionChanged`.
+        """
+        if self._head is None or not self.idle_bytes:
+            self._head = self.newest(identity)
+        self._chosen = chosen.description(of_one_topic=self.topics is not None)
+        before = None if self._head.position is None else self._head.position.chosen
+        if before not in (None, self._chosen):
+            raise SelectionChanged(self.sink.name, identity, str(before), self._chosen)
+        if self._head.position is None:
+            at = first()
+            self._empty_to = Position(at, at)
+        self.start = first_offset(store, self._reached, self.sink.name, accept_gaps=accept_gaps)
+
+    def newest(self, identity: str) -> Head:
+        """Read the newest version of the table."""
+        with table_errors(self.sink.name):
+            return self.sink.head(identity)
+
+    def has_landed(self, identity: str) -> bool:
+        """Whether the table has a position of the store."""
+        self._head = self._head or self.newest(identity)
+        return self._head.position is not None
 
     @property
-    def may_go(self) -> bool:
-        """Whether this object created the pin, and no other process has changed it since."""
-        return self._is_new and self._there() == self._written
+    def landed(self) -> Position:
+        """The position at the last :meth:`look`; no record behind its end has landed."""
+        position = None if self._head is None else self._head.position
+        return Position(self.start, self.start) if position is None else position
 
-    def remove(self) -> None:
-        """Delete the pin, so that retention no longer waits."""
-        try:
-            pins.remove_pin(self.files, self.path, self.name)
-        except OSError as error:
-            _log.warning("the pin %r cannot be removed: %s", self.name, error)
+    @property
+    def _reached(self) -> Position | None:
+        """The position in the table, or a later one kept in memory."""
+        position = None if self._head is None else self._head.position
+        known = self._empty_to
+        if position is None or (known is not None and known.end > position.end):
+            return known
+        return position
 
-    def _there(self) -> pins.Pin | None:
-        there = pins.read_pins(self.files, self.path)
-        return next((each for each in there if each.name == self.name), None)
+    def outlet(self, number: int, numbers: Mapping[Target, int]) -> Outlet:
+        """The description of this table for tasks."""
+        dead = None if self.dead_letters is None else numbers[self.dead_letters]
+        return Outlet(
+            number,
+            self.sink.folder,
+            self.sink.layout,
+            self.start,
+            self.topics,
+            self.parsers,
+            dead,
+            self.compression,
+        )
 
-    def _pin(self, position: Position) -> pins.Pin:
-        last = position.last
-        if last is not None and last.crc == UNCHECKED:
-            last = None
-        return pins.Pin(self.name, position.end, self.clock(), self.destination, last)
+    def settle(
+        self,
+        identity: str,
+        end: int,
+        last: Fingerprint | None,
+        parts: Sequence[TablePart],
+        commit_lock: CommitLock | None = None,
+    ) -> CommitResult | None:
+        """Commit the files written up to ``end``; return ``None`` if the table was not changed.
 
-    def _has_changed(self, pin: pins.Pin) -> bool:
-        before = self._written
-        if before is None or attrs.evolve(before, time_ms=pin.time_ms) != pin:
-            return True
-        return not 0 <= pin.time_ms - before.time_ms < RENEW_MS
+        Raises as :func:`.committing.commit`.
+        """
+        if self._head is None or end <= self.start:
+            return None
+        position = self._next(end, last, parts)
+        files = [file for part in parts for file in part.files]
+        has_one = self._head.position is not None  # the first one is slow to find again
+        if not files and has_one and position.end - position.start < self.idle_bytes:
+            self._empty_to = position
+            return None
+        begun = time.monotonic()
+        won = commit(self.sink, self._head, identity, files, position, commit_lock)
+        self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
+        self._head = self._empty_to = None
+        rows = sum(each.rows for each in files)
+        return CommitResult(position.start, end, rows, len(files), won, self.is_dead_letters)
 
-    def _is_allowed(self) -> bool:
-        return os.access(self.path / OWN_DIR, os.W_OK | os.X_OK)
+    def _next(self, end: int, last: Fingerprint | None, parts: Sequence[TablePart]) -> Position:
+        before = None if self._head is None else self._head.position
+        ends: QueueEnds = {} if before is None else before.next_offsets
+        ends = reduce(merged, (each.next_offsets for each in parts), ends)
+        if last is None and self._reached is not None:
+            last = self._reached.last
+        begins, took_ms = self._begins(before), self._took_ms
+        return Position(begins, end, last, ends, chosen=self._chosen, took_ms=took_ms)
 
+    def _begins(self, before: Position | None) -> int:
+        """The end of the last position, or ``start`` if messages between them were deleted."""
+        reached = self._reached
+        if before is None or reached is None or reached.end < self.start:
+            return self.start
+        return before.end
 
-def pin_name(given: str | None, destination: str, table: str, store: str) -> str:
-    """Return ``given``, or a name derived from the destination that is the same in each run.
-
-    :param destination: ``KIND:PATH``, absolute
-    :param store: its identity in the tables
-
-    Raises :class:`~lakelog.errors.SettingsError` for an invalid name.
-    """
-    if given is not None:
-        try:
-            return pins.check_name(given)
-        except ValueError as error:
-            raise SettingsError(str(error), key="--pin") from None
-    digest = hashlib.sha256(repr((destination, table, store)).encode()).hexdigest()[:8]
-    word = _UNFIT.sub("-", table.rpartition("/")[2]).strip("-")[:_WORD_LENGTH]
-    return "-".join(filter(None, (destination.partition(":")[0], word, digest)))
-
-
-IDLE_BYTES: Final = 64 << 20
-
-
-def sink_for(
-    to: str,
-    table: str | None = None,
-    shape: TableShape | None = None,
-    storage: Mapping[str, str] | None = None,
-) -> Sink:
-    """The sink of the table ``KIND:PATH``.
-
-    :param table: for Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
-    :param shape: the table's columns and partitions; the default is for all messages
-    :param storage: options of the object store, or properties of the catalog
-
-    Raises :class:`~lakelog.errors.SettingsError`.
-    """
-    place = TableLocation.of(to, storage)
-    return place.sink(place.table(table), shape or TableShape())
+    def finish(self, identity: str) -> None:
+        """Commit a position that is only in memory."""
+        known, head = self._empty_to, self._head
+        if known is not None and head is not None and head.position is not None:
+            commit(self.sink, head, identity, [], known)
+            self._head = self._empty_to = None
 
 
 @attrs.frozen
@@ -175,12 +213,12 @@ class TableSpec:
     :ivar storage: options of the object store, or properties of the catalog
     :ivar compression: compression of data files
     :ivar history: the history that the tables keep, see
-        :mod:`~lakelog_lake.tables.history_setting`; ``None`` leaves each table's own setting
+        :mod:`~lakelog_lake.tables.settings`; ``None`` leaves each table's own setting
     """
 
     to: str
     table: str | None = None
-    partition: tuple[str, ...] = DEFAULT
+    partition: tuple[str, ...] = shape.DEFAULT
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
@@ -192,94 +230,45 @@ class TableSpec:
         kept(history, "--history")
 
 
-def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
-    """Create the tables that do not exist; raises :class:`~lakelog.errors.SettingsError`.
-
-    :param place: the location of the tables; ``None`` for that of ``spec``
-    """
-    place = place or TableLocation.of(spec.to, spec.storage)
-    name = place.table(spec.table)
-    dead = dead_letters_of(place, name, spec.dead_letters)
-    tables = _Tables(place, name, dead, spec)
-    return Targets(tables=tables) if is_template(name) else Targets([tables.target(None)])
-
-
-def target_of(spec: TableSpec, topic: str | None) -> Target:
-    """The target of one table, which is created if needed, with its table of dead letters.
-
-    :param topic: the only topic of the table; ``None`` for all topics
-    """
-    place = TableLocation.of(spec.to, spec.storage)
-    name = place.table(spec.table)
-    dead = dead_letters_of(place, name, spec.dead_letters)
-    return _Tables(place, name, dead, spec).target(topic)
-
-
-def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
-    """The name, or template, of the table of dead letters for the table ``name``.
-
-    Raises :class:`~lakelog.errors.SettingsError`.
-    """
-    if given is None:
-        return name + DEAD_LETTERS
-    text = given.removeprefix(f"{place.kind}:")
-    dead = text if place.kind == "iceberg" else str(folder_of(text))
-    if is_template(dead) is not is_template(name) or dead == name:
-        raise SettingsError(
-            f"{given!r} must be another table, and contain {{topic}} exactly if the name of the "
-            "tables of messages does",
-            key="--dead-letters",
-        )
-    return dead
-
-
-def pin_for(
-    path: Path, store: str, spec: TableSpec, given: str | None, place: Destination | None = None
-) -> PinWriter:
-    """The pin of a dispatcher that lands the store in ``path``.
-
-    :param store: the identity of the store in the tables
-    :param given: the pin's name; ``None`` derives one, see :func:`pin_name`
-    :param place: the location of the tables; ``None`` for that of ``spec``
-
-    Raises :class:`~lakelog.errors.SettingsError`.
-    """
-    place = place or TableLocation.of(spec.to, spec.storage)
-    table, destination = place.table(spec.table), place.text
-    shown = f"{destination} {table}" if place.kind == "iceberg" else destination
-    return PinWriter(path, pin_name(given, destination, table, store), shown)
+IDLE_BYTES: Final = 64 << 20
+"""Bytes of the log after which a table without rows gets a position; of tables of topics."""
 
 
 @attrs.frozen
-class _Tables:
-    """Finds and makes tables in one location.
+class TopicTables:
+    """Finds and makes the tables of one specification.
 
     :ivar name: name of the table, or a template with ``{topic}``
     :ivar dead: the same for its table of dead letters
     """
 
-    place: Destination
+    place: TableLocation
     name: str
     dead: str
     spec: TableSpec
 
+    @classmethod
+    def of(cls, spec: TableSpec, place: TableLocation | None = None) -> TopicTables:
+        """Those of ``spec``, in ``place`` if it is not their own location.
+
+        Raises :class:`~lakelog.errors.SettingsError`.
+        """
+        place = place or location_of(spec.to, spec.storage)
+        name = place.table(spec.table)
+        return cls(place, name, place.dead_letters(name, spec.dead_letters), spec)
+
     def topics(self) -> Iterable[str]:
         """The topics of the tables marked with a topic; other tables there are ignored."""
-        with table_errors(self._display_name(self.name)):
-            beside = self.place.beside(self.name)
-        yield from topics_beside(self.name, beside, self._marked)
-
-    def _marked(self, name: str) -> str | None:
-        with table_errors(self._display_name(name)):
-            return self.place.sink(name, TableShape()).marked()
+        with table_errors(self.place.shown(self.name)):
+            yield from self.place.topics(self.name)
 
     def target(self, topic: str | None) -> Target:
         """The table of a topic, or of all topics; created if needed, with that of dead letters."""
         parsers = self._parsers(topic)
-        shape = TableShape(self._columns(topic, parsers), self.spec.partition, topic)
+        main = TableShape(self._columns(topic, parsers), self.spec.partition, topic)
         dead = None
         if parsers:
-            bad = TableShape(dead_letter_columns(), self.spec.partition, topic)
+            bad = TableShape(shape.dead_letter_columns(), self.spec.partition, topic)
             dead = Target(
                 self._made(self.dead, bad),
                 is_dead_letters=True,
@@ -287,7 +276,7 @@ class _Tables:
                 compression=self.spec.compression,
             )
         return Target(
-            self._made(self.name, shape),
+            self._made(self.name, main),
             None if topic is None else frozenset({topic}),
             parsers,
             dead,
@@ -303,36 +292,166 @@ class _Tables:
 
     def _columns(self, topic: str | None, parsers: Mapping[str, BodyParser]) -> pa.Schema:
         if not parsers:
-            return message_columns()
+            return shape.message_columns()
         keep_body = topic is None and ANY_TOPIC not in parsers
-        return parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
+        return shape.parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
 
-    def _made(self, name: str, shape: TableShape) -> Sink:
-        name = name if shape.topic is None else named(name, shape.topic)
-        with table_errors(self._display_name(name)):
-            sink = self.place.sink(name, shape)
-            history = self.spec.history
-            if history is None:
-                sink.prepare()
-            else:
-                trimmed = _trimmed(sink)
-                sink.prepare()
-                trimmed.keep(history.strip())
+    def _made(self, template: str, form: TableShape) -> Sink:
+        name = template if form.topic is None else locations.named(template, form.topic)
+        history = self.spec.history
+        with table_errors(self.place.shown(name)):
+            sink = self.place.sink(name, form)
+            if history is not None and not isinstance(sink, Trimmed):
+                raise SettingsError(
+                    f"{sink.name} keeps its history until 'lakelog lake expire', or its engine, "
+                    "removes it",
+                    key="--history",
+                )
+            sink.prepare()
+            if history is not None and isinstance(sink, Trimmed):
+                sink.keep(history.strip())
         return sink
 
-    def _display_name(self, name: str) -> str:
-        """The name of a table in messages, before the table exists."""
-        return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
 
+class Targets:
+    """The tables of a dispatcher; see the module's docstring."""
 
-def _trimmed(sink: Sink) -> Trimmed:
-    """Raises :class:`~lakelog.errors.SettingsError` for a kind of table without this setting."""
-    if not isinstance(sink, Trimmed):
-        raise SettingsError(
-            f"{sink.name} keeps its history until 'lakelog lake expire', or its engine, removes it",
-            key="--history",
+    def __init__(self, fixed: Iterable[Target] = (), tables: TopicTables | None = None) -> None:
+        """Start with the tables ``fixed``; tables of topics are added when found or needed."""
+        self._targets = list(fixed)
+        self._tables = tables
+        self._of_topics: set[str] = set()
+        self._met: dict[str, int] = {}
+        self._looked = False
+        self._read_to = 0
+
+    @property
+    def served(self) -> list[Target]:
+        """All tables, each table of dead letters before the table it belongs to.
+
+        A table of dead letters without a position starts at the position of its main table. So its
+        first position must be committed before the main table's position moves.
+        """
+        dead = [each.dead_letters for each in self._targets if each.dead_letters is not None]
+        return [*dead, *self._targets]
+
+    def landed(self) -> Position | None:
+        """The smallest position at the last :meth:`look`; ``None`` without tables."""
+        return min((each.landed for each in self.served), key=lambda each: each.end, default=None)
+
+    def outlets(self) -> tuple[Outlet, ...]:
+        """The descriptions of the tables for tasks."""
+        numbers = {each: number for number, each in enumerate(self.served)}
+        return tuple(each.outlet(number, numbers) for each, number in numbers.items())
+
+    def starts(self, at: int) -> list[tuple[Target, int]]:
+        """The start of each table after a pass up to ``at``, in the order of :meth:`outlets`.
+
+        A task for a range from ``at`` on writes the same rows before and after the commit of that
+        pass: rows behind ``at`` that a table already has are left out, and no record before ``at``
+        is read.
+        """
+        return [(each, max(each.start, at)) for each in self.served]
+
+    def look(
+        self, store: lakelog.Store, identity: str, chosen: Chosen, *, accept_gaps: bool
+    ) -> int:
+        """Read the position of each table; return the start of the next range."""
+        asked = _Asked(store, identity, chosen, accept_gaps)
+        if self._tables is None or self._looked:
+            return self._start(asked)
+        self.make(each for each in sorted(self._tables.topics()) if chosen.takes(each))
+        start, landed = self._start(asked), self._has_landed(identity)
+        self.make(
+            topic
+            for topic, place in sorted(asked.first_places.items())
+            if chosen.takes(topic) and (place < start or not landed)
         )
-    return sink
+        self._looked = True
+        return self._start(asked)
+
+    def _has_landed(self, identity: str) -> bool:
+        return any(each.has_landed(identity) for each in self._targets)
+
+    def may_hold(self, identity: str) -> bool:
+        """Whether a table has a position of the store; also true if a table cannot be read."""
+        try:
+            return any(each.newest(identity).position is not None for each in self.served)
+        except Exception:  # noqa: BLE001  # called after an error, which must not be hidden
+            return True
+
+    def _start(self, asked: _Asked) -> int:
+        landed = self._tables is not None and self._has_landed(asked.identity)
+        minimum = asked.store.min_offset
+        for target in self._targets:
+            topics = target.topics if landed and target.topics is not None else ()
+            asked.look(target, partial(self._first, asked, topics))
+            if target.dead_letters is not None:
+                asked.look(target.dead_letters, partial(int, target.start))
+        begun = max(minimum, self._read_to)
+        return min((each.start for each in self.served), default=begun)
+
+    def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
+        """The first physical offset of a record of ``topics``; the log's start if not known."""
+        minimum = asked.store.min_offset
+        first = LAST if topics else 0
+        for topic in topics:
+            place = asked.first_places.get(topic, 0)
+            first = min(first, 0 if self._met.get(topic, LAST) < place else place)
+        return max(minimum, first)
+
+    def make(self, topics: Iterable[str]) -> None:
+        """Create the tables of ``topics`` that do not exist."""
+        for topic in topics:
+            if self._tables is not None and topic not in self._of_topics:
+                self._targets.append(self._tables.target(topic))
+                self._of_topics.add(topic)
+
+    def met(self, places: Mapping[str, int]) -> None:
+        """Create the tables of new topics, given the physical offset of a first record of each."""
+        self._met.update(places)
+        self.make(places)
+
+    def read_to(self, end: int) -> None:
+        """Record that the log was read up to ``end``: only the rest may have new topics."""
+        self._read_to = max(self._read_to, end)
+
+
+@attrs.define(slots=False)
+class _Asked:
+    """The parameters of one :meth:`Targets.look`."""
+
+    store: lakelog.Store
+    identity: str
+    chosen: Chosen
+    accept_gaps: bool
+
+    def look(self, target: Target, first: Callable[[], int]) -> None:
+        """Read the position of ``target``."""
+        target.look(self.store, self.identity, first, self.chosen, accept_gaps=self.accept_gaps)
+
+    @cached_property
+    def first_places(self) -> dict[str, int]:
+        """The physical offset of each topic's first record, as far as its ConsumeQueues have it."""
+        path = self.store.path
+        found: dict[str, int | None] = dict.fromkeys(topics_of_batches(path))
+        with queue_files(path) as queues:
+            for each in queues:
+                place, topic = each.place(each.first), each.queue[0]
+                known = found.get(topic, LAST)
+                found[topic] = None if place is None or known is None else min(place[0], known)
+        return {topic: place for topic, place in found.items() if place is not None}
+
+
+def targets_for(spec: TableSpec, place: TableLocation | None = None) -> Targets:
+    """Create the tables that do not exist; raises :class:`~lakelog.errors.SettingsError`.
+
+    :param place: the location of the tables; ``None`` for that of ``spec``
+    """
+    tables = TopicTables.of(spec, place)
+    if locations.is_template(tables.name):
+        return Targets(tables=tables)
+    return Targets([tables.target(None)])
 
 
 def identity_of(path: Path, store_id: str | None) -> str:

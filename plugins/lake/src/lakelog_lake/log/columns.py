@@ -1,21 +1,24 @@
 """The columns of a message in a table; (store, topic, queue_id, queue_offset) is the key.
 
-Decompresses bodies; a body that cannot be decompressed is returned as stored.
+Bodies are decompressed; one that cannot be decompressed is returned as stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
+from lakelog.arrow import to_arrow
 from lakelog.errors import CorruptRecord
-from lakelog.lazy import np
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from lakelog.format.record_batch import RecordBatch
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.identity import read_identity
+from lakelog.format.compression import decompress
+from lakelog.format.layout import COMPRESSED
+from lakelog.format.record_batch import RecordBatch
 
 TYPES: Final = {
     "store": "string",
@@ -42,7 +45,6 @@ TYPES: Final = {
     "prepared_transaction_offset": "bigint",
 }
 """The Spark type of each column, in column order."""
-
 NAMES: Final = tuple(TYPES)
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
 ERROR: Final = "error"
@@ -51,9 +53,6 @@ ERROR: Final = "error"
 
 def store_name(path: Path) -> str:
     """The value of the column ``store``: the store's UUID, or without one the folder's name."""
-    from lakelog.files.filesystem import RealFileSystem
-    from lakelog.files.identity import read_identity
-
     identity = read_identity(RealFileSystem(), path)
     return path.resolve().name if identity is None else identity.uuid
 
@@ -62,8 +61,6 @@ def unpacked(
     batch: RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
     """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
-    from lakelog.arrow import to_arrow
-
     try:
         return to_arrow(batch, columns=names, decompress=True), {}
     except CorruptRecord:
@@ -72,8 +69,6 @@ def unpacked(
 
 
 def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
-    from lakelog.format.compression import decompress
-    from lakelog.format.layout import COMPRESSED
 
     found = {}
     for row, message in enumerate(batch.decoded):
@@ -90,10 +85,6 @@ def _partly_unpacked(
     batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
 ) -> pa.RecordBatch:
     """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
-    import pyarrow as pa
-
-    from lakelog.arrow import to_arrow
-
     rows = np.arange(len(batch))
     bad = np.isin(rows, packed)
     parts = [

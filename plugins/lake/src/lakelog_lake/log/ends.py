@@ -1,22 +1,18 @@
-"""Finds the readable and durable end of a log, and the offset up to which queue files are complete.
+"""Finds the readable and durable end of a log, and caches what can be cached between passes.
 
-The search for the end starts at the last record of a ConsumeQueue, so little of the log is read.
-The last segment is scanned only after a crash, or if queues are missing or far behind.
-
-Finds the durable end of a log, and caches it until it may have changed.
+The search for the readable end starts at the last record of a ConsumeQueue, so little of the log is
+read. The last segment is scanned only after a crash, or if queues are missing or far behind.
 
 For a closed store the durable end takes a scan of its last segment, which costs as much as landing
 some hundred MiB. The result stays durable as long as no segment file is replaced, extended or
 written to. It stays the end of the log only as long as the store also stays closed: an open creates
 ``abort``, which changes the directory's modification time, even after ``abort`` is removed.
 
-Keeps the store open between passes as long as its log can only grow.
-
-A log only grows while one process has the store open. An unchanged ``abort`` file shows this: each
-open for writing creates the file anew, and a log is recovered, cut or replaced only before that. A
-store that no process has open is opened again for each pass, as users may have changed its files.
-Callers may read only the log through the kept reader: queues built in memory would grow without
-bound.
+A store stays open between passes as long as its log can only grow. A log only grows while one
+process has the store open. An unchanged ``abort`` file shows this: each open for writing creates
+the file anew, and a log is recovered, cut or replaced only before that. A store that no process has
+open is opened again for each pass, as users may have changed its files. Callers may read only the
+log through the kept reader: queues built in memory would grow without bound.
 """
 
 from __future__ import annotations
@@ -34,17 +30,7 @@ import attrs
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import (
-    ABORT_FILE,
-    BLANK,
-    COMMITLOG_DIR,
-    LOCK_FILE,
-    MAGIC_BLANK,
-    OWN_DIR,
-    SETTINGS_FILE,
-    STORE_FILE,
-    segment_name,
-)
+from lakelog.format import layout
 from lakelog.format.record_batch import Blank, Damage
 from lakelog_lake.errors import DurableEndUnknown
 from lakelog_lake.log.record_starts import RecordStarts, log_folder
@@ -78,10 +64,10 @@ def followed_end(marks: RecordStarts, *, is_open: bool) -> int | None:
 
 def _behind_blank(marks: RecordStarts, at: int) -> int | None:
     """The start of the next segment, if a blank fills the rest of this one."""
-    head = _read(marks, at, BLANK.size)
-    if len(head) < BLANK.size or BLANK.unpack(head)[1] != MAGIC_BLANK:
+    head = _read(marks, at, layout.BLANK.size)
+    if len(head) < layout.BLANK.size or layout.BLANK.unpack(head)[1] != layout.MAGIC_BLANK:
         return None
-    return at + int(BLANK.unpack(head)[0])
+    return at + int(layout.BLANK.unpack(head)[0])
 
 
 def _is_end(marks: RecordStarts, at: int) -> bool:
@@ -91,7 +77,7 @@ def _is_end(marks: RecordStarts, at: int) -> bool:
 
 def _read(marks: RecordStarts, at: int, length: int) -> bytes:
     start = marks.segment_of(at)
-    path = log_folder(marks.store) / segment_name(start)
+    path = log_folder(marks.store) / layout.segment_name(start)
     try:
         file = RealFileSystem().open(path)
     except FileNotFoundError:
@@ -115,7 +101,7 @@ _log = logging.getLogger("lakelog_lake")
 
 def readable_end(marks: RecordStarts) -> int:
     """The end of the last whole record that can be read now."""
-    is_clean = not (marks.store.path / ABORT_FILE).exists()
+    is_clean = not (marks.store.path / layout.ABORT_FILE).exists()
     is_open = not is_clean and is_open_somewhere(marks.store.path)
     end = followed_end(marks, is_open=is_open) if is_clean or is_open else None
     return _searched_end(marks) if end is None else end
@@ -145,7 +131,7 @@ def end_of(marks: RecordStarts, until: str | None) -> int:
     known.
     """
     store, readable = marks.store, readable_end(marks)
-    if until == READABLE or not (store.path / ABORT_FILE).exists():
+    if until == READABLE or not (store.path / layout.ABORT_FILE).exists():
         return readable  # after a clean stop all is durable
     if not store.is_flushed_known:
         if until is None:
@@ -167,7 +153,7 @@ def queued_end(marks: RecordStarts, end: int) -> int:
 
     After a crash it is 0: a power cut may lose any unit.
     """
-    if not (marks.store.path / ABORT_FILE).exists():
+    if not (marks.store.path / layout.ABORT_FILE).exists():
         return end
     last = marks.last() if is_open_somewhere(marks.store.path) else None
     return 0 if last is None else min(end, max(0, last - NOT_YET_QUEUED_BYTES))
@@ -176,7 +162,7 @@ def queued_end(marks: RecordStarts, end: int) -> int:
 def is_open_somewhere(path: Path) -> bool:
     """Whether a process of this machine, lakelog's or RocketMQ's, holds the lock of a store."""
     try:
-        lock = RealFileSystem().open(path / LOCK_FILE)
+        lock = RealFileSystem().open(path / layout.LOCK_FILE)
     except OSError:
         return False
     try:
@@ -209,7 +195,7 @@ class DurableEnd:
         durable, but newer records may have become durable since.
         """
         closed = _closed(store.path)
-        state = _state(store.path / COMMITLOG_DIR)
+        state = _state(store.path / layout.COMMITLOG_DIR)
         if state == self._state and (start < self._end or self._is_still(closed)):
             return self._end
         end = store.flushed_offset
@@ -221,7 +207,7 @@ class DurableEnd:
 
     def is_still(self, path: Path) -> bool:
         """Whether the store is closed, and its files have not changed since the last call."""
-        return self._is_still(_closed(path)) and _state(path / COMMITLOG_DIR) == self._state
+        return self._is_still(_closed(path)) and _state(path / layout.COMMITLOG_DIR) == self._state
 
     def _is_still(self, closed: _State | None) -> bool:
         return closed is not None and closed == self._closed
@@ -232,9 +218,9 @@ def _closed(folder: Path) -> _State | None:
 
     A store after a crash does not count as closed.
     """
-    if (folder / ABORT_FILE).exists():
+    if (folder / layout.ABORT_FILE).exists():
         return None
-    found = frozenset(_stated((folder, folder / COMMITLOG_DIR)))
+    found = frozenset(_stated((folder, folder / layout.COMMITLOG_DIR)))
     before = time.time_ns() - _SETTLED_NS
     return found if all(changed < before for *_, changed in found) else None
 
@@ -254,12 +240,12 @@ def _stated(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
 
 
 _Marks: TypeAlias = tuple[tuple[int, ...] | None, ...]
-_FOLDERS: Final = (".", COMMITLOG_DIR, OWN_DIR)
+_FOLDERS: Final = (".", layout.COMMITLOG_DIR, layout.OWN_DIR)
 _FILES: Final = (
-    ABORT_FILE,
-    f"{OWN_DIR}/{STORE_FILE}",
-    f"{OWN_DIR}/{SETTINGS_FILE}",
-    f"{OWN_DIR}/damage.json",
+    layout.ABORT_FILE,
+    f"{layout.OWN_DIR}/{layout.STORE_FILE}",
+    f"{layout.OWN_DIR}/{layout.SETTINGS_FILE}",
+    f"{layout.OWN_DIR}/damage.json",
 )
 
 

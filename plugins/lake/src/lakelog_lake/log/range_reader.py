@@ -1,27 +1,22 @@
 """Reads one range of the log as a single batch, independently of the windows of the scan.
 
-Checks that a task accounts for every byte of its range: as records, blank or damage.
+A task accounts for every byte of its range: as records, blank or damage.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from lakelog.errors import CorruptRecord
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import wanted
 from lakelog_lake.log.wanted import NumberSpan
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog.format.record_batch import RecordBatch
 
 
 def record_batches(
@@ -88,8 +83,6 @@ def one_batch(batches: Iterator[RecordBatch], span: LogSpan) -> RecordBatch | No
     Each window is copied and released at once, so its memory is reused, and each page of the range
     is touched once.
     """
-    from lakelog.format.record_batch import RecordBatch
-
     whole = np.empty(span.end - span.start, np.uint8)
     starts: list[NDArray[np.int64]] = []
     base = at = 0

@@ -1,19 +1,17 @@
 """Known starts of records in a log, found without reading the bytes between them.
 
 A segment starts with a record. Inside of segments, units of ConsumeQueues have the starts of
-records. The record at such an offset is read to verify it.
-
-Reads ConsumeQueue files directly, to find starts of records without reading the log.
-
-The units are hints: they are read without the checks of an open store, which would scan the part of
-the log that queues may lack. Callers verify a unit by the record at its offset. A unit is
+records. These files are read directly, without the checks of an open store, which would scan the
+part of the log that queues may lack. So units are hints: callers verify a unit by the record at its
+offset. A unit is
 ``offset i64 | size i32 | tags i64``, big-endian (RocketMQ's ``ConsumeQueue``).
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,18 +25,13 @@ from numpy.typing import NDArray
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.files.filesystem import File, FileSystem, RealFileSystem
-from lakelog.format.layout import (
-    BATCHCONSUMEQUEUE_DIR,
-    BLANK,
-    CONSUMEQUEUE_DIR,
-    SEGMENT_NAME_DIGITS,
-)
+from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 
 UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _FILLER_SIZE: Final = 0x7FFFFFFF
 _NAME_DIGITS: Final = 20
-
+_NAME: Final = re.compile(rf"[0-9]{{{_NAME_DIGITS}}}")
 Raw = NDArray[Any]
 
 
@@ -71,14 +64,11 @@ class QueueFiles:
         return self
 
     def _end_in(self, low: int, high: int) -> int:
-        while low < high:
-            middle = (low + high) // 2
-            raw = self.units(middle, 1)
-            if len(raw) and raw["size"][0] > 0:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        def is_behind(unit: int) -> bool:
+            raw = self.units(unit, 1)
+            return not len(raw) or raw["size"][0] <= 0
+
+        return low + bisect_left(range(low, high), True, key=is_behind)
 
     def units(self, first: int, count: int) -> Raw:
         """Return at most ``count`` units from ``first`` on, which may span files."""
@@ -102,14 +92,12 @@ class QueueFiles:
         """The first unit of a record that starts at or behind a physical offset, else the end."""
         low = self.first if low is None else low
         high = self.end if high is None else high
-        while low < high:
-            middle = (low + high) // 2
-            raw = self.units(middle, 1)
-            if len(raw) and int(raw["offset"][0]) < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+
+        def is_from(unit: int) -> bool:
+            raw = self.units(unit, 1)
+            return not len(raw) or int(raw["offset"][0]) >= offset
+
+        return low + bisect_left(range(low, high), True, key=is_from)
 
     def place(self, unit: int) -> tuple[int, int] | None:
         """Physical offset and size in bytes of a unit's record; ``None`` for a filler."""
@@ -138,8 +126,8 @@ def queue_files(path: Path, files: FileSystem | None = None) -> Iterator[list[Qu
     seam = files or RealFileSystem()
     opened: list[QueueFiles] = []
     try:
-        for folder, queue in _folders(path / CONSUMEQUEUE_DIR):
-            listing = [(int(a), b) for a, b in seam.list(folder) if _is_name(a)]
+        for folder, queue in _folders(path / layout.CONSUMEQUEUE_DIR):
+            listing = [(int(a), b) for a, b in seam.list(folder) if _NAME.fullmatch(a)]
             bases, lengths = [a for a, _ in listing], [b for _, b in listing]
             found = QueueFiles(queue, folder, bases, lengths, seam)
             opened.append(found)
@@ -164,12 +152,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, Queue]]:
 
 def topics_of_batches(path: Path) -> frozenset[str]:
     """Topics with batch consume queues, whose units have another layout."""
-    root = path / BATCHCONSUMEQUEUE_DIR
+    root = path / layout.BATCHCONSUMEQUEUE_DIR
     return frozenset(os.listdir(root)) if root.is_dir() else frozenset()
-
-
-def _is_name(name: str) -> bool:
-    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
 
 
 FEW: Final = 4
@@ -245,8 +229,8 @@ class RecordStarts:
         """The start of the last segment with any data; ``None`` without one."""
         folder = log_folder(self.store)
         for start in reversed(self.starts):
-            with (folder / f"{start:0{SEGMENT_NAME_DIGITS}d}").open("rb") as file:
-                if any(file.read(BLANK.size)):
+            with (folder / layout.segment_name(start)).open("rb") as file:
+                if any(file.read(layout.BLANK.size)):
                     return start
         return None
 
@@ -260,5 +244,4 @@ def segment_starts(store: lakelog.Store) -> list[int]:
     """The start offsets of the existing segments."""
     folder = log_folder(store)
     names = os.listdir(folder) if folder.is_dir() else []
-    digits = [each for each in names if len(each) == SEGMENT_NAME_DIGITS]
-    return sorted(int(each) for each in digits if each.isascii() and each.isdigit())
+    return sorted(int(each) for each in names if _NAME.fullmatch(each))

@@ -1,37 +1,30 @@
-"""The condition of a read: it is sent to tasks, and computes a mask over records.
+"""Which records are wanted: by a read (:class:`RecordCondition`), or as rows (:class:`Chosen`).
 
-The condition is always checked on the records themselves, also if a queue or index was used to find
-them.
+A condition is sent to tasks, and computes a mask over records. It is always checked on the records
+themselves, also if a queue or index was used to find them.
 
-Topics for internal use of a broker or a repair (RocketMQ's ``TopicValidator``).
-
-Delayed messages wait in such topics, and are stored again under their real topic on delivery. So
-rows of both topics would be duplicates.
-
-The selection of records that become rows.
+Topics for internal use of a broker or a repair (RocketMQ's ``TopicValidator``) are left out unless
+they are asked for. Delayed messages wait in such topics, and are stored again under their real
+topic on delivery. So rows of both topics would be duplicates.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
+from lakelog.arrow import to_arrow
 from lakelog.format.layout import PREPARED
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.record_batch import RecordBatch
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from lakelog.format.queue_offsets import Queue
-    from lakelog.format.record_batch import RecordBatch
-
-    Flags = NDArray[np.bool_]
-    from numpy.typing import NDArray
+Flags: TypeAlias = "NDArray[np.bool_]"
 
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -145,7 +138,6 @@ class RecordCondition:
         return good
 
     def _by_numbers(self, batch: RecordBatch) -> Flags:
-        import numpy as np
 
         good = np.ones(len(batch), np.bool_)
         if not self.unqueued:
@@ -161,9 +153,6 @@ class RecordCondition:
         return good
 
     def _by_topic(self, batch: RecordBatch) -> Flags:
-        import numpy as np
-
-        from lakelog.arrow import to_arrow
 
         coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
         topics: list[str] = coded.dictionary.to_pylist()
@@ -177,7 +166,6 @@ class RecordCondition:
         return good
 
     def _by_queue(self, topic: str, batch: RecordBatch, rows: Any) -> Flags:
-        import numpy as np
 
         ids, places = batch.queue_ids[rows], batch.queue_offsets[rows]
         good: Flags = np.zeros(len(rows), np.bool_)
@@ -187,9 +175,6 @@ class RecordCondition:
         return good
 
     def _by_text(self, batch: RecordBatch) -> Flags:
-        import numpy as np
-
-        from lakelog.arrow import to_arrow
 
         table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
         tags, unique, keys = (column.to_pylist() for column in table.columns)
@@ -258,8 +243,6 @@ EVERYTHING: Final = Chosen()
 
 def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct topics of ``batch``, and the index of each record's topic among them."""
-    from lakelog.arrow import to_arrow
-
     column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
     codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return column.dictionary.to_pylist(), codes

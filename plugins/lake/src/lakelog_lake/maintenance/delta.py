@@ -1,26 +1,45 @@
-"""Compaction and expiry of a Delta table with deltalake's procedures, without a JVM.
+"""Compaction and expiry of a Delta table, without a JVM; and compaction while messages land.
 
 The newest commit always has the positions, so no compaction, vacuum or log clean-up removes them.
-Deltalake's plain compaction puts the newest files first. Therefore the sorting one (``z_order`` by
-queue offset) is used, which keeps the order of each queue.
+``lake compact`` and ``expire`` use deltalake's procedures. Deltalake's plain compaction puts the
+newest files first. Therefore the sorting one (``z_order`` by queue offset) is used, which keeps the
+order of each queue.
+
+``dispatch --compact`` merges the small files of recent passes between two passes, in the
+dispatcher's process, so only a second dispatcher can conflict with it. Its commit changes no
+position. A kill leaves a file that no version lists.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections import defaultdict
+from collections.abc import Sequence
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
+import attrs
+import pyarrow as pa
+
+from lakelog.errors import SettingsError
 from lakelog_lake.errors import TooBusy
+from lakelog_lake.landing.targets import Targets
+from lakelog_lake.maintenance import parquet
 from lakelog_lake.maintenance.terms import SAFE_SECONDS, Compacted, Expired, RetentionTerms
-from lakelog_lake.sinks.delta import opened
-from lakelog_lake.tables.remote import below
+from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.delta import DeltaSink, added, opened
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.data_files import FileFacts, Weight, facts_of, mergeable
+from lakelog_lake.tables.remote import below, sync
+from lakelog_lake.verify.landed_table import Added, DeltaRows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from lakelog_lake.sinks.delta import DeltaSink
 
 _SORTED_BY: Final = "queue_offset"
 _HOUR: Final = 3600
@@ -54,7 +73,6 @@ def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
 
 
 def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, Any]]:
-    import pyarrow as pa
 
     actions = pa.table(table.get_add_actions(flatten=True))
     own = [name for name in actions.column_names if name.startswith("partition.")]
@@ -111,3 +129,148 @@ def _versions(sink: DeltaSink) -> int:
 
 def _table(sink: DeltaSink) -> DeltaTable:
     return opened(sink.path)
+
+
+_log = logging.getLogger("lakelog_lake")
+_UNIT_BYTES: Final = 1024
+_FORGET: Final = "delta.deletedFileRetentionDuration"
+_FORGET_SECONDS: Final = 3600
+
+
+@attrs.define
+class PeriodicCompaction:
+    """Merges small files; called after each pass that landed something.
+
+    Raises :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way.
+
+    :ivar targets: the tables
+    :ivar passes: number of passes between two compactions
+    :ivar target_bytes: largest size of a merged file
+    """
+
+    targets: Targets
+    passes: int
+    target_bytes: int
+    _left: int = attrs.field(default=attrs.Factory(lambda self: self.passes, True))
+
+    def __attrs_post_init__(self) -> None:
+        for each in self._sinks():
+            is_folder = isinstance(each, DeltaSink | ParquetSink) and isinstance(each.path, Path)
+            if not is_folder:
+                raise SettingsError(
+                    f"{each.name} cannot be compacted while messages land, only Delta and Parquet "
+                    "tables in folders can; use its engine, or 'lakelog lake compact'",
+                    key="--compact",
+                )
+
+    def _sinks(self) -> list[Sink]:
+        return [each.sink for each in self.targets.served]
+
+    def __call__(self) -> None:
+        """Count a pass, and compact if due; an error is logged and does not stop landing."""
+        self._left -= 1
+        if self._left > 0:
+            return
+        self._left = self.passes
+        for each in self._sinks():
+            try:
+                done = _compacted(each, self.target_bytes)
+            except Exception as error:  # noqa: BLE001  # only cleaning; the next try is soon
+                _log.warning("%s: cannot merge small files: %s", each.name, error)
+            else:
+                _log.info("%s: %d files became %d", each.name, done.removed, done.made)
+
+
+def _compacted(sink: Sink, target_bytes: int) -> Compacted:
+    if isinstance(sink, ParquetSink):
+        return parquet.compact(sink, target_bytes)
+    return compact_new(sink, target_bytes) if isinstance(sink, DeltaSink) else Compacted()
+
+
+def compact_new(sink: DeltaSink, target_bytes: int) -> Compacted:
+    """Merge files of one partition and of similar size, where there are ten or more.
+
+    The rows keep the order of each queue. Raises :class:`~lakelog_lake.errors.TooBusy`, and
+    :class:`~lakelog_lake.errors.NeedsEngine` for a table with deletion vectors.
+    """
+    version = _forgetting(sink).version()
+    alike: dict[tuple[tuple[str, object], ...], list[Added]] = defaultdict(list)
+    for each in sorted(DeltaRows(sink).actions(), key=lambda each: each.begins or 0):
+        if each.size_bytes < target_bytes:
+            alike[tuple(each.partition.items())].append(each)
+    groups = [
+        [files[place] for place in places]
+        for files in alike.values()
+        for places in mergeable(_weights(files), target_bytes)
+    ]
+    if not groups:
+        return Compacted()
+    made = [_merged(sink, group) for group in groups]
+    try:
+        _commit(sink, version, list(zip(groups, made, strict=True)))
+    except BaseException:
+        _discard_unless_named(sink, made)
+        raise
+    return Compacted(sum(map(len, groups)), len(groups), sum(each.rows for each in made))
+
+
+def _forgetting(sink: DeltaSink) -> DeltaTable:
+    """Open the table with a short retention of removed files, for small checkpoints."""
+    table = opened(sink.path)
+    if _FORGET not in table.metadata().configuration:
+        table.alter.set_table_properties({_FORGET: f"interval {_FORGET_SECONDS} seconds"})
+        table = opened(sink.path)
+    return table
+
+
+def _weights(files: Sequence[Added]) -> list[Weight]:
+    """Weights in log order, raised to be non-increasing, so that merged files are adjacent."""
+    least, found = 0, []
+    for each in reversed(files):
+        least = max(least, each.size_bytes // _UNIT_BYTES)
+        found.append(Weight(least, each.size_bytes))
+    return found[::-1]
+
+
+def _merged(sink: DeltaSink, group: Sequence[Added]) -> FileFacts:
+    path = Path(str(sink.folder)) / f"compacted-{uuid4().hex}.parquet"
+    metadata = parquet.merge([Path(str(each.path)) for each in group], path)
+    return facts_of(metadata, str(path), path.stat().st_size, {})
+
+
+def _commit(
+    sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], FileFacts]]
+) -> None:
+    from deltalake.exceptions import CommitFailedError
+    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+    sync(Path(str(sink.folder)))
+    now_ms = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = []
+    for group, facts in merged:
+        known = group[0].partition.items()
+        values = {name: None if it is None else str(it) for name, it in known}
+        actions += [RemoveAction(e.named, False, now_ms, e.size_bytes, values) for e in group]
+        actions.append(added(sink.within(facts.path), facts, values, data_change=False))
+    table = opened(sink.path)
+    if table.version() != version:
+        raise TooBusy(f"{sink.name} was changed by another writer")
+    try:
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=list(sink.shape.partition),
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+    except CommitFailedError as error:
+        raise TooBusy(f"{sink.name} was changed by another writer: {error}") from error
+    sink.sync_version(version + 1)
+
+
+def _discard_unless_named(sink: DeltaSink, made: Sequence[FileFacts]) -> None:
+    """Remove the new files, unless the commit was done in spite of its error."""
+    named = {str(each.path) for each in DeltaRows(sink).actions()}
+    for each in made:
+        if each.path not in named:
+            Path(each.path).unlink(missing_ok=True)

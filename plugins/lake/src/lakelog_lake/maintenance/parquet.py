@@ -1,10 +1,9 @@
 """Compaction and expiry of a Parquet table.
 
-A compaction publishes a further manifest that lists the whole table, with the same positions. The
-manifest is linked to its name, which fails if a dispatcher has published that version first. The
-compaction is then repeated on the new version.
-
-Merges small Parquet files into one with the same rows, sorted by store, queue and offset.
+A compaction merges small files into one with the same rows, sorted by store, queue and offset. It
+publishes a further manifest that lists the whole table, with the same positions. The manifest is
+linked to its name, which fails if a dispatcher has published that version first. The compaction is
+then repeated on the new version.
 """
 
 from __future__ import annotations
@@ -13,32 +12,24 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
+from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TooBusy
-from lakelog_lake.maintenance.terms import (
-    Compacted,
-    Expired,
-    RetentionTerms,
-    remove,
-    remove_orphans,
-)
+from lakelog_lake.maintenance import terms
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.file_facts import PATTERNS, found, hidden
-from lakelog_lake.tables.parquet_writer import ParquetCompression, parquet_writer
+from lakelog_lake.tables.data_files import PATTERNS, found, hidden, parquet_writer
 from lakelog_lake.tables.remote import sync
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lakelog_lake.tables.settings import ParquetCompression
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
 """Most bytes merged at once; a merge needs a few times as much memory."""
 _STEP_ROWS: Final = 16_384
-
 _Named = TypeVar("_Named")
 
 
@@ -56,8 +47,6 @@ class Sizes:
 
 def sizes(path: Path) -> Sizes:
     """Read the size of a file from its footer."""
-    from pyarrow import parquet
-
     found = parquet.read_metadata(path)
     groups = (found.row_group(number) for number in range(found.num_row_groups))
     return Sizes(path.stat().st_size, sum(each.total_byte_size for each in groups))
@@ -89,9 +78,6 @@ def merge(paths: Sequence[Path], made: Path) -> Any:
 
     :returns: the Parquet metadata of ``made``
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     parts = [parquet.read_table(path, partitioning=None) for path in paths]
     table = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     order = [(name, "ascending") for name in ORDER if name in table.column_names]
@@ -191,14 +177,14 @@ class Versions(ParquetSink):
 
     def forget(self, number: int) -> bool:
         """Remove a version; return whether this call removed it."""
-        return remove(self._at(number))
+        return terms.remove(self._at(number))
 
     def remove_leftovers(self, before: float) -> int:
         """Remove manifests that were never published."""
-        return remove_orphans(self._manifests, "*.tmp", set(), before)
+        return terms.remove_orphans(self._manifests, "*.tmp", set(), before)
 
 
-def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
+def compact(sink: ParquetSink, target_bytes: int) -> terms.Compacted:
     """Merge files of one topic and day that are smaller than ``target_bytes``.
 
     Raises :class:`~lakelog_lake.errors.TooBusy`.
@@ -206,7 +192,7 @@ def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
     table = Versions(sink.path, sink.shape)
     merged = [_merge(table, group) for group in _groups(table, target_bytes)]
     if not merged:
-        return Compacted()
+        return terms.Compacted()
     sync(table.folder)
     try:
         _commit(table, merged)
@@ -214,7 +200,7 @@ def compact(sink: ParquetSink, target_bytes: int) -> Compacted:
         _discard_unless_named(table, merged)
         raise
     old = sum(len(each.old) for each in merged)
-    return Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
+    return terms.Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
 
 
 def _groups(table: Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
@@ -265,29 +251,29 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
     named = {each["path"] for each in table.newest().entries}
     for each in merged:
         if each.entry["path"] not in named:
-            remove(hidden(table.path / each.entry["path"]))
+            terms.remove(hidden(table.path / each.entry["path"]))
 
 
-def expire(sink: ParquetSink, retention: RetentionTerms) -> Expired:
+def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Remove versions replaced before the cutoff, and files that only they list."""
     table = Versions(sink.path, sink.shape)
     numbers = table.numbers()
     if not numbers:
-        return Expired()
+        return terms.Expired()
     first = table.whole_before(_oldest_kept(table, numbers, retention))
     gone = [number for number in numbers if number < first]
     before = {path for number in gone for path in table.named_by(number)}
     for number in gone:
         table.forget(number)
     named = {path for number in table.numbers() for path in table.named_by(number)}
-    files = sum(remove(path) for path in sorted(before - named))
+    files = sum(terms.remove(path) for path in sorted(before - named))
     for pattern in PATTERNS:
-        files += remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)
+        files += terms.remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)
     table.remove_leftovers(retention.orphans_cutoff)
-    return Expired(len(gone), files)
+    return terms.Expired(len(gone), files)
 
 
-def _oldest_kept(table: Versions, numbers: Sequence[int], retention: RetentionTerms) -> int:
+def _oldest_kept(table: Versions, numbers: Sequence[int], retention: terms.RetentionTerms) -> int:
     kept = numbers[-max(1, retention.keep) :][0]
     for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
         if table.written_at(following) < retention.cutoff:

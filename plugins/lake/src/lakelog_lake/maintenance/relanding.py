@@ -12,33 +12,28 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lakelog.format.layout import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import Conflict, NotLanded, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.target import Target
-from lakelog_lake.landing.targets import TableSpec, target_of
+from lakelog_lake.landing.targets import TableSpec, Target, TopicTables
 from lakelog_lake.maintenance.rewind import RowsAt, take_out
-from lakelog_lake.readback.folders import DeltaRows
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import OpenTable, all_opened, readable
-from lakelog_lake.tables.fields import BODY, dead_letter_columns, file_schema
-from lakelog_lake.tables.file_facts import FileFacts, discard
-from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
+from lakelog_lake.tables import data_files
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
+from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
+from lakelog_lake.verify.landed_table import DeltaRows, LandedTable
+from lakelog_lake.verify.open import OpenTable, all_opened, readable, stores_in
 
 _TRIES: Final = 5
 _HELD_BYTES: Final = 64 << 20
@@ -78,14 +73,10 @@ def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
             "supported yet; nothing was changed"
         )
     with readable(dead.name):
-        stores = {
-            str(each)
-            for batch in dead.batches(None, [STORE])
-            for each in batch.column(0).unique().to_pylist()
-        }
+        stores = stores_in(dead)
     landed = taken_out = left = 0
-    target = target_of(spec, opened.topic) if stores else None
-    for store in sorted(stores) if target is not None else ():
+    target = TopicTables.of(spec).target(opened.topic) if stores else None
+    for store in sorted(stores):
         assert target is not None  # for the type checker
         one = _Store(opened.table, dead, target, store)
         landed += one.land()
@@ -149,9 +140,9 @@ class _Store:
         dead = self._dead_places()
         return dead[np.isin(dead, _places(self.table, self.store))]
 
-    def _written(self, done: NDArray[np.int64], end: int) -> list[FileFacts]:
+    def _written(self, done: NDArray[np.int64], end: int) -> list[data_files.FileFacts]:
         """Write files of all rows that parse, except those that have landed or have yet to land."""
-        files: list[FileFacts] = []
+        files: list[data_files.FileFacts] = []
         held: list[pa.Table] = []
         try:
             for rows in self._parsed(done, end):
@@ -161,15 +152,14 @@ class _Store:
                     held = []
             files.extend(self._files(held))
         except BaseException:
-            discard(files)
+            data_files.discard(files)
             raise
         if files:
-            with writing(self.target.sink.folder):
+            with data_files.writing(self.target.sink.folder):
                 sync(self.target.sink.folder)
         return files
 
     def _parsed(self, done: NDArray[np.int64], end: int) -> Iterator[pa.Table]:
-        import pyarrow as pa
 
         columns = dead_letter_columns()
         with readable(self.dead.name):
@@ -183,13 +173,12 @@ class _Store:
                     if parser is not None:
                         yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
 
-    def _files(self, held: Sequence[pa.Table]) -> Iterator[FileFacts]:
-        import pyarrow as pa
+    def _files(self, held: Sequence[pa.Table]) -> Iterator[data_files.FileFacts]:
 
         layout = self.target.sink.layout
         schema = file_schema(layout)
         prefix = f"relanded-{uuid4().hex[:8]}"
-        place = FilePlacement(
+        place = data_files.FilePlacement(
             self.target.sink.folder, schema, self.store, prefix, FILE_BYTES, layout.is_hidden
         )
         if not held:
@@ -197,7 +186,7 @@ class _Store:
         rows = pa.concat_tables(held, promote_options="default")
         order = [(TOPIC, "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
         for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
-            yield from write_files(place, values, part.combine_chunks().to_batches())
+            yield from data_files.write_files(place, values, part.combine_chunks().to_batches())
 
 
 def _places(table: LandedTable, store: str) -> NDArray[np.int64]:
@@ -217,8 +206,6 @@ def _is_unpacked(rows: pa.Table) -> NDArray[np.bool_]:
 
 def _good(parser: BodyParser, rows: pa.Table) -> pa.Table:
     """The rows that parse, with the parser's columns instead of the body."""
-    import pyarrow as pa
-
     rest = rows.drop_columns([BODY, "error"])
     bodies = rows[BODY].combine_chunks()
     whole = rest.combine_chunks().to_batches()
@@ -245,7 +232,6 @@ def _groups(
 
 
 def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Table]]:
-    import pyarrow as pa
 
     if key == STORE:
         yield store, rows
@@ -260,6 +246,5 @@ def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Ta
 
 
 def _of(rows: pa.Table, name: str, value: Any) -> pa.Table:
-    import pyarrow.compute as pc
 
     return rows.filter(pc.equal(rows[name], value))

@@ -2,11 +2,8 @@
 
 Every row is compared with the log. From the first row on that differs from the log, all rows of the
 store are removed, in the commit that moves the position back to the end of the last remaining row.
-The next dispatch lands the present records.
-
-Removes rows of a store from a table and sets its position, in one commit.
-
-Files that also hold other rows are rewritten without the removed ones.
+The next dispatch lands the present records. Files that also hold other rows are rewritten without
+the removed ones.
 """
 
 from __future__ import annotations
@@ -14,30 +11,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
 
 import lakelog
 from lakelog_lake.errors import Conflict, TableMaintenanceError, TooBusy, TooManyDifferences
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.maintenance import parquet
+from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.parquet import Versions
-from lakelog_lake.readback.folders import DeltaRows, ParquetRows
-from lakelog_lake.readback.iceberg import IcebergRows
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import OpenTable, all_opened, readable
+from lakelog_lake.sinks.delta import added
 from lakelog_lake.sinks.history import LAST_ROWS, positions_of
-from lakelog_lake.tables.file_facts import facts_of, found, hidden
-from lakelog_lake.tables.partitions import STORE
+from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.shape import STORE
 from lakelog_lake.verify.comparing import BODY, COLUMNS, EXTRA, PLACE
+from lakelog_lake.verify.landed_table import DeltaRows, IcebergRows, LandedTable, ParquetRows
+from lakelog_lake.verify.open import OpenTable, all_opened, readable
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _PLACE: Final = "physical_offset"
 
@@ -60,8 +56,6 @@ class RowsFrom:
 
     def flags(self, places: Any) -> Any:
         """See :class:`RemovedRows`."""
-        import pyarrow.compute as pc
-
         return pc.greater_equal(places, self.start)
 
     def expression(self) -> Any:
@@ -79,9 +73,6 @@ class RowsAt:
 
     def flags(self, places: Any) -> Any:
         """See :class:`RemovedRows`."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         return pc.is_in(places, pa.array(self.places, pa.int64()))
 
     def expression(self) -> Any:
@@ -108,6 +99,8 @@ def take_out(
         _from_delta(table, store, gone, before, after)
     elif isinstance(table, IcebergRows):
         _from_iceberg(table, store, gone, before, after)
+    else:
+        raise TableMaintenanceError(f"rows of {table.name} can be removed by its own tools only")
 
 
 def _check(name: str, found: Position | None, before: Position) -> None:
@@ -120,9 +113,6 @@ def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -
 
     :param known: columns that the file does not have
     """
-    import pyarrow.compute as pc
-    from pyarrow import parquet
-
     if known.get(STORE, store) != store:
         return None
     is_gone = gone.flags(parquet.read_table(path, columns=[_PLACE], partitioning=None)[_PLACE])
@@ -147,7 +137,7 @@ def _from_parquet(
             entries.append(each)
         elif rest.num_rows:
             named = versions.folder / f"rewound-{uuid4().hex}.parquet"
-            parquet.write(rest.schema, [rest], hidden(named))
+            parquet_maintenance.write(rest.schema, [rest], hidden(named))
             size = hidden(named).stat().st_size
             path = versions.within(str(named))
             entries.append({**each, "path": path, "size_bytes": size, "rows": rest.num_rows})
@@ -159,8 +149,6 @@ def _from_delta(
     table: DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
-
-    from lakelog_lake.sinks.delta import added
 
     sink = table.sink
     folder = sink.folder
@@ -181,7 +169,7 @@ def _from_delta(
         actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
             made = folder / f"rewound-{uuid4().hex}.parquet"
-            metadata = parquet.write(rest.schema, [rest], made)
+            metadata = parquet_maintenance.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
             actions.append(added(sink.within(facts.path), facts, values))
     sync(folder)
@@ -285,8 +273,6 @@ def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
 
 
 def _rewind(path: Path, store: str, table: LandedTable, before: Position, start: int) -> Rewind:
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     gone: list[pa.RecordBatch] = []
 

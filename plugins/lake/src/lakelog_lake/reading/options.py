@@ -1,12 +1,9 @@
-"""Options of a read by Spark or DuckDB; unknown options are refused.
+"""Options of a read by Spark or DuckDB; each error, such as for an unknown one, names the option.
 
-Values of options: words, switches, sizes, times; each error names the option.
-
-Limits of single columns derived from a predicate, as an option of a read.
-
-Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the possible values
-of a column, or the first number and the exclusive end of a span. Times are in ms since 1970. Limits
-may admit too many rows, as the caller filters the rows again.
+Limits of single columns derived from a predicate are an option as well. They are JSON, such as
+``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the possible values of a column, or the first
+number and the exclusive end of a span. Times are in ms since 1970. Limits may admit too many rows,
+as the caller filters the rows again.
 """
 
 from __future__ import annotations
@@ -98,7 +95,6 @@ def mapping(key: str, text: str) -> dict[str, Any]:
 
 
 Limit: TypeAlias = "frozenset[Any] | NumberSpan"
-
 SPANS: Final = {
     "physical_offset": "physical",
     "queue_offset": "queue_offsets",
@@ -107,7 +103,6 @@ SPANS: Final = {
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns with limits, and their fields of :class:`~lakelog_lake.log.wanted.RecordCondition`."""
 _WHERE: Final = "where"
-
 TIME: Final = "store_timestamp"
 _MICROS_PER_MS: Final = 1000
 
@@ -182,9 +177,7 @@ def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
     changed: dict[str, Any] = {}
     for column, values in _read(text).items():
         if column in SPANS:
-            low, end = values
-            span = NumberSpan(-LAST if low is None else low, LAST if end is None else end)
-            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(span)
+            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(_span(*values))
         else:
             held, these = getattr(wanted, SETS[column]), frozenset(values)
             changed[SETS[column]] = these if held is None else held & these
@@ -366,9 +359,10 @@ class ReadOptions:
             raise refused("end", "a read that ends at the earliest message is empty")
         until, most_bytes = option["until"], option["max_bytes_per_batch"]
         most_rows = option["max_rows_per_batch"]
+        is_remote = "://" in given[PATH].removeprefix("file:")
         return cls(
             path=_local(given[PATH]),
-            archive=given[PATH] if _is_remote(given[PATH]) else None,
+            archive=given[PATH] if is_remote else None,
             store_id=option["store_id"] or None,
             wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
@@ -393,12 +387,6 @@ class ReadOptions:
 def _check_known(key: str) -> None:
     if key == "paths":
         raise refused(key, "one load reads one store: union several")
-    if key == "pushdown":
-        raise refused(
-            key,
-            "it was removed, as it gave wrong rows where a frame was used twice: use "
-            "lakelog_spark.read(spark, path, where=...), which is as fast and right",
-        )
     if key not in DEFAULTS:
         raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
 
@@ -409,10 +397,6 @@ def _local(path: str) -> Path:
     if parts.scheme == "file":
         return Path(unquote(parts.path)).absolute()
     return Path(path).absolute()
-
-
-def _is_remote(path: str) -> bool:
-    return "://" in path and not path.startswith("file:")
 
 
 def _wanted(

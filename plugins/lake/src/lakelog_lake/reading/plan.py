@@ -1,45 +1,33 @@
 """Plans a read, without a scan: splits it into ranges of the log, one for each task.
 
-A record belongs to exactly one range: the range in which it starts. For a read of few records, a
-range lists units of queues, and the task reads only the records of these units.
+A record belongs to exactly one range: the range in which it starts. Ranges are cut at the starts of
+segments, which need no search, and inside of large segments at known starts of records.
 
-Plans reads of single records by their queue units, instead of log ranges, for few records.
+For a read of few records, a range lists units of queues, and the task reads only the records of
+these units. Queue files are used only for topics that the condition names and that have queues, and
+only as far as the queues are known to be complete. If a read needs half of the log or more, one
+sequential read is faster.
 
-Queue files have the offsets of the records. They are used only for topics that the condition names
-and that have queues, and only as far as the queues are known to be complete. If a read needs half
-of the log or more, one sequential read is faster.
-
-Cuts a range of a log into parts of bounded size, one per task.
-
-Cuts are made at the starts of segments, which need no search, and inside of large segments at known
-starts of records.
-
-Finds the part of a log with the records of a time span, from the headers of a few records.
-
-Store times increase along the log, except where a clock was set back. So a minute is added on both
-sides; the times of the records themselves are compared exactly.
+The part of the log with a time span follows from the headers of a few records: store times increase
+along the log, except where a clock was set back. So a minute is added on both sides; the times of
+the records themselves are compared exactly.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
 import lakelog
 from lakelog.errors import MissingIndex
 from lakelog_lake.errors import OffsetUnavailable
+from lakelog_lake.log import record_starts
 from lakelog_lake.log.ends import end_of, queued_end
-from lakelog_lake.log.record_starts import (
-    MANY,
-    QueueFiles,
-    Raw,
-    RecordStarts,
-    real,
-    topics_of_batches,
-)
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.options import SKIP, ReadOptions
 
@@ -51,13 +39,28 @@ _OF_A_BROKER = "config/topics.json"
 
 
 @attrs.frozen
+class LogRange:
+    """Records that start in ``start`` (inclusive) to ``end`` (exclusive), in bytes of the log.
+
+    :ivar units: if given, only the records of these units of queues: topic, queue id, first unit,
+        and end (exclusive)
+    :ivar places: if given, only the records at these physical offsets
+    """
+
+    start: int
+    end: int
+    units: Sequence[tuple[str, int, int, int]] | None = None
+    places: Sequence[int] | None = None
+
+
+@attrs.frozen
 class UnitsOf:
     """Units of one queue, from ``first`` (inclusive) to ``end`` (exclusive).
 
     :ivar record_bytes: approximate size of a record
     """
 
-    queue: QueueFiles
+    queue: record_starts.QueueFiles
     first: int
     end: int
     record_bytes: int
@@ -67,27 +70,15 @@ class UnitsOf:
         """Approximate total size of the records."""
         return (self.end - self.first) * self.record_bytes
 
-    def named(self) -> tuple[str, int, int, int]:
-        """Topic, queue id, first unit, and end (exclusive)."""
-        return (*self.queue.queue, self.first, self.end)
-
     def split(self, offset: int) -> tuple[UnitsOf, UnitsOf]:
         """Split into the units of records before a physical offset, and the others."""
         middle = self.queue.first_from(offset, self.first, self.end)
         return attrs.evolve(self, end=middle), attrs.evolve(self, first=middle)
 
 
-@attrs.frozen
-class QueueRun:
-    """The work of one task: units whose records are in one part of the log."""
-
-    part: NumberSpan
-    units: Sequence[tuple[str, int, int, int]]
-
-
 def queue_runs(
     marks: RecordStarts, part: NumberSpan, wanted: RecordCondition, most_bytes: int
-) -> list[QueueRun] | None:
+) -> list[LogRange] | None:
     """Plan runs with at most about ``most_bytes`` of records each.
 
     :returns: ``None`` if ``part`` should be read sequentially instead
@@ -95,9 +86,9 @@ def queue_runs(
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
-    if topics - {each.queue[0] for each in marks.queues} or topics & topics_of_batches(
-        marks.store.path
-    ):
+    if topics - {
+        each.queue[0] for each in marks.queues
+    } or topics & record_starts.topics_of_batches(marks.store.path):
         return None
     found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
     found = [each for each in found if each.first < each.end]
@@ -122,7 +113,7 @@ def queued_from(marks: RecordStarts, wanted: RecordCondition) -> int:
     return max(begin.values(), default=0)
 
 
-def _first_place(queue: QueueFiles, has_broker: bool) -> int:
+def _first_place(queue: record_starts.QueueFiles, has_broker: bool) -> int:
     """The physical offset of a queue's first unit; 0 if that is of its first message."""
     unit = queue.first_from(1)  # units of deleted queues have offset 0
     if queue.place(unit - 1) is not None or (unit == 0 and not has_broker):
@@ -139,24 +130,27 @@ def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
     return wanted.topics
 
 
-def _units_of(queue: QueueFiles, part: NumberSpan, wanted: RecordCondition) -> UnitsOf:
+def _units_of(
+    queue: record_starts.QueueFiles, part: NumberSpan, wanted: RecordCondition
+) -> UnitsOf:
     first = queue.first_from(part.low)
     span = NumberSpan(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
     raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
     return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
 
 
-def _mean_bytes(raw: Raw) -> int:
-    sizes = raw["size"][real(raw)]
+def _mean_bytes(raw: record_starts.Raw) -> int:
+    sizes = raw["size"][record_starts.real(raw)]
     return max(1, int(sizes.mean())) if len(sizes) else 1
 
 
-def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[QueueRun]:
+def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[LogRange]:
     there = [each for each in units if each.first < each.end]
     if not there:
         return
     if sum(each.bytes for each in there) <= most_bytes or part.end - part.low <= _FINEST_BYTES:
-        yield QueueRun(part, tuple(each.named() for each in there))
+        named = tuple((*each.queue.queue, each.first, each.end) for each in there)
+        yield LogRange(part.low, part.end, named)
         return
     middle = (part.low + part.end) // 2
     halves = [each.split(middle) for each in there]
@@ -231,28 +225,20 @@ def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
     before = marks.before(target, part.low)
     if before > part.low:
         return before
-    behind = marks.behind(max(target, part.low + 1), part.end, MANY)
+    behind = marks.behind(max(target, part.low + 1), part.end, record_starts.MANY)
     later = [each for each in marks.starts if part.low < each < part.end]
     return min([each for each in (behind, *later) if each is not None], default=part.end)
 
 
 def _behind_rows(marks: RecordStarts, part: NumberSpan, most: int) -> int:
     """The largest offset before which at most ``most`` records have units."""
-    low, high = part.low, part.end
-    if _rows(marks, part) <= most:
-        return high
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if _rows(marks, NumberSpan(part.low, middle)) <= most:
-            low = middle
-        else:
-            high = middle
-    return low
+    ends = range(part.low + 1, part.end + 1)
+    return part.low + bisect_right(ends, most, key=lambda end: _rows(marks, part.low, end))
 
 
-def _rows(marks: RecordStarts, part: NumberSpan) -> int:
+def _rows(marks: RecordStarts, low: int, end: int) -> int:
     return sum(
-        each.first_from(part.end) - each.first_from(part.low)
+        each.first_from(end) - each.first_from(low)
         for each in marks.queues
         if not each.queue[0].startswith("%LMQ%")  # light queues repeat messages
     )
@@ -290,7 +276,7 @@ def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int
 
 
 def _edge_in(
-    queue: QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
+    queue: record_starts.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
 ) -> tuple[int, int]:
     """As :func:`_edge`, among the records of one queue."""
     first = queue.first_from(part.low)
@@ -324,24 +310,6 @@ def _narrow(low: int, high: int, is_older: Callable[[int], bool | None]) -> tupl
     return before, behind
 
 
-UnitRun: TypeAlias = tuple[str, int, int, int]
-"""Topic, queue id, first unit, and end (exclusive)."""
-
-
-@attrs.frozen
-class LogRange:
-    """Records that start in ``start`` (inclusive) to ``end`` (exclusive), in bytes of the log.
-
-    :ivar units: if given, only the records of these units
-    :ivar places: if given, only the records at these physical offsets
-    """
-
-    start: int
-    end: int
-    units: Sequence[UnitRun] | None = None
-    places: Sequence[int] | None = None
-
-
 def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
     """The ranges of a store's present content.
 
@@ -372,7 +340,7 @@ def plan_between(marks: RecordStarts, part: NumberSpan, options: ReadOptions) ->
         return _scanned(marks, part, options)
     return [
         *_scanned(marks, NumberSpan(part.low, queued.low), options),
-        *(LogRange(each.part.low, each.part.end, units=each.units) for each in chosen),
+        *chosen,
         *_scanned(marks, NumberSpan(queued.end, part.end), options),
     ]
 

@@ -1,38 +1,37 @@
-"""The work of one task: open the store, and convert its part of the log to rows.
+"""The rows of one task of a read: its part of the log, as Arrow batches.
 
-The byte spans that one task reads: its whole range, or the surroundings of known records.
+A task reads its whole range, or the surroundings of known records.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 import lakelog
+from lakelog.arrow import schema, to_arrow
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import CorruptLog
+from lakelog_lake.log.columns import ERROR, unpacked
 from lakelog_lake.log.range_reader import record_batches
 from lakelog_lake.log.record_starts import queue_files, real
 from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
+from lakelog_lake.reading.plan import LogRange
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from lakelog_lake.reading.plan import LogRange
-
-    Longs = NDArray[np.int64]
-    import pyarrow as pa
-
-    from lakelog.format.record_batch import Damage
-    from lakelog_lake.reading.tables import Tables
-
+Longs: TypeAlias = "NDArray[np.int64]"
 GAP_BYTES: Final = 64 << 10
 """Records with smaller gaps between them are read together."""
+
 _log = logging.getLogger("lakelog_lake")
 
 
@@ -48,8 +47,6 @@ def byte_spans(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
 
 def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Longs]:
     """Start and end of records at offsets from an index, which may name deleted records."""
-    import numpy as np
-
     found: list[tuple[int, int]] = []
     for place in places:
         try:
@@ -62,8 +59,6 @@ def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Long
 
 def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
     """Start and end of the records of the units, sorted."""
-    import numpy as np
-
     offsets, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     with queue_files(path) as queues:
         by_name = {each.queue: each for each in queues}
@@ -80,8 +75,6 @@ def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
 
 def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
     """Merge neighbouring records to spans."""
-    import numpy as np
-
     if not len(starts):
         return
     ends = np.maximum.accumulate(ends)
@@ -111,8 +104,6 @@ def rows_in(
 
     :param columns: the columns of the rows; by default all columns of the options
     """
-    from lakelog_lake.reading.tables import Tables, joined
-
     names = names_of(options) if columns is None else tuple(columns)
     unpack = options.decompress and "body" in names
     tables = Tables(name, names, unpack, lenient=options.corrupt != FAIL)
@@ -124,7 +115,15 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     wanted = options.wanted
     damages: list[Damage] = []
-    on_damage = _REPORTS.get(options.corrupt, damages.append)
+
+    def on_damage(damage: Damage) -> None:
+        if options.corrupt == FAIL:
+            raise CorruptLog(damage)
+        if options.corrupt == SKIP:
+            _log.warning("%s", damage)
+        else:
+            damages.append(damage)
+
     for span in byte_spans(store, part):
         pieces = store.scan_pieces(span.low, span.end)
         for batch in record_batches(pieces, span, on_damage):
@@ -139,22 +138,93 @@ def _collected(
     damages: list[Damage], tables: Tables, wanted: RecordCondition
 ) -> Iterator[pa.RecordBatch]:
     """Rows for damage, with only its place and cause."""
-    found = [each for each in damages if _is_in(each, wanted.physical)]
+    span = wanted.physical
+    found = [each for each in damages if each.offset < span.end and each.end_offset > span.low]
     damages.clear()
     if found:
         yield tables.of_damage(found)
 
 
-def _is_in(damage: Damage, span: NumberSpan) -> bool:
-    return damage.offset < span.end and damage.end_offset > span.low
+_LARGEST_INT: Final = (1 << 31) - 1
+_ROWS: Final = 8192
+_BYTES: Final = 4 << 20
 
 
-def _fail(damage: Damage) -> None:
-    raise CorruptLog(damage)
+@attrs.frozen
+class Tables:
+    """Makes rows.
+
+    :ivar store: the value of the column ``store``
+    :ivar names: the columns, in table order
+    :ivar unpack: whether bodies are unpacked
+    :ivar lenient: whether a body that cannot be unpacked is returned as stored, instead of an error
+    """
+
+    store: str
+    names: Sequence[str]
+    unpack: bool
+    lenient: bool
+
+    def of_records(self, batch: RecordBatch) -> pa.RecordBatch:
+        """One row for each record; raises :class:`~lakelog.errors.CorruptRecord`."""
+        errors: Mapping[int, CorruptRecord] = {}
+        if self.unpack and self.lenient:
+            fields, errors = unpacked(batch, self._fields)
+        else:
+            fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
+        return self._with_own(fields, self._errors(len(batch), errors), len(batch))
+
+    def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
+        if ERROR not in self.names:
+            return None
+        if not errors:
+            return pa.nulls(count, pa.string())
+        texts = {row: error.what for row, error in errors.items()}
+        return pa.array([texts.get(row) for row in range(count)], pa.string())
+
+    def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
+        """One row for each damage, with its place, length and cause; other columns are null."""
+        count, lengths = len(damages), [each.end_offset - each.offset for each in damages]
+        known: dict[str, list[Any]] = {
+            "physical_offset": [each.offset for each in damages],
+            "store_size": [each if each <= _LARGEST_INT else None for each in lengths],
+        }
+        arrays = [
+            pa.array(known.get(each.name, [None] * count), each.type)
+            for each in schema(self._fields)
+        ]
+        fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
+        error_texts = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
+        return self._with_own(fields, error_texts, count)
+
+    @property
+    def _fields(self) -> list[str]:
+        return [name for name in self.names if name not in ("store", ERROR)]
+
+    def _with_own(
+        self, fields: pa.RecordBatch, errors: pa.Array | None, rows: int
+    ) -> pa.RecordBatch:
+        arrays = [*fields.columns, *([] if errors is None else [errors])]
+        if "store" in self.names:
+            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
 
 
-def _skip(damage: Damage) -> None:
-    _log.warning("%s", damage)
+def joined(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, as each one costs Spark about a millisecond."""
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for table in tables:
+        held.append(table)
+        count, size = count + len(table), size + table.nbytes
+        if count >= _ROWS or size >= _BYTES:
+            yield from _as_one(held)
+            held, count, size = [], 0, 0
+    yield from _as_one(held)
 
 
-_REPORTS: dict[str, Callable[[Damage], None]] = {FAIL: _fail, SKIP: _skip}
+def _as_one(tables: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(tables) > 1:
+        yield from pa.Table.from_batches(tables).combine_chunks().to_batches()
+    else:
+        yield from tables

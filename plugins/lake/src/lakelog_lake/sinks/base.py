@@ -3,20 +3,23 @@
 The laws: a commit adds files and the positions of all stores of the table atomically. A commit
 names the version of the table from which the position was read, and fails if that version is no
 longer the newest. A sink never retries.
+
+The checks whether messages can land in an existing table are the same for all kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from lakelog_lake.tables.fields import Layout, TableShape
-from lakelog_lake.tables.file_facts import FileFacts
+from lakelog_lake.errors import TableMismatch
+from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import Folder, Remote
+from lakelog_lake.tables.shape import Layout, TableShape, keys_text
 
 
 @attrs.frozen
@@ -49,6 +52,9 @@ class Sink(Protocol):
     def prepare(self) -> None:
         """Create the table if it does not exist; raise ``TableMismatch`` if it does not fit."""
 
+    def marked(self) -> str | None:
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
+
     def head(self, store: str) -> Head:
         """Read the newest version, without any cache."""
 
@@ -62,27 +68,18 @@ class Sink(Protocol):
         """
 
 
-class Markable(Sink, Protocol):
-    """A table that can be marked as that of a single topic."""
-
-    def marked(self) -> str | None:
-        """The only topic of the table; ``None`` if it has all topics or does not exist."""
-
-
 @runtime_checkable
 class Trimmed(Protocol):
     """A table whose commits also remove old versions, according to its history setting."""
 
     def keep(self, history: str) -> None:
-        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.history_setting`.
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`.
 
         Raises :class:`~lakelog.errors.SettingsError`.
         """
 
 
 DATA: Final = "data"
-
-
 _Path = TypeVar("_Path", Path, "Path | Remote")
 
 
@@ -113,3 +110,66 @@ class FolderTable(Generic[_Path]):
         if isinstance(self.path, Remote):
             return path.removeprefix(f"{self.path.uri}/")
         return str(Path(path).relative_to(self.path))
+
+
+KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
+"""Columns that a table must have; missing others are added."""
+
+
+@attrs.frozen
+class Kinds:
+    """The types of a table's columns, as texts of one kind of table.
+
+    :ivar types: types by column name
+    :ivar required: columns that must not be null
+    """
+
+    types: Mapping[str, str]
+    required: frozenset[str] = frozenset()
+
+
+def missing(
+    name: str,
+    found: Kinds,
+    ours: Kinds,
+    grows: Callable[[str], bool] = lambda _column: False,
+) -> list[str]:
+    """Return the columns to add; raises ``TableMismatch`` if the table cannot take the rows.
+
+    :param found: the columns of the table
+    :param ours: the columns of the rows
+    :param grows: returns whether a column of another type accepts our type, or can be changed to
+    """
+    wrong = [
+        f"{each} is {found.types[each]}, not {kind}"
+        for each, kind in ours.types.items()
+        if found.types.get(each, kind) != kind and not grows(each)
+    ]
+    wrong += [f"{each} must not be null" for each in sorted(found.required - set(ours.types))]
+    lacks = [each for each in ours.types if each not in found.types]
+    wrong += [f"{each} is missing" for each in KEY if each in lacks]
+    if wrong:
+        raise TableMismatch(
+            f"{name} has other columns than lakelog's: {'; '.join(wrong)}: land in a new table"
+        )
+    return lacks
+
+
+def check_partition(name: str, found: Sequence[str], ours: Sequence[str]) -> None:
+    """Raise ``TableMismatch`` unless a table is partitioned as requested."""
+    if tuple(found) != tuple(ours):
+        raise TableMismatch(
+            f"{name} has other partitions than requested: it is partitioned by "
+            f"{keys_text(found)}, not by {keys_text(ours)}: give that as --partition, or land in a "
+            "new table"
+        )
+
+
+def check_topic(name: str, found: str | None, ours: str | None) -> None:
+    """Raise ``TableMismatch`` unless a table is marked with the expected topic."""
+    if found != ours:
+        holds = "all topics" if found is None else f"the topic {found!r}"
+        raise TableMismatch(
+            f"{name} holds the messages of {holds}, not those of "
+            f"{'all topics' if ours is None else repr(ours)}: give another --table"
+        )

@@ -15,30 +15,102 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks.base import FolderTable, Head
-from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.delta_history import DeltaHistory, app_of
-from lakelog_lake.sinks.history import KnownPositions
-from lakelog_lake.tables.fields import Layout, adds, fits
-from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
-from lakelog_lake.tables.history_setting import HISTORY, kept
-from lakelog_lake.tables.partitions import as_text
-from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, Left, PositionedVersion
+from lakelog_lake.tables.data_files import BOUNDED, FileFacts
+from lakelog_lake.tables.position import Position, key, texts_in, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
+from lakelog_lake.tables.settings import HISTORY, kept
+from lakelog_lake.tables.shape import Layout, adds, as_text, fits
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import AddAction, RemoveAction
+
+_STEPS: Final = (1, 16, 256, None)
+"""Commits to read at once; usually the newest one has all positions."""
+_OLDER: Final = ("RESTORE", "CLONE")
+_REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
+
+
+def app_of(store: str) -> str:
+    """The transaction identifier that marks a store."""
+    return f"lakelog/{store}"
+
+
+@attrs.define
+class DeltaHistory:
+    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+    _table: DeltaTable
+    _oldest: int = -1
+
+    def commits(self) -> Iterator[PositionedVersion]:
+        """The commits back to the oldest version that log clean-up has left."""
+        read_count = 0
+        for count in _STEPS:
+            found = self._table.history(count)
+            for each in found[read_count:]:
+                self._oldest = each["version"]
+                yield PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
+            read_count = len(found)
+            if count is None or read_count < count:
+                return
+
+    def begins(self) -> bool:
+        """Whether the log still has version 0."""
+        return self._oldest == 0
+
+    def marks(self) -> Collection[str] | None:
+        """``None``: deltalake cannot list transaction identifiers."""
+        return None
+
+    def mark(self, store: str) -> str | None:
+        """An empty text if the store has a transaction identifier, also in a restored table."""
+        return None if self._table.transaction_version(app_of(store)) is None else ""
+
+    def last_rows(self) -> Iterator[pa.RecordBatch]:
+        """The columns :data:`LAST_ROWS` of all rows."""
+        rows = self._table.to_pyarrow_dataset()
+        yield from rows.to_batches(columns=list(LAST_ROWS), fragment_readahead=1)
+
+    def holds(self, store: str) -> bool:
+        """Filter by the column; deltalake's own filters treat one without statistics as empty."""
+        rows = self._table.to_pyarrow_dataset()
+        batches = rows.to_batches(columns=["store"], fragment_readahead=1)
+        return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
+
+
+def texts_of(metadata: Any) -> dict[str, str]:
+    """The positions in a commit; none in that of another writer."""
+    try:
+        found = json.loads(str(metadata or ""))
+    except ValueError:
+        return {}
+    return texts_in(found) if isinstance(found, dict) else {}
+
+
+def _left(commit: Mapping[str, Any]) -> Left:
+    """How a commit changed earlier rows, by its operation."""
+    operation = str(commit.get("operation", ""))
+    given = commit.get("operationParameters") or {}
+    if operation.startswith(_OLDER):
+        return Left.THOSE_OF_AN_OLDER_VERSION
+    is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
+    return Left.NONE if is_whole or operation.startswith(_REPLACING) else Left.ALL
+
 
 _log = logging.getLogger("lakelog_lake")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,8 +185,6 @@ class DeltaSink(FolderTable[Folder]):
     @property
     def layout(self) -> Layout:
         """The columns without partition columns, whose values are only in the table's log."""
-        import pyarrow as pa
-
         shape = self.shape
         stored = [each for each in shape.stored() if each.name not in shape.partition]
         return Layout(pa.schema(stored), shape.partition)
@@ -154,7 +224,6 @@ class DeltaSink(FolderTable[Folder]):
             sync(self.path.parent)
 
     def _add_columns(self, table: DeltaTable) -> None:
-        import pyarrow as pa
         from deltalake import Schema
 
         ours = self.shape.stored()

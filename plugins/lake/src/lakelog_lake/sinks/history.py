@@ -18,16 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
+import pyarrow as pa
 
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import PositionMissing, TableMismatch
-from lakelog_lake.tables.position import UNCHECKED, Position, from_text, says_all, to_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lakelog_lake.tables.position import UNCHECKED, Position, from_text, to_text
 
 LAST_ROWS: Final = (
     *("store", "topic", "queue_id"),
@@ -93,17 +91,16 @@ class KnownPositions:
         """
         self._line, self._name = line, name
         self._texts: dict[str, str] = {}
-        self._before: set[str] = set()
+        self._before = frozenset[str]()
         self._left = Left.ALL
         self._is_cut = self._walk()
 
     def _walk(self) -> bool:
         """Go back to a commit with the positions of all stores; return whether none was found."""
         for commit in self._line.commits():
-            if self._left is Left.ALL:
-                self._texts = {**commit.texts, **self._texts}
-            self._before |= set(commit.texts)
-            if says_all(commit.texts.values()):
+            if commit.texts:
+                self._before = frozenset(commit.texts)
+                self._texts = dict(commit.texts) if self._left is Left.ALL else {}
                 return False
             if self._left is Left.ALL:
                 self._left = commit.left
@@ -195,8 +192,6 @@ def positions_of(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, Posi
 
 def _last_of_queues(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """One row for each queue in ``batch``; its largest offsets are all of one record."""
-    import pyarrow as pa
-
     table = pa.table(batch).sort_by("physical_offset")
     aggregated = table.group_by(["store", "topic", "queue_id"], use_threads=False).aggregate(
         [("queue_offset", "max"), ("physical_offset", "last"), ("store_size", "last")]

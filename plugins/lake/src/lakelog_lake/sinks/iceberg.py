@@ -1,9 +1,10 @@
-"""An Iceberg table, written with pyiceberg, without a JVM.
+"""An Iceberg table, written with pyiceberg, without a JVM; and the catalogs that have such tables.
 
 The positions of all stores are properties of the snapshot that a commit makes
 (``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets the
 position of the landing store as a property of the table, which only marks that the store has
-landed there.
+landed there. It is not rolled back with the table. The snapshots that led to a version are read by
+pyiceberg here, and by Java in Spark.
 
 A commit requires that the branch is still at the snapshot from which the position was read. After a
 conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
@@ -12,33 +13,167 @@ list of snapshot producers prevents that (checked with the pinned version of pyi
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
+import pyarrow as pa
 
+from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
-from lakelog_lake.sinks.catalogs import SYNCED
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg_fields import TOPIC, data_file, fitted, make
-from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, is_local, local_folder
-from lakelog_lake.sinks.iceberg_types import ids
-from lakelog_lake.tables.fields import Layout, TableShape
-from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.history_setting import HISTORY
-from lakelog_lake.tables.position import Position, key, to_text
-from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs, sync
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion
+from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
+from lakelog_lake.tables import remote
+from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables.position import Position, key, texts_in, to_text
+from lakelog_lake.tables.settings import HISTORY
+from lakelog_lake.tables.shape import Layout, TableShape
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
+
+
+@attrs.frozen
+class Snapshot:
+    """One snapshot.
+
+    :ivar number: its sequence number, from 1 on
+    :ivar operation: its operation, such as ``append``
+    :ivar summary: the properties of its summary
+    """
+
+    number: int
+    operation: str
+    summary: Mapping[str, str]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the table was empty before it; also true after a replacement.
+
+        A missing parent does not prove this: expiry removes parents.
+        """
+        added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
+        return self.number == 1 or (self.operation in _ADDING and added == total != "0")
+
+
+_ADDING: Final = ("append", "overwrite")
+
+
+class History(Protocol):
+    """The state of one version of a table."""
+
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the table."""
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        """The snapshots that have not expired, newest first."""
+
+    def last_rows(self) -> Iterable[pa.RecordBatch]:
+        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+    def holds(self, store: str) -> bool:
+        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+
+@attrs.define
+class IcebergHistory:
+    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+
+    _history: History
+    _is_cut: bool = False
+
+    def commits(self) -> Iterator[PositionedVersion]:
+        """The commits of the snapshots that have not expired, newest first."""
+        for each in self._history.ancestors():
+            self._is_cut = not each.is_first
+            yield PositionedVersion(texts_in(each.summary))
+
+    def begins(self) -> bool:
+        """Whether the oldest known snapshot was the first of the table."""
+        return not self._is_cut
+
+    def marks(self) -> Collection[str]:
+        """The stores with a position among the table's properties."""
+        return texts_in(self._history.properties())
+
+    def mark(self, store: str) -> str | None:
+        """The newest position of ``store``, from the table's properties."""
+        return self._history.properties().get(key(store))
+
+    def last_rows(self) -> Iterable[pa.RecordBatch]:
+        """The rows of the current snapshot."""
+        return self._history.last_rows()
+
+    def holds(self, store: str) -> bool:
+        """Whether the table has a row of ``store``."""
+        return self._history.holds(store)
+
+
+SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
+"""The subclass of pyiceberg's Arrow FileIO that syncs local files."""
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_ANY_REGION: Final = "us-east-1"
+
+
+def default_catalog() -> str:
+    """The name of pyiceberg's default catalog."""
+    from pyiceberg.utils.config import Config
+
+    return Config().get_default_catalog_name()
+
+
+def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
+    """Load the catalog ``name`` from pyiceberg's files and environment variables.
+
+    :param given: properties that override the configured ones
+
+    Raises :class:`~lakelog.errors.SettingsError` if it is not configured or a package is missing,
+    and pyiceberg's errors if it cannot be reached.
+    """
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NotInstalledError
+    from pyiceberg.utils.config import Config
+
+    known = Config().get_catalog_config(name)
+    if known is None and not given:
+        raise SettingsError(
+            f"pyiceberg has no catalog {name!r}: give its uri and type in ~/.pyiceberg.yaml, as "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI and so on, or by --storage uri=…",
+            key="--to",
+        )
+    properties = {**cast("dict[str, str]", known or {}), **given}
+    try:
+        return load_catalog(name, **{**SYNCED, **_from_environment(properties), **properties})
+    except NotInstalledError as error:
+        raise SettingsError(f"the catalog {name!r} needs a package: {error}", key="--to") from error
+    except ValueError as error:
+        raise SettingsError(f"the catalog {name!r} cannot be used: {error}", key="--to") from error
+
+
+def _from_environment(properties: Mapping[str, object]) -> dict[str, str]:
+    """S3 properties from environment variables that Arrow does not read by itself."""
+    found = {}
+    endpoint = _first(_ENDPOINTS)
+    if endpoint is not None:
+        found["s3.endpoint"] = endpoint
+    region = _first(_REGIONS) or (_ANY_REGION if {"s3.endpoint"} & {*properties, *found} else None)
+    if region is not None:
+        found["client.region"] = region
+    return found
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
 
 CATALOG: Final = "lake"
 """The name of the catalog; Spark's must be the same to find the tables."""
@@ -81,7 +216,7 @@ class IcebergSink:
     warehouse: str | None = None
     clock: Callable[[], float] = time.time
     _location: str = ""
-    _properties: Pairs = attrs.field(default=(), repr=False)
+    _properties: remote.Pairs = attrs.field(default=(), repr=False)
     _layout: Layout = attrs.field(factory=Layout)
     _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
@@ -91,11 +226,14 @@ class IcebergSink:
         return f"the Iceberg table {self.catalog.name}.{self.table}"
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> remote.Folder:
         """The folder of the data files."""
-        if is_local(self._location):
-            return local_folder(self._location) / "data"
-        return Remote(self._location.rstrip("/"), IcebergFiles(self._properties)) / "data"
+        if remote.is_local(self._location):
+            return remote.local_folder(self._location) / "data"
+        return (
+            remote.Remote(self._location.rstrip("/"), remote.IcebergFiles(self._properties))
+            / "data"
+        )
 
     @property
     def layout(self) -> Layout:
@@ -106,13 +244,13 @@ class IcebergSink:
         """Create the table, or add missing columns."""
         made = make(self.catalog, self.table, self.shape, self._place())
         table = fitted(made, self.name, self.shape)
-        self._location, self._properties = table.location(), pairs(table.io.properties)
+        self._location, self._properties = table.location(), remote.pairs(table.io.properties)
         self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
         folder = self.folder
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, *list(folder.parents)[1:3]):
-                sync(each)
+                remote.sync(each)
 
     def _place(self) -> str | None:
         if self.warehouse is None:
@@ -132,7 +270,7 @@ class IcebergSink:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
-        self._properties = pairs(table.io.properties)  # credentials may expire
+        self._properties = remote.pairs(table.io.properties)  # credentials may expire
         if version not in self._known:
             self._known.clear()
             self._known[version] = KnownPositions(IcebergHistory(_History(table)), self.name)
@@ -179,16 +317,16 @@ class IcebergSink:
         return SnapshotExpiry(self.clock)
 
     def keep(self, history: str) -> None:
-        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
         table = self.catalog.load_table(self.table)
         if table.properties.get(HISTORY) != history:
             table.transaction().set_properties({HISTORY: history}).commit_transaction()
 
     def _uri(self, path: str) -> str:
         """The URI of a data file, below the table's location."""
-        if not is_local(self._location):
+        if not remote.is_local(self._location):
             return path
-        within = Path(path).relative_to(local_folder(self._location))
+        within = Path(path).relative_to(remote.local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
 
 

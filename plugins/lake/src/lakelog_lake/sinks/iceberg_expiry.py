@@ -2,7 +2,7 @@
 
 A pyiceberg commit reads and writes all metadata of the table, including the list of all manifests.
 So its cost would grow with the number of commits. Therefore the same commit expires the oldest
-snapshots, according to the table's setting (:mod:`lakelog_lake.tables.history_setting`). It also
+snapshots, according to the table's setting (:mod:`lakelog_lake.tables.settings`). It also
 merges manifests of similar size: ten with up to nine files each become one, ten of these become one
 again, and so on. Both are part of one atomic commit, so neither a kill nor another writer can leave
 a partial state.
@@ -30,10 +30,9 @@ from pyiceberg.table.update import TableUpdate, _apply_table_update, _TableMetad
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _FastAppendFiles, _ManifestMergeManager
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from lakelog_lake.sinks.iceberg_state import is_local, local_folder
-from lakelog_lake.tables.history_setting import HISTORY, kept
-from lakelog_lake.tables.remote import FoundFile, IcebergFiles, pairs
-from lakelog_lake.tables.tiers import FANOUT, Weight, mergeable
+from lakelog_lake.tables.data_files import FANOUT, Weight, mergeable
+from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
+from lakelog_lake.tables.settings import HISTORY, kept
 
 GRACE_SECONDS: Final = 3600.0
 """Seconds until the files of expired snapshots are removed."""

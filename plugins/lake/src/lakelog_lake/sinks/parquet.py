@@ -13,10 +13,8 @@ final name, which fails if another writer has made that version already. Its mem
     partition  the partition keys
     topic      the only topic of the table; null if it has all topics
 
-Manifests of older versions lack the last three; their tables have the original columns only.
-
 A data file that the newest version does not list has a hidden name, see
-:mod:`lakelog_lake.tables.file_facts`. So any reader of the folder reads exactly the table.
+:mod:`lakelog_lake.tables.data_files`. So any reader of the folder reads exactly the table.
 """
 
 from __future__ import annotations
@@ -27,29 +25,25 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 from uuid import uuid4
 
 import attrs
+import pyarrow as pa
+from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TableMismatch
-from lakelog_lake.sinks.base import FolderTable, Head
-from lakelog_lake.sinks.checks import Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables import file_facts
-from lakelog_lake.tables.fields import Layout, fits
-from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.partitions import DEFAULT, as_text
+from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.tables import data_files
+from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lakelog_lake.tables.shape import Layout, as_text, fits
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
 _FORMAT: Final = 1
 _TRIES: Final = 3
-_KEPT: Final = ("columns", "partition", "topic")
 
 
 @attrs.frozen
@@ -79,13 +73,10 @@ class ParquetSink(FolderTable[Path]):
 
     def _check(self) -> None:
         found = self._latest()
-        if "columns" in found:
+        if found:
             missing(self.name, Kinds(found["columns"]), Kinds(self._columns()), self._grows)
             check_partition(self.name, found["partition"], self.shape.partition)
-        elif found:
-            check_partition(self.name, DEFAULT, self.shape.partition)
-        if found:
-            check_topic(self.name, found.get("topic"), self.shape.topic)
+            check_topic(self.name, found["topic"], self.shape.topic)
 
     def _grows(self, column: str) -> bool:
         """Readers of a folder can merge structs, but not int and bigint."""
@@ -96,9 +87,6 @@ class ParquetSink(FolderTable[Path]):
 
     def schema(self) -> pa.Schema:
         """The schema of all files together; empty without files."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
         schemas = {parquet.read_schema(file).remove_metadata() for file in self.open_files()}
         found = list(schemas)
         return pa.unify_schemas(found, promote_options="permissive") if found else pa.schema([])
@@ -114,8 +102,13 @@ class ParquetSink(FolderTable[Path]):
     def _described(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """The table's description in a manifest; keeps columns that only the table has."""
         columns = {**before.get("columns", {}), **self._columns()}
-        described = (columns, self.shape.partition, self.shape.topic)
-        return {"version": _FORMAT, "whole": False, **dict(zip(_KEPT, described, strict=True))}
+        return {
+            "version": _FORMAT,
+            "whole": False,
+            "columns": columns,
+            "partition": self.shape.partition,
+            "topic": self.shape.topic,
+        }
 
     def head(self, store: str) -> Head:
         """Read the newest manifest, and make its files visible."""
@@ -139,10 +132,10 @@ class ParquetSink(FolderTable[Path]):
         while version >= 0:
             content = self._read(version)
             if is_all or content["whole"]:
-                seen = file_facts.seen_in(self.folder)
-                changed = file_facts.only(seen, self._paths(self._entries(self._newest())))
+                seen = data_files.seen_in(self.folder)
+                changed = data_files.only(seen, self._paths(self._entries(self._newest())))
             else:
-                changed = file_facts.shown(self._paths(content["files"]))
+                changed = data_files.shown(self._paths(content["files"]))
             if changed:
                 sync(self.folder)
             if changed and self._newest() != version:
@@ -196,7 +189,7 @@ class ParquetSink(FolderTable[Path]):
 
     def paths(self) -> list[Path]:
         """The paths of the data files of the newest version."""
-        return [file_facts.found(path) for path in self._paths(self.files())]
+        return [data_files.found(path) for path in self._paths(self.files())]
 
     def _paths(self, entries: Iterable[Mapping[str, Any]]) -> list[Path]:
         return [self.path / each["path"] for each in entries]
@@ -205,7 +198,7 @@ class ParquetSink(FolderTable[Path]):
         """Open each file of the newest version in turn, also if it is renamed meanwhile."""
         for path in self._paths(self.files()):
             for _ in range(_TRIES):
-                with suppress(FileNotFoundError), file_facts.found(path).open("rb") as file:
+                with suppress(FileNotFoundError), data_files.found(path).open("rb") as file:
                     yield file
                     break
             else:
@@ -251,7 +244,7 @@ class ParquetSink(FolderTable[Path]):
 
     def _entry(self, facts: FileFacts) -> dict[str, Any]:
         return {
-            "path": self.within(file_facts.named(facts.path)),
+            "path": self.within(data_files.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
             **{name: as_text(name, value) for name, value in facts.partition.items()},

@@ -3,7 +3,7 @@
 The table is the only authority: a commit adds files and sets the position atomically. Its text is
 one line of compact JSON under :func:`key`, with these members::
 
-    v        2; commits of version 1 have the position of one store only, and no ``chosen``
+    v        2
     start    first byte of the log that the commit landed
     end      end (exclusive); the next range starts there
     last     [offset, size, crc] of the last record before ``end``, CRC-32 of all of its bytes, or
@@ -19,7 +19,7 @@ A commit has the positions of all stores in the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from secrets import randbits
 from typing import Final, TypeAlias
 
@@ -31,9 +31,7 @@ PREFIX: Final = "lakelog.position."
 UNCHECKED: Final = 1 << 32
 """Stands for an unknown CRC-32, in positions that were computed from rows."""
 _VERSION: Final = 2
-_VERSIONS: Final = (1, _VERSION)
 _COMMIT_BITS: Final = 53  # integers that every JSON reader keeps exactly
-
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
 """The offset of each queue's next message, by topic and queue id."""
 
@@ -88,7 +86,7 @@ def from_text(text: str) -> Position:
     """Parse a position; raises ``ValueError`` for other text."""
     try:
         found = json.loads(text)
-        if found["v"] not in _VERSIONS:
+        if found["v"] != _VERSION:
             raise ValueError(f"it has version {found['v']}, but lakelog reads {_VERSION}")
         last = None if found["last"] is None else Fingerprint(*map(int, found["last"]))
         ends = {
@@ -109,11 +107,6 @@ def texts_in(properties: Mapping[str, str]) -> dict[str, str]:
         for name, text in properties.items()
         if name.startswith(PREFIX)
     }
-
-
-def says_all(texts: Iterable[str]) -> bool:
-    """Whether a commit with these texts has the positions of all stores in the table."""
-    return any(text.startswith(f'{{"v":{_VERSION},') for text in texts)
 
 
 def merged(old: QueueEnds, new: QueueEnds) -> QueueEnds:

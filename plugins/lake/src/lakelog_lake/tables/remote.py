@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import attrs
+from pyarrow import fs
+
+from lakelog_lake.errors import TableMismatch
 
 if TYPE_CHECKING:
-    from pyarrow import fs
     from pyiceberg.io import FileIO
 
 
@@ -112,7 +115,6 @@ class IcebergFiles:
 
     def below(self, uri: str) -> Iterator[FoundFile]:
         """See :class:`Files`; uses Arrow, as FileIO cannot list."""
-        from pyarrow import fs
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
         properties = dict(self.properties)
@@ -137,7 +139,6 @@ def _io(files: IcebergFiles, scheme: str) -> FileIO:
 
 
 def _all_below(path: str) -> fs.FileSelector:
-    from pyarrow import fs
 
     return fs.FileSelector(path, recursive=True, allow_not_found=True)
 
@@ -163,16 +164,12 @@ class DeltaFiles:
 
     def below(self, uri: str) -> Iterator[FoundFile]:
         """See :class:`Files`."""
-        from pyarrow import fs
-
         for each in _handler(self).get_file_info_selector(_all_below(self._path(uri))):
             if each.type is fs.FileType.File:
                 yield FoundFile(f"{self.root}/{each.path}", None)
 
     def names(self) -> list[str]:
         """The names directly below the root."""
-        from pyarrow import fs
-
         selector = fs.FileSelector("", allow_not_found=True)
         return sorted(each.base_name for each in _handler(self).get_file_info_selector(selector))
 
@@ -199,3 +196,19 @@ def sync(path: Folder) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def is_local(location: str) -> bool:
+    """Whether a table is in a local folder."""
+    return urlsplit(location).scheme in ("", "file")
+
+
+def local_folder(location: str) -> Path:
+    """The local folder of a table; raises ``TableMismatch`` for any other location."""
+    parts = urlsplit(location)
+    if not is_local(location):
+        raise TableMismatch(
+            f"{location} is not a local folder: tasks write data files to local or mounted "
+            "folders; give the catalog a warehouse of file://"
+        )
+    return Path(unquote(parts.path))

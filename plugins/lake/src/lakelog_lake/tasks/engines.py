@@ -1,9 +1,6 @@
 """Engines that run tasks: this process, or a pool of processes; Spark runs the same function.
 
-The files of a pass that a thread writes while the previous pass is committed.
-
-No version of a table lists these files yet. The caller either uses them for the pass with the same
-start, or removes them. Both wait until the tasks are done.
+A thread may run the tasks of a pass while the previous pass is committed (:class:`ReadAhead`).
 """
 
 from __future__ import annotations
@@ -11,15 +8,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol
 
 import attrs
 
@@ -30,7 +27,7 @@ from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
 from lakelog_lake.log.ends import CachedStore
 from lakelog_lake.log.range_reader import LogSpan
-from lakelog_lake.tables.file_facts import discard
+from lakelog_lake.tables.data_files import discard
 from lakelog_lake.tasks.task import Task, Written, write
 
 
@@ -41,14 +38,10 @@ class Engine(Protocol):
         """Run ``tasks``; raises :class:`TaskFailed` if any task fails."""
 
 
-def _not_open(_path: Path) -> None:
-    """The default of ``opened``: the store is not open."""
-
-
 def in_process(
     tasks: Sequence[Task],
     on_done: Callable[[], None] = nothing,
-    opened: Callable[[Path], lakelog.Store | None] = _not_open,
+    opened: Callable[[Path], lakelog.Store | None] = lambda _: None,
 ) -> Sequence[Written]:
     """An engine that runs tasks one by one in this process.
 
@@ -66,35 +59,22 @@ def in_process(
     return done
 
 
-@contextmanager
-def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -> Iterator[Engine]:
+class processes(AbstractContextManager[Engine]):  # noqa: N801  # used as a function
     """An engine of up to ``count`` processes, by default one per core; a single task runs here.
+
+    The processes are started on demand, and again after one of them was killed. Tasks run in this
+    process use a store that stays open between passes.
 
     :param on_done: called after each task, in their order
     """
-    with _Pool(count) as workers:
 
-        def run(tasks: Sequence[Task]) -> Sequence[Written]:
-            if len(tasks) < 2:
-                return workers.run_here(tasks, on_done)
-            return checked(workers.run(tasks, on_done))
-
-        yield run
-
-
-class _Pool:
-    """A pool of processes that is started on demand, and again after one of them was killed.
-
-    Tasks run in this process use a store that stays open between passes.
-    """
-
-    def __init__(self, count: int | None) -> None:
-        self._count = count
+    def __init__(self, count: int | None = None, on_done: Callable[[], None] = nothing) -> None:
+        self._count, self._on_done = count, on_done
         self._kept: CachedStore | None = None
         self._running: ProcessPoolExecutor | None = None
 
-    def __enter__(self) -> Self:
-        return self
+    def __enter__(self) -> Engine:
+        return self._run
 
     def __exit__(self, *_: object) -> None:
         self._let_go()
@@ -113,34 +93,23 @@ class _Pool:
             self._kept = CachedStore(path)
         return self._kept.now()
 
-    def run_here(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> Sequence[Written]:
-        """Run tasks in this process; after an error the store is opened again."""
+    def _run(self, tasks: Sequence[Task]) -> Sequence[Written]:
+        if len(tasks) < 2:
+            try:
+                return in_process(tasks, self._on_done, self._opened)
+            except BaseException:
+                self._let_go()  # the store is opened again
+                raise
+        self._running = self._running or pool(self._count)
+        found: list[Written | Failed] = []
         try:
-            return in_process(tasks, on_done, self._opened)
-        except BaseException:
-            self._let_go()
-            raise
-
-    def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Written | Failed]:
-        """Run tasks in the pool; return results and errors in the order of the tasks.
-
-        Raises :class:`.WorkerLost` if a process ended.
-        """
-        if self._running is None:
-            self._running = pool(self._count)
-        try:
-            return list(_reporting(self._running.map(guarded, tasks), on_done))
+            for each in self._running.map(guarded, tasks):
+                self._on_done()
+                found.append(each)
         except BrokenProcessPool:
             self.__exit__()
             raise WorkerLost from None
-
-
-def _reporting(
-    found: Iterable[Written | Failed], on_done: Callable[[], None]
-) -> Iterator[Written | Failed]:
-    for each in found:
-        on_done()
-        yield each
+        return checked(found)
 
 
 def pool(count: int | None = None) -> ProcessPoolExecutor:
@@ -156,14 +125,8 @@ def _follow_parent() -> None:
         signal.signal(each, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        started(
-            threading.Thread(
-                target=_end_with,
-                args=(parent.sentinel,),
-                name="lakelog-landing-parent",
-                daemon=True,
-            )
-        )
+        end = partial(_end_with, parent.sentinel)
+        started(Thread(target=end, name="lakelog-landing-parent", daemon=True))
 
 
 def _end_with(sentinel: int) -> None:
@@ -206,12 +169,12 @@ def drop(done: Sequence[Written]) -> None:
         discard(file for part in each.parts.values() for file in part.files)
 
 
-_NAME: Final = "lakelog-landing-ahead"
-
-
 @attrs.frozen
 class ReadAhead:
-    """One pass written ahead.
+    """One pass written ahead, whose files no version of a table lists yet.
+
+    The caller either uses them for the pass with the same start, or removes them. Both wait until
+    the tasks are done.
 
     :ivar spans: the ranges of the log of this pass
     :ivar _starts: the tables with the start offsets that the pass assumes
@@ -229,7 +192,8 @@ class ReadAhead:
         write: Callable[[], Sequence[Written]],
     ) -> ReadAhead:
         """Start ``write`` in a thread; run it here if the system can start no thread."""
-        return cls(spans, starts, soon_done(_in_a_thread, _NAME, write))
+        name = "lakelog-landing-ahead"
+        return cls(spans, starts, soon_done(partial(_in_a_thread, name), name, write))
 
     def is_of(self, starts: Sequence[tuple[Any, int]]) -> bool:
         """Whether it was written for these tables and start offsets."""
@@ -245,5 +209,5 @@ class ReadAhead:
             drop(self.written())
 
 
-def _in_a_thread(work: Callable[[], None]) -> None:
-    Thread(target=work, name=_NAME, daemon=True).start()
+def _in_a_thread(name: str, work: Callable[[], None]) -> None:
+    Thread(target=work, name=name, daemon=True).start()

@@ -1,45 +1,39 @@
 """One task: reads a range of the log once, and writes data files for each table.
 
-Groups the rows of a task by table partition, in the order of queues inside of each.
-
-Reads the records of a task as columns, with bodies unpacked and optionally parsed.
+The records become columns, with bodies unpacked and optionally parsed. Their rows are grouped by
+the partition of each table, in the order of queues inside of each group.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 import lakelog
-from lakelog.errors import LakelogError
+from lakelog.errors import CorruptRecord, LakelogError
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import INNER_BATCH
+from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.bodies.base import BodyParser, Parsed
 from lakelog_lake.errors import BadParser
 from lakelog_lake.log.columns import ERROR, NAMES, unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
-from lakelog_lake.tables.fields import BODY, Layout, file_schema
-from lakelog_lake.tables.file_facts import FileFacts, discard
-from lakelog_lake.tables.parquet_writer import ParquetCompression
-from lakelog_lake.tables.partitions import STORE, TIMES, TOPIC
+from lakelog_lake.tables import data_files
 from lakelog_lake.tables.position import QueueEnds
 from lakelog_lake.tables.remote import Folder, sync
-from lakelog_lake.tasks.parquet_files import FilePlacement, write_files, writing
+from lakelog_lake.tables.settings import ParquetCompression
+from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from lakelog.errors import CorruptRecord
-    from lakelog.format.record_batch import RecordBatch
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
 _INNER_NUMBER: Final = "INNER_NUM"
@@ -87,14 +81,13 @@ class ChosenRows:
 
     def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
         """Split ``rows``, a subsequence of ``order``, by partition."""
-        columns = [self._column(key) for key in partition if key != STORE]
+        columns = [
+            self.codes if key == TOPIC else self._times(key) for key in partition if key != STORE
+        ]
         if columns:
             rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
         for part in runs(rows, *columns):
             yield Group({key: self._value(key, int(part[0])) for key in partition}, part)
-
-    def _column(self, key: str) -> NDArray[np.int64]:
-        return self.codes if key == TOPIC else self._times(key)
 
     def _times(self, key: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = (
@@ -199,7 +192,7 @@ class Reader:
             columns, errors = unpacked(part, _NAMES)
             if errors:
                 rejects.add_packed(part, errors)
-                columns = columns.filter(_mask(~np.isin(np.arange(len(part)), list(errors))))
+                columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
             if not columns.num_rows:
                 continue
             rest = columns.drop_columns([BODY])
@@ -207,8 +200,9 @@ class Reader:
             _check(parser, parsed, columns.num_rows)
             if not parsed.good.all():
                 rejects.add(rest.column("physical_offset").to_numpy(), parsed)
-                rest = rest.filter(_mask(parsed.good))
-            yield _beside(rest, parsed.columns)
+                rest = rest.filter(pa.array(parsed.good))
+            names = [*rest.schema.names, *parsed.columns.schema.names]
+            yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
 
 
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
@@ -225,19 +219,6 @@ def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
             f"{parser!r} gave (flags, rows, errors, columns) {found} for {expected}: it violates "
             "the contract of lakelog_lake.bodies.base"
         )
-
-
-def _mask(good: NDArray[np.bool_]) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(good)
-
-
-def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    names = [*one.schema.names, *other.schema.names]
-    return pa.RecordBatch.from_arrays([*one.columns, *other.columns], names=names)
 
 
 _STEP_BYTES: Final = 8 << 20
@@ -300,7 +281,7 @@ class TablePart:
     :ivar next_offsets: the queue offset behind the rows of each queue
     """
 
-    files: tuple[FileFacts, ...] = ()
+    files: tuple[data_files.FileFacts, ...] = ()
     next_offsets: QueueEnds = attrs.field(factory=dict)
 
     @property
@@ -360,17 +341,14 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
             parts[number] = part  # noqa: PERF403  # partial results are needed on errors
         for outlet in task.outlets:
             if parts[outlet.number].files:
-                with writing(outlet.folder):
+                with data_files.writing(outlet.folder):
                     sync(outlet.folder)
     except BaseException:
-        discard(file for part in parts.values() for file in part.files)
+        data_files.discard(file for part in parts.values() for file in part.files)
         raise
-    return Written(parts, _fingerprint(batch), damages.count, work.strays())
-
-
-def _fingerprint(batch: RecordBatch) -> Fingerprint:
     record = batch.record(len(batch) - 1)
-    return Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
+    last = Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
+    return Written(parts, last, damages.count, work.strays())
 
 
 _ColumnsOf: TypeAlias = "Callable[[Outlet, NDArray[np.int64]], Iterator[pa.RecordBatch]]"
@@ -423,8 +401,10 @@ class _Work:
     def _of_messages(self, outlet: Outlet) -> TablePart:
         rows = self._of_topics(outlet)
         places = self.reader.batch.physical_offsets[rows]
-        for columns in self._only_for_dead_letters(outlet, rows, places):
-            del columns
+        if outlet.dead_letters is not None:  # its table may lag behind: parse landed rows again
+            first = self.rejects[outlet.dead_letters].from_offset
+            again = rows[(places >= first) & (places < outlet.from_offset)]
+            deque(self._columns(outlet, again), maxlen=0)
         return self._written(outlet, rows[places >= outlet.from_offset], self._columns)
 
     def _of_topics(self, outlet: Outlet) -> NDArray[np.int64]:
@@ -432,16 +412,6 @@ class _Work:
             return self.rows.order
         found = [self.by_topic[each] for each in sorted(outlet.topics) if each in self.by_topic]
         return np.concatenate([np.zeros(0, np.int64), *found])
-
-    def _only_for_dead_letters(
-        self, outlet: Outlet, rows: NDArray[np.int64], places: NDArray[np.int64]
-    ) -> Iterator[pa.RecordBatch]:
-        """Parse rows that have landed already, if the table of dead letters lags behind."""
-        if outlet.dead_letters is not None:
-            first = self.rejects[outlet.dead_letters].from_offset
-            yield from self._columns(
-                outlet, rows[(places >= first) & (places < outlet.from_offset)]
-            )
 
     def _of_dead_letters(self, outlet: Outlet) -> TablePart:
         errors = self.rejects[outlet.number].errors
@@ -452,7 +422,7 @@ class _Work:
 
     def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> TablePart:
         prefix = f"{self.task.span.start:020d}"
-        place = FilePlacement(
+        place = data_files.FilePlacement(
             outlet.folder,
             file_schema(outlet.layout),
             self.task.store,
@@ -461,12 +431,14 @@ class _Work:
             outlet.layout.is_hidden,
             outlet.compression,
         )
-        files: list[FileFacts] = []
+        files: list[data_files.FileFacts] = []
         try:
             for group in self.rows.groups(rows, outlet.layout.partition):
-                files.extend(write_files(place, group.values, columns(outlet, group.rows)))
+                files.extend(
+                    data_files.write_files(place, group.values, columns(outlet, group.rows))
+                )
         except BaseException:
-            discard(files)
+            data_files.discard(files)
             raise
         return TablePart(tuple(files), self.rows.next_offsets(rows))
 
@@ -484,7 +456,6 @@ class _Work:
                 yield from self.reader.parsed(part, parser, rejects)
 
     def _with_errors(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
 
         errors = self.rejects[outlet.number].errors
         for columns in self.reader.refused(rows):

@@ -1,28 +1,21 @@
-"""Compares the rows of one part of a log with those of a table.
+"""Compares the rows of one part of a log with those of a table, and collects what differs.
 
-The result of a comparison: ranges of differing rows, and counts for each queue.
-
-Adjacent ranges of one kind are merged, in any order of their discovery. Beyond :data:`MOST_RANGES`
-ranges are only counted.
+The result has ranges of differing rows, and counts for each queue. Adjacent ranges of one kind are
+merged, in any order of their discovery. Beyond :data:`MOST_RANGES` ranges are only counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY
+from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY, Facts
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog_lake.verify.row_facts import Facts
-
-    Longs = NDArray[np.int64]
-
+Longs: TypeAlias = "NDArray[np.int64]"
 MISSING: Final = "missing"
 EXTRA: Final = "extra"
 AHEAD: Final = "ahead"
@@ -196,7 +189,9 @@ class Comparison:
 
     def part(self, log: Facts, table: Facts) -> None:
         """Compare one part, given all of its rows in any order."""
-        table = _sorted(self._without_recent(table))
+        # Those that landed while the table was read may be incomplete.
+        recent = (table["at"] >= self.limits.end) & (table["at"] < self.limits.landed)
+        table = _sorted(table[~recent])
         again = np.zeros(len(table), np.bool_)
         again[1:] = table["at"][1:] == table["at"][:-1]
         self.found.add(DOUBLED, table[again])
@@ -214,11 +209,6 @@ class Comparison:
         """Rows of messages deleted from the log; a row without a place was never in it."""
         found: NDArray[np.bool_] = (rows["at"] >= 0) & (rows["at"] < self.limits.low)
         return found
-
-    def _without_recent(self, table: Facts) -> Facts:
-        """The rows without those that landed while the table was read, which may be incomplete."""
-        meanwhile = (table["at"] >= self.limits.end) & (table["at"] < self.limits.landed)
-        return table[~meanwhile]
 
     def _both(self, log: Facts, rows: Facts) -> None:
         self.found.count("log", log)
@@ -252,13 +242,8 @@ class Comparison:
             gaps = np.maximum(run["offset"] - wanted, 0)
             self.found.of(queue).gaps += int(gaps.sum())
             for at in np.flatnonzero((gaps > 0) & (run["at"] < self.limits.low)).tolist():
-                self.found.add_range(_gap(queue, run, int(wanted[at]), at))
-
-
-def _gap(queue: int, run: Facts, wanted: int, at: int) -> Range:
-    """The gap before the row at ``at`` of ``run``."""
-    place, end = int(run["at"][at]), int(run["offset"][at])
-    return Range(GAP, queue, wanted, end - 1, place, place, end - wanted)
+                place, low, end = int(run["at"][at]), int(wanted[at]), int(run["offset"][at])
+                self.found.add_range(Range(GAP, queue, low, end - 1, place, place, end - low))
 
 
 def _sorted(facts: Facts) -> Facts:

@@ -1,10 +1,9 @@
 """The compared values of a row: 56 bytes, for any size of its body.
 
-Hashes values to 64 bits per row, with NumPy over Arrow's buffers.
-
-A value of variable length is a polynomial of its elements, modulo 2**64, computed from running sums
-without a loop over rows. The hashes detect accidental differences, not deliberate collisions.
-Bodies, which are long, get the faster CRC-32 and Adler-32 instead.
+Values are hashed to 64 bits per row, with NumPy over Arrow's buffers. A value of variable length is
+a polynomial of its elements, modulo 2**64, computed from running sums without a loop over rows. The
+hashes detect accidental differences, not deliberate collisions. Bodies, which are long, get the
+faster CRC-32 and Adler-32 instead.
 """
 
 from __future__ import annotations
@@ -12,28 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 from zlib import adler32
 
 import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lakelog.format.checksum import CRC31_MASK, crc32
 from lakelog.format.layout import COMPRESSED, INNER_BATCH
 from lakelog_lake.log.columns import ERROR, NAMES
-from lakelog_lake.tables.partitions import DAY, HOUR
+from lakelog_lake.tables.shape import DAY, HOUR
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Words = NDArray[np.uint64]
-    Longs = NDArray[np.int64]
-    from numpy.typing import NDArray
-
-    Facts = NDArray[np.void]
-
+Words: TypeAlias = "NDArray[np.uint64]"
+Longs: TypeAlias = "NDArray[np.int64]"
+Facts: TypeAlias = "NDArray[np.void]"
 _BASE: Final = 0x9E3779B97F4A7C15
 _INVERSE: Final = pow(_BASE, -1, 1 << 64)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)

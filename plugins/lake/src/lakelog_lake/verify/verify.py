@@ -1,46 +1,34 @@
 """Compares a table with the log that landed in it: every row with its record.
 
 Each side is read once. First the compared values of the table's rows are stored on disk by parts of
-the log; then the log is read in order, and each part compared. For rows of messages deleted from
+the log, :data:`PART_BYTES` each: a row takes 56 bytes, far less than in the table, and memory is
+bounded. Then the log is read in order, and each part compared. For rows of messages deleted from
 the log, only duplicates, wrong checksums of bodies, and gaps are reported.
-
-Stores the compared values of rows on disk, by part of the log; rows arrive in any order.
-
-A part is :data:`PART_BYTES` of the log. A row takes 56 bytes, far less than in the table, and
-memory is bounded.
-
-The records of a log that should be rows of a table, as compared values; and its damage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
 import lakelog
-from lakelog.format.record_batch import Damage
+from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.columns import unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
-from lakelog_lake.readback.landed_table import LandedTable
-from lakelog_lake.readback.open import position_of, readable
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
-from lakelog_lake.verify.row_facts import FACT, Queues, compared, facts_of, has_parsed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    import lakelog
-    from lakelog.format.record_batch import RecordBatch
-    from lakelog_lake.verify.row_facts import Facts
+from lakelog_lake.verify.landed_table import LandedTable
+from lakelog_lake.verify.open import position_of, readable
+from lakelog_lake.verify.row_facts import FACT, Facts, Queues, compared, facts_of, has_parsed
 
 PART_BYTES: Final = 128 << 20
 
@@ -183,15 +171,8 @@ class Verified:
         return self.log.problem is None and not self.differences.rows
 
 
-def verify_here(
-    asked: VerifyRequest,
-    *,
-    part_bytes: int = PART_BYTES,
-    on_rows: Callable[[int], None] = lambda _: None,
-) -> Verified:
+def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verified:
     """Compare in this process.
-
-    :param on_rows: called with the number of further rows read, of either side
 
     Raises the errors of reading the table, and :class:`~lakelog_lake.errors.NotLanded`.
     """
@@ -204,19 +185,14 @@ def verify_here(
     ):
         log = bounds_of(store, position, asked.table.name)
         buckets = Buckets(Path(folder), part_bytes)
-        for batch in _rows(asked, columns):
-            buckets.add(facts_of(batch, queues))
-            on_rows(batch.num_rows)
+        with readable(asked.table.name):
+            for batch in asked.table.batches(asked.store, columns):
+                buckets.add(facts_of(batch, queues))
         source = LogFacts(_chosen(asked, queues), columns[1:], queues)
         limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
         comparison = Comparison(limits, has_parsed(asked.table.columns()))
-        _compare(comparison, buckets, source, store, log, on_rows)
+        _compare(comparison, buckets, source, store, log)
     return Verified(asked, position, log, columns, queues, comparison.found, source.damaged)
-
-
-def _rows(asked: VerifyRequest, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with readable(asked.table.name):
-        yield from asked.table.batches(asked.store, columns)
 
 
 def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds:
@@ -245,7 +221,6 @@ def _compare(  # each is one collaborator
     source: LogFacts,
     store: lakelog.Store,
     log: LogBounds,
-    on_rows: Callable[[int], None],
 ) -> None:
     waiting: list[Facts] = []
     current: int | None = None
@@ -258,7 +233,6 @@ def _compare(  # each is one collaborator
 
     span = LogSpan(log.low, min(comparison.limits.end, log.end))
     for facts in source.between(store, span):
-        on_rows(len(facts))
         numbers = buckets.numbers(facts)
         for rows in np.split(facts, np.flatnonzero(np.diff(numbers)) + 1):
             part = int(rows["at"][0]) // buckets.part_bytes

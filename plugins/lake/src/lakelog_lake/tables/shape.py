@@ -1,24 +1,88 @@
-"""The columns of a table, and their order and field ids in data files.
+"""The form of a table: its columns, their order and field ids in data files, and its partitions.
 
-Schema evolution: new fields inside of structs, lists and maps, and wider numbers.
+The partition keys are topic, day or hour of store time, and store. A table with hidden partitions
+(Iceberg) derives days and hours from ``store_timestamp``. Others get a column: ``day`` as a date,
+``hour`` as text such as ``2026-11-21-10``, in UTC.
 
-A table with a newer schema still takes rows of the older one, so dispatchers with the old and the
-new schema can run together.
+A schema may evolve by new fields inside of structs, lists and maps, and wider numbers. A table with
+a newer schema still takes rows of the older one, so dispatchers with the old and the new schema can
+run together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any, Final
 
 import attrs
+import pyarrow as pa
+import pyarrow.types as t
 
+from lakelog.arrow import schema
 from lakelog.errors import SettingsError
 from lakelog_lake.log.columns import ERROR
-from lakelog_lake.tables.partitions import DAY, DEFAULT, HOUR
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+TOPIC: Final = "topic"
+DAY: Final = "day"
+HOUR: Final = "hour"
+STORE: Final = "store"
+KEYS: Final = (TOPIC, DAY, HOUR, STORE)
+TIMES: Final = {DAY: 86_400_000, HOUR: 3_600_000}
+"""Length of each time partition, in ms."""
+DEFAULT: Final = (TOPIC, DAY)
+_NONE: Final = "none"
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_LAST: Final = date.max.toordinal()
+_HOURS: Final = 24
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """Parse ``--partition``.
+
+    >>> parse("topic, hour"), parse("none")
+    (('topic', 'hour'), ())
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    keys = tuple(each.strip() for each in text.split(","))
+    if keys == (_NONE,):
+        return ()
+    if set(keys) - set(KEYS) or len(set(keys)) < len(keys):
+        known = ", ".join(KEYS)
+        raise SettingsError(
+            f"{text!r} is not {_NONE}, nor some of {known}, each once", key="--partition"
+        )
+    return keys
+
+
+def keys_text(keys: Sequence[str]) -> str:
+    """The reverse of :func:`parse`."""
+    return ",".join(keys) or _NONE
+
+
+def as_text(key: str, value: int | str) -> str:
+    """Format a value for a partition column.
+
+    >>> as_text("topic", "orders"), as_text("day", 20_000), as_text("hour", 480_005)
+    ('orders', '2024-10-04', '2024-10-04-05')
+    """
+    if key == DAY:
+        return day_text(int(value))
+    if key == HOUR:
+        day, hour = divmod(int(value), _HOURS)
+        return f"{day_text(day)}-{hour:02d}"
+    return str(value)
+
+
+def day_text(day: int) -> str:
+    """Format a day as ISO 8601; days outside the calendar become its first or last day.
+
+    >>> day_text(0), day_text(20_000), day_text(10**8)
+    ('1970-01-01', '2024-10-04', '9999-12-31')
+    """
+    return date.fromordinal(min(max(_EPOCH + day, 1), _LAST)).isoformat()
+
 
 BODY: Final = "body"
 REPEATING: Final = (
@@ -30,17 +94,11 @@ REPEATING: Final = (
 
 def message_columns() -> pa.Schema:
     """The columns of a message with its raw body."""
-    import pyarrow as pa
-
-    from lakelog.arrow import schema
-
     return pa.schema([pa.field("store", pa.string()), *schema()])
 
 
 def dead_letter_columns() -> pa.Schema:
     """The columns of a dead letter: those of a message, and the error of its body."""
-    import pyarrow as pa
-
     return message_columns().append(pa.field(ERROR, pa.string()))
 
 
@@ -52,8 +110,6 @@ def parsed_columns(parsers: Iterable[pa.Schema], *, keep_body: bool) -> pa.Schem
 
     Raises :class:`~lakelog.errors.SettingsError` for duplicate names.
     """
-    import pyarrow as pa
-
     columns = message_columns()
     at = columns.get_field_index(BODY)
     taken = {name: columns.field(name) for name in columns.names if keep_body or name != BODY}
@@ -80,7 +136,7 @@ class TableShape:
     """The expected form of a table.
 
     :ivar columns: all of them, except those that exist only as partitions
-    :ivar partition: some of :data:`lakelog_lake.tables.partitions.KEYS`
+    :ivar partition: some of :data:`lakelog_lake.tables.shape.KEYS`
     :ivar topic: the only topic of the table, where each topic has its own
     """
 
@@ -90,8 +146,6 @@ class TableShape:
 
     def stored(self) -> pa.Schema:
         """The columns, and the partition columns of a table without hidden partitions."""
-        import pyarrow as pa
-
         kinds = {DAY: pa.date32(), HOUR: pa.string()}
         own = [pa.field(key, kinds[key]) for key in self.partition if key in kinds]
         return pa.schema([*self.columns, *own])
@@ -122,8 +176,6 @@ class Layout:
 
 def file_schema(layout: Layout) -> pa.Schema:
     """The schema of a data file."""
-    import pyarrow as pa
-
     ids = layout.field_ids
 
     def field(name: str, kind: Any, at: str, *, null: bool = True) -> Any:
@@ -148,8 +200,6 @@ def fits(found: pa.DataType, ours: pa.DataType, *, widens: bool) -> bool:
 
     :param widens: whether int may become bigint, float double, and a decimal one of more digits
     """
-    import pyarrow.types as t
-
     if t.is_struct(found) and t.is_struct(ours):
         both = {each.name for each in found} & {each.name for each in ours}
         return all(
@@ -167,8 +217,6 @@ def fits(found: pa.DataType, ours: pa.DataType, *, widens: bool) -> bool:
 
 def adds(found: pa.DataType, ours: pa.DataType) -> bool:
     """Whether ``ours``, which fits, has a field that ``found`` lacks."""
-    import pyarrow.types as t
-
     if t.is_struct(ours):
         names = {each.name for each in found}
         return any(
@@ -180,7 +228,6 @@ def adds(found: pa.DataType, ours: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    import pyarrow.types as t
 
     return bool(t.is_list(kind) or t.is_large_list(kind))
 
@@ -191,7 +238,6 @@ def _plain(kind: Any) -> str:
 
 
 def _is_wider(one: pa.DataType, other: pa.DataType) -> bool:
-    import pyarrow.types as t
 
     if t.is_decimal(one) and t.is_decimal(other):
         return bool(one.scale == other.scale and one.precision > other.precision)

@@ -1,4 +1,4 @@
-"""The history that a table keeps while messages land: a setting of the table itself.
+"""Settings of a table: the history that it keeps while messages land, and its compression.
 
 ``lakelog.history``, of an Iceberg table's properties or a Delta table's configuration::
 
@@ -11,6 +11,7 @@ Tables created by lakelog have the setting. Other tables keep all versions until
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 import attrs
@@ -68,3 +69,23 @@ def duration(text: str, key: str = "--older-than") -> int:
     if found_ms is None:
         raise SettingsError(f"{text!r} is not a duration; write 7d, 12h, 30m or 90s", key=key)
     return -(-found_ms // 1000)
+
+
+class ParquetCompression(StrEnum):
+    """Compression of data files; ``auto`` is zstd, except for bodies that do not shrink."""
+
+    AUTO = "auto"
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    NONE = "none"
+
+    @classmethod
+    def of(cls, text: str) -> ParquetCompression:
+        """Parse a name; raises :class:`~lakelog.errors.SettingsError`."""
+        try:
+            return cls(text)
+        except ValueError:
+            raise SettingsError(
+                f"{text!r} is not one of {', '.join(cls)}", key="compression"
+            ) from None

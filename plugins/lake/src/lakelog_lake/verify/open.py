@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import attrs
+import pyarrow as pa
 
 from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded, Unreadable
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.destinations import TableLocation
-from lakelog_lake.landing.targets import dead_letters_of
-from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
-from lakelog_lake.tables.fields import TableShape
-from lakelog_lake.tables.topic_names import is_template, named, topics_beside
-
-if TYPE_CHECKING:
-    from lakelog_lake.tables.position import Position
+from lakelog_lake.sinks.base import KEY
+from lakelog_lake.sinks.delta import DeltaSink
+from lakelog_lake.sinks.iceberg import IcebergSink
+from lakelog_lake.sinks.locations import TableLocation, is_template, location_of, named
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.shape import STORE, TableShape
+from lakelog_lake.verify import landed_table
+from lakelog_lake.verify.landed_table import LandedTable
 
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
     """Convert errors of Arrow and the file system in the block to :class:`Unreadable`."""
-    import pyarrow as pa
-
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -51,20 +50,12 @@ class OpenTable:
     def whole(self) -> LandedTable:
         """The table together with its dead letters."""
         dead = self.dead_letters
-        return self.table if dead is None else WithDeadLetters(self.table, dead)
+        return self.table if dead is None else landed_table.WithDeadLetters(self.table, dead)
 
     @property
     def each(self) -> list[LandedTable]:
         """The table and its dead letters, one by one."""
         return [self.table, *([] if self.dead_letters is None else [self.dead_letters])]
-
-
-def opened(
-    to: str, table: str | None = None, storage: Mapping[str, str] | None = None
-) -> LandedTable:
-    """Open the table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotAMessageTable`."""
-    place = TableLocation.of(to, storage)
-    return _one(place, to, place.table(table))
 
 
 def all_opened(
@@ -80,17 +71,16 @@ def all_opened(
 
     Raises :class:`NoTable` if there is none, and :class:`NotAMessageTable`.
     """
-    place = TableLocation.of(to, storage)
+    place = location_of(to, storage)
     name = place.table(table)
-    dead = dead_letters_of(place, name, dead_letters)
+    dead = place.dead_letters(name, dead_letters)
     if not is_template(name):
         return [OpenTable(_one(place, to, name), None, _if_there(place, to, dead))]
-    if place.kind == "iceberg":
-        _check_there(place, to, name)
     with table_errors(to):
-        topics = sorted(_topics(place, name))
+        why = None if place.names_are_paths else place.why_not_there(name)
+        topics = sorted(place.topics(name)) if why is None else []
     if not topics:
-        raise NoTable(to, f"there is no table of a topic under {name}")
+        raise NoTable(to, why or f"there is no table of a topic under {name}")
     return [
         OpenTable(
             _one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic))
@@ -99,16 +89,21 @@ def all_opened(
     ]
 
 
-def _topics(place: TableLocation, template: str) -> Iterator[str]:
-    """The topics of the tables that are marked with one."""
-    beside = place.beside(template)
-    yield from topics_beside(template, beside, lambda name: place.sink(name, TableShape()).marked())
-
-
 def _one(place: TableLocation, to: str, name: str) -> LandedTable:
-    _check_there(place, to, name)
     with table_errors(to):
-        found = _of_kind(place.kind, place.sink(name, TableShape()))
+        why = place.why_not_there(name)
+        if why is not None:
+            raise NoTable(to, why)
+        sink = place.sink(name, TableShape())
+    found: LandedTable
+    if isinstance(sink, ParquetSink):
+        found = landed_table.ParquetRows(sink)
+    elif isinstance(sink, DeltaSink):
+        found = landed_table.DeltaRows(sink)
+    else:
+        found = (
+            landed_table.IcebergRows(sink) if isinstance(sink, IcebergSink) else place.rows(name)
+        )
     with table_errors(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
@@ -123,32 +118,18 @@ def _if_there(place: TableLocation, to: str, name: str) -> LandedTable | None:
         return None
 
 
-def _check_there(place: TableLocation, to: str, name: str) -> None:
-    with table_errors(to):
-        why = place.why_not_there(name)
-    if why is not None:
-        raise NoTable(to, why)
-
-
-def _of_kind(kind: str, sink: Any) -> LandedTable:
-    from lakelog_lake.readback.folders import DeltaRows, ParquetRows
-    from lakelog_lake.readback.iceberg import IcebergRows
-
-    if kind == "parquet":
-        return ParquetRows(sink)
-    return DeltaRows(sink) if kind == "delta" else IcebergRows(sink)
-
-
 def position_of(table: LandedTable, store: str) -> Position:
     """The position of ``store``; raises :class:`NotLanded`."""
     position = table.position(store)
     if position is None:
-        raise NotLanded(table.name, store, _stores(table))
+        raise NotLanded(table.name, store, stores_in(table))
     return position
 
 
-def _stores(table: LandedTable) -> set[str]:
-    found: set[str] = set()
-    for batch in table.batches(None, ["store"]):
-        found |= set(batch.column(0).unique().to_pylist())
-    return {str(each) for each in found}
+def stores_in(table: LandedTable) -> set[str]:
+    """The stores that have rows in a table."""
+    return {
+        str(each)
+        for batch in table.batches(None, [STORE])
+        for each in batch.column(0).unique().to_pylist()
+    }

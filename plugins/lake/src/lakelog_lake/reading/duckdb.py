@@ -1,30 +1,33 @@
-"""The messages of a store as an Arrow data set, which can be scanned repeatedly.
+"""SQL over the messages of a store with DuckDB: no Java, and no session to start.
 
 DuckDB accepts any subclass of :class:`pyarrow.dataset.Dataset`, and requests a scanner with the
 columns and the filter of each scan. Arrow's own scanners read ahead in threads, which continue
-after a query that stops early. This scanner has no threads.
+after a query that stops early. The scanner here has no threads.
 
-Converts an Arrow filter to limits of single columns, where possible.
-
-Arrow expressions can only be inspected as text. A part that is not recognised limits nothing, as
-the reader's caller filters the rows again.
+A filter becomes limits of single columns, where possible. Arrow expressions can only be inspected
+as text. A part that is not recognised limits nothing, as DuckDB filters the rows again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import dataset
 
 import lakelog
 from lakelog.arrow import schema as message_schema
-from lakelog.errors import LakelogError
-from lakelog_lake.errors import OtherStore
+from lakelog.errors import LakelogError, SettingsError
+from lakelog_lake.engine_provider import VIEW, Answer
+from lakelog_lake.errors import OtherStore, QueryFailed, StatementRefused
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.record_starts import RecordStarts
@@ -44,8 +47,73 @@ from lakelog_lake.reading.options import (
 from lakelog_lake.reading.plan import plan
 from lakelog_lake.reading.rows import rows_in
 
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
+EXTRA: Final = "pip install 'lakelog-lake[duckdb]'"
+_BATCH_ROWS: Final = 1 << 16
+
+
+def is_installed() -> bool:
+    """Whether DuckDB is installed."""
+    return find_spec("duckdb") is not None
+
+
+def answers(
+    store: Path, statements: Iterable[str], limit: int, options: Mapping[str, str]
+) -> Iterator[Answer]:
+    """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
+
+    Raises :class:`~lakelog.errors.SettingsError` without DuckDB or for wrong options,
+    :class:`~lakelog_lake.errors.StatementRefused`, :class:`~lakelog_lake.errors.QueryFailed`, and
+    the errors of reading the store.
+    """
+    if not is_installed():
+        raise SettingsError(f"DuckDB is not installed: {EXTRA}", key="--engine")
+    import duckdb
+
+    read = ReadOptions.of({**options, "path": str(store)})
+    with duckdb.connect() as connection:
+        # Names in statements must not refer to Python variables.
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET TimeZone = 'UTC'")  # as Spark's sessions here have it
+        for statement in statements:
+            messages = Messages(read)
+            with _query_errors(messages):
+                connection.register(VIEW, messages)
+                answer = _answer(connection.sql(statement), limit)
+            yield answer
+
+
+def _answer(found: Any, limit: int) -> Answer:
+    """Convert a relation, which is ``None`` after a statement such as CREATE."""
+    if found is None:
+        return Answer(pa.table({}))
+    if not limit:
+        return Answer(found.to_arrow_table())
+    with found.to_arrow_reader(min(limit + 1, _BATCH_ROWS)) as reader:
+        batches, count = [], 0
+        for batch in reader:
+            batches.append(batch)
+            count += batch.num_rows
+            if count > limit:
+                break
+        rows = pa.Table.from_batches(batches, reader.schema)
+    return Answer(rows.slice(0, limit), count > limit)
+
+
+@contextmanager
+def _query_errors(messages: Messages) -> Iterator[None]:
+    """Raise the error that ended a scan, or :class:`StatementRefused` or :class:`QueryFailed`."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if messages.error is not None:
+            raise messages.error from None
+        first = " ".join(line.strip() for line in str(error).strip().splitlines() if line.strip())
+        refused = duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException
+        kind = StatementRefused if isinstance(error, refused) else QueryFailed
+        raise kind(f"the query failed: {first}") from error
+
 
 _TEXT: Final = r'"[^"\\]*"'
 _MOMENT: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}Z"
@@ -55,6 +123,7 @@ _AMONG: Final = re.compile(
     rf"if_else\(is_valid\((\w+)\), is_in\(\1, \{{value_set=\w+:{_LIST}, "
     r"null_matching_behavior=\w+\}\), null\[bool\]\)"
 )
+
 _STRINGS: Final = "value_set=string:["
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]| and | or ')
 _OPENING: Final = "([{"

@@ -1,0 +1,147 @@
+"""Landing from Python, as the commands ``lakelog dispatch`` and ``lakelog lake`` do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from threading import Event
+
+import attrs
+
+from lakelog_lake.bodies.formats import parser_for
+from lakelog_lake.errors import TemporaryError
+from lakelog_lake.landing import runner
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+from lakelog_lake.landing.targets import TableSpec, identity_of
+from lakelog_lake.log.wanted import Chosen
+from lakelog_lake.maintenance.tables import Status, statuses
+from lakelog_lake.tables.shape import parse
+from lakelog_lake.tasks import engines
+from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.verify.open import all_opened
+from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
+
+
+@attrs.frozen
+class LandingResult:
+    """What one call of :meth:`Landing.once` added.
+
+    :ivar rows: number of rows added to all tables, dead letters included
+    :ivar dead_letters: number of rows whose bodies do not parse
+    :ivar files: number of new data files
+    """
+
+    rows: int
+    dead_letters: int
+    files: int
+
+
+def _path(given: str | Path) -> Path:
+    return Path(given).absolute()
+
+
+@attrs.frozen
+class Landing:
+    """A store, and the tables in which its messages land, each exactly once.
+
+    The tables have the position reached, so an object has no state: any process may continue where
+    another one ended. The errors are those of :mod:`lakelog_lake.errors`, and
+    :class:`~lakelog.errors.SettingsError` for a wrong argument.
+
+    :ivar store: the store directory
+    :ivar to: ``KIND:PATH``: ``iceberg``, ``delta`` or ``parquet`` and a folder or URI, or
+        ``catalog:NAME``; ``{topic}`` in it, or in ``table``, makes one table for each topic
+    :ivar table: for Iceberg ``NAMESPACE.TABLE``, by default ``lakelog.messages``
+    :ivar bodies: formats of bodies by topic, such as ``{"orders": "json:orders.schema.json"}``
+    :ivar partition: partition columns of a new table, of ``topic,day,hour,store``; or ``none``
+    :ivar storage: options of the object store, or properties of the catalog
+    :ivar store_id: the identity of the store in the tables; by default its UUID
+    :ivar system_topics: whether RocketMQ's own topics land as well
+    :ivar processes: number of processes that write data files; 1 is this process. More need a main
+        module that can be imported, with ``if __name__ == "__main__"``
+    """
+
+    store: Path = attrs.field(converter=_path)
+    to: str
+    table: str | None = None
+    bodies: Mapping[str, str] = attrs.field(factory=dict)
+    partition: str = "topic,day"
+    storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    store_id: str | None = None
+    system_topics: bool = False
+    processes: int = 1
+
+    def once(self) -> LandingResult:
+        """Land all messages that are durable now."""
+        won: list[Landed] = []
+
+        def add(landed: Landed) -> None:
+            if landed.won:
+                won.append(landed)
+
+        with self._dispatcher() as lander:
+            runner.until_done(lander.one_pass, Event(), add)
+        return LandingResult(
+            sum(each.rows for each in won),
+            sum(each.dead_letters for each in won),
+            sum(each.files for each in won),
+        )
+
+    def follow(
+        self,
+        stop: Event,
+        on_landed: Callable[[Landed], None] = lambda _: None,
+        on_trouble: Callable[[TemporaryError, float], None] = lambda _error, _seconds: None,
+        interval_ms: int = 300,
+    ) -> None:
+        """Land messages as they become durable, until ``stop`` is set; blocks until then.
+
+        :param stop: may be set by another thread or by ``on_landed``; the pass under way ends first
+        :param on_landed: called after each pass with its result
+        :param on_trouble: called with a temporary error and the seconds until the next try
+        :param interval_ms: time between the starts of passes, in steady traffic
+        """
+        seconds, alive = interval_ms / 1000, runner.WatchdogNotifier.of_this_process()
+        with self._dispatcher(stop.is_set) as lander:
+            waits = runner.LandingWaits(stop, seconds, lander.newcoming, alive)
+            runner.until_stopped(lander.one_pass, stop, seconds, on_landed, on_trouble, waits)
+
+    @contextmanager
+    def _dispatcher(
+        self, is_last: Callable[[], bool] = lambda: False
+    ) -> Iterator[LandingDispatcher]:
+        name, chosen = identity_of(self.store, self.store_id), Chosen(self.system_topics)
+        parsers = {topic: parser_for(text) for topic, text in self.bodies.items()}
+        keys = parse(self.partition)
+        spec = TableSpec(self.to, self.table, keys, parsers, storage=self.storage)
+        is_here = self.processes == 1
+        workers = nullcontext(engines.in_process) if is_here else engines.processes(self.processes)
+        with workers as engine:
+            lander = LandingDispatcher.of(
+                LandingSource(self.store, name, chosen=chosen),
+                spec,
+                engine,
+                TaskLimits(at_once=self.processes),
+                is_last=is_last,
+            )
+            try:
+                yield lander
+            except BaseException:
+                lander.give_up()
+                raise
+            lander.finish()
+
+    def verify(self) -> list[Verified]:
+        """Compare each table with the log, row by row; see ``is_clean`` of the results."""
+        name, found = identity_of(self.store, self.store_id), []
+        for each in all_opened(self.to, self.table, None, self.storage):
+            topics = None if each.topic is None else [each.topic]
+            chosen = Chosen.of(topics, None, system_topics=self.system_topics)
+            found.append(verify_here(VerifyRequest(self.store, name, each.whole, chosen)))
+        return found
+
+    def status(self) -> list[Status]:
+        """The landed position, the lag and the sizes of each table; reads no data file."""
+        name = identity_of(self.store, self.store_id)
+        return list(statuses(self.store, name, self.to, self.table, self.storage))

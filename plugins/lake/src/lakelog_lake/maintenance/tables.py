@@ -1,0 +1,163 @@
+"""Compaction, expiry and status of all tables at one place, of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+import lakelog
+from lakelog_lake.engine_provider import provider
+from lakelog_lake.errors import TableMaintenanceError
+from lakelog_lake.landing.committing import table_errors
+from lakelog_lake.maintenance import delta as delta_maintenance
+from lakelog_lake.maintenance import iceberg as iceberg_maintenance
+from lakelog_lake.maintenance import parquet as parquet_maintenance
+from lakelog_lake.maintenance.terms import Compacted, Expired, RetentionTerms
+from lakelog_lake.sinks.locations import IcebergLocation, location_of
+from lakelog_lake.verify.landed_table import (
+    DeltaRows,
+    IcebergRows,
+    LandedTable,
+    ParquetRows,
+    TableCommit,
+)
+from lakelog_lake.verify.open import all_opened
+
+
+def compact(
+    to: str,
+    table: str | None,
+    target_bytes: int,
+    master: str | None,
+    storage: Mapping[str, str] | None = None,
+) -> list[tuple[str, Compacted]]:
+    """Compact the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
+
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and for Iceberg, which needs Spark,
+    :class:`~lakelog.errors.SettingsError` without lakelog-spark.
+    """
+    done: list[tuple[str, Compacted]] = []
+    iceberg: list[IcebergRows] = []
+    for each in _tables(to, table, storage):
+        if isinstance(each, ParquetRows):
+            done.append((each.name, parquet_maintenance.compact(each.sink, target_bytes)))
+        elif isinstance(each, DeltaRows):
+            done.append((each.name, delta_maintenance.compact(each.sink, target_bytes)))
+        elif isinstance(each, IcebergRows):
+            iceberg.append(each)
+    if iceberg:
+        place = location_of(to, storage)
+        warehouse = place.path if isinstance(place, IcebergLocation) else None
+        if not isinstance(warehouse, Path):
+            raise TableMaintenanceError(
+                f"{to} must be compacted through its catalog, for example in Spark by CALL "
+                "CATALOG.system.rewrite_data_files(table => 'NAMESPACE.TABLE')"
+            )
+        sinks = [each.sink for each in iceberg]
+        compacted = provider("spark").compacted(warehouse, sinks, target_bytes, master)
+        done += zip((each.name for each in iceberg), compacted, strict=True)
+    return done
+
+
+def expire(
+    to: str, table: str | None, retention: RetentionTerms, storage: Mapping[str, str] | None = None
+) -> list[tuple[str, Expired]]:
+    """Expire the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
+
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
+    """
+    done = []
+    for each in _tables(to, table, storage):
+        if isinstance(each, ParquetRows):
+            done.append((each.name, parquet_maintenance.expire(each.sink, retention)))
+        elif isinstance(each, DeltaRows):
+            done.append((each.name, delta_maintenance.expire(each.sink, retention)))
+        elif isinstance(each, IcebergRows):
+            done.append((each.name, iceberg_maintenance.expire(each.sink, retention)))
+    return done
+
+
+def _tables(to: str, table: str | None, storage: Mapping[str, str] | None) -> list[LandedTable]:
+    return [each for found in all_opened(to, table, storage=storage) for each in found.each]
+
+
+@attrs.frozen
+class Status:
+    """The status of one table.
+
+    :ivar table: name of the table
+    :ivar topic: the only topic of the table; ``None`` if it has all topics
+    :ivar log_start: physical offset of the start of the log
+    :ivar landed_to: physical offset up to which the store has landed; ``None`` if it never did
+    :ivar durable_to: physical offset up to which the log is durable; ``None`` if not known
+    :ivar rows: number of rows of all stores
+    :ivar dead_letters: number of rows of the table of dead letters
+    :ivar files: number of data files of the newest version
+    :ivar bytes: total size of these files
+    :ivar versions: number of versions kept
+    :ivar commits: the last commits, oldest first
+    """
+
+    table: str
+    topic: str | None
+    log_start: int
+    landed_to: int | None
+    durable_to: int | None
+    rows: int
+    dead_letters: int
+    files: int
+    bytes: int
+    versions: int
+    commits: tuple[TableCommit, ...] = ()
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Bytes of the log that are durable and have not landed; ``None`` if not known."""
+        if self.durable_to is None:
+            return None
+        return max(
+            0, self.durable_to - (self.log_start if self.landed_to is None else self.landed_to)
+        )
+
+    @property
+    def landed_share(self) -> float | None:
+        """The part of the present log that has landed, from 0 to 1; ``None`` if not known."""
+        if self.lag_bytes is None or self.durable_to is None:
+            return None
+        there = self.durable_to - self.log_start
+        return 1.0 if there <= 0 else max(0.0, 1 - self.lag_bytes / there)
+
+
+def statuses(
+    path: Path, store: str, to: str, table: str | None, storage: Mapping[str, str]
+) -> Iterator[Status]:
+    """Yield one status for each table of ``to``.
+
+    :param store: the identity of the store in the tables
+
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and the errors of opening the store.
+    """
+    with lakelog.open(path, mode="read") as opened:
+        start = opened.min_offset
+        durable = opened.flushed_offset if opened.is_flushed_known else None
+    for each in all_opened(to, table, None, storage):
+        with table_errors(each.table.name):
+            position = each.table.position(store)
+            size = each.table.size()
+            commits = tuple(each.table.commits())
+            dead = 0 if each.dead_letters is None else each.dead_letters.size().rows
+        yield Status(
+            each.table.name,
+            each.topic,
+            start,
+            None if position is None else position.end,
+            durable,
+            size.rows,
+            dead,
+            size.files,
+            size.bytes,
+            size.versions,
+            commits,
+        )

@@ -1,1 +1,0 @@
-"""SQL over the messages of a store, run in this process."""

@@ -1,1 +1,0 @@
-"""Reads tables in which messages have landed."""

@@ -1,0 +1,399 @@
+"""Data files: how they are written, what a commit needs to know of them, and their names.
+
+Files are complete and synced when returned; the facts for a commit come from the writer, so that no
+file is read again. File names contain a random number and no topic: a repeated task writes other
+files. Half of the cost of landing is zstd, mostly for bodies. Bodies that do not shrink, such as
+images or encrypted data, are therefore not compressed.
+
+Exactly the data files of a Parquet table's newest version are visible to other readers. A file is
+written under a hidden name, which begins with ``.`` and does not end with ``.parquet``, so readers
+of folders ignore it. The manifest is the commit. After the commit the new files get their visible
+names, and files that a compaction removed from the table are hidden. After a kill in between, the
+next process does this first. Each process reads the newest version again after it renamed files, so
+that the last of several concurrent processes leaves the right names.
+
+Small files, or manifests, are merged in groups, so that each is rewritten only a few times: ten or
+more of one size, within a factor of ten, become one. So each is rewritten once per power of ten,
+and at most nine of each size remain.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from lakelog_lake.errors import NotWritten
+from lakelog_lake.tables.remote import Files, Folder, Remote
+from lakelog_lake.tables.settings import ParquetCompression
+from lakelog_lake.tables.shape import BODY, DAY, HOUR, REPEATING, STORE, as_text
+
+BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
+"""The columns with smallest and largest values per file."""
+
+
+@attrs.frozen
+class FileFacts:
+    """Metadata of one Parquet file whose rows all belong to one partition.
+
+    Columns are named by their Parquet paths, such as ``keys.list.element``.
+
+    :ivar path: absolute, or a URI
+    :ivar size_bytes: its length
+    :ivar partition: the values of its partition by the table's keys; days and hours of store time
+        count from 1970, in UTC
+    :ivar column_sizes: stored bytes of each column
+    :ivar value_counts: number of values of each column
+    :ivar null_counts: number of nulls of the columns in :data:`BOUNDED`
+    :ivar lower: their smallest values; times are microseconds since 1970
+    :ivar upper: their largest values
+    :ivar row_groups: offset of each in the file
+    :ivar files: the file system that can remove it, if it is not local
+    """
+
+    path: str
+    size_bytes: int
+    rows: int
+    partition: Mapping[str, int | str]
+    column_sizes: Mapping[str, int]
+    value_counts: Mapping[str, int]
+    null_counts: Mapping[str, int]
+    lower: Mapping[str, int | str]
+    upper: Mapping[str, int | str]
+    row_groups: tuple[int, ...]
+    files: Files | None = None
+
+
+def facts_of(
+    metadata: Any, path: str, size_bytes: int, partition: Mapping[str, int | str]
+) -> FileFacts:
+    """Convert a ``pyarrow.parquet.FileMetaData``."""
+    sizes, values, nulls = Counter[str](), Counter[str](), Counter[str]()
+    lower: dict[str, Any] = {}
+    upper: dict[str, Any] = {}
+    starts = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        first = group.column(0)
+        has_dictionary = first.has_dictionary_page
+        starts.append(first.dictionary_page_offset if has_dictionary else first.data_page_offset)
+        for chunk in map(group.column, range(group.num_columns)):
+            name, known = chunk.path_in_schema, chunk.statistics if chunk.is_stats_set else None
+            sizes[name] += chunk.total_compressed_size
+            values[name] += chunk.num_values
+            if known is not None and known.has_null_count:
+                nulls[name] += known.null_count
+            if known is not None and known.has_min_max:
+                low, high = _plain(known.min_raw), _plain(known.max_raw)
+                lower[name] = min(lower.get(name, low), low)
+                upper[name] = max(upper.get(name, high), high)
+    counts = (dict(sizes), dict(values), dict(nulls))
+    rows = metadata.num_rows
+    return FileFacts(path, size_bytes, rows, partition, *counts, lower, upper, tuple(starts))
+
+
+def _plain(value: Any) -> int | str:
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, str) else int(value)
+
+
+def hidden(path: Path) -> Path:
+    """The hidden name of a data file, which readers of the folder ignore.
+
+    >>> hidden(Path("data/1.parquet")).as_posix()
+    'data/.1.parquet.hidden'
+    """
+    return path.with_name(f".{path.name}.hidden")
+
+
+def discard(files: Iterable[FileFacts]) -> None:
+    """Remove files, if they exist."""
+    for each in files:
+        with suppress(Exception):  # only cleaning; the disk may be failing
+            if each.files is None:
+                Path(each.path).unlink(missing_ok=True)
+            else:
+                each.files.remove(each.path)
+
+
+PATTERNS: Final = ("*.parquet", ".*.parquet.hidden")
+"""Name patterns of visible and of hidden data files."""
+
+
+def shown(paths: Iterable[Path]) -> bool:
+    """Give files their visible names; return whether any was hidden."""
+    found = [_renamed(hidden(path), path) for path in paths if not path.exists()]
+    return any(found)
+
+
+def only(seen: Iterable[Path], paths: Iterable[Path]) -> bool:
+    """Show ``paths`` and hide all others; return whether that changed anything.
+
+    :param seen: the files visible before ``paths`` was read, so that later commits are not hidden
+    """
+    wanted = set(paths)
+    gone = [_renamed(path, hidden(path)) for path in seen if path not in wanted]
+    return shown(wanted) or any(gone)
+
+
+def seen_in(folder: Path) -> list[Path]:
+    """The visible data files."""
+    return [path for path in folder.glob(PATTERNS[0]) if not path.name.startswith(".")]
+
+
+def named(path: str) -> str:
+    """The visible name of a hidden file."""
+    at = Path(path)
+    return str(at.with_name(at.name.removeprefix(".").removesuffix(".hidden")))
+
+
+def found(path: Path) -> Path:
+    """The present location of a file: its visible or its hidden name."""
+    return hidden(path) if not path.exists() and hidden(path).exists() else path
+
+
+def _renamed(before: Path, after: Path) -> bool:
+    """Rename; return whether this call did it, and not another process."""
+    with suppress(FileNotFoundError):
+        before.rename(after)
+        return True
+    return False
+
+
+_LEVEL: Final = 1
+"""The zstd level; level 3 takes three times as long for almost no gain."""
+_SAMPLE_BYTES: Final = 256 << 10
+_SAMPLE_ROWS: Final = (16, 4096)
+_TOO_FEW_BYTES: Final = 4096
+_LEAST_GAIN: Final = 0.1
+
+
+def parquet_writer(
+    file: Any,
+    schema: pa.Schema,
+    compression: ParquetCompression,
+    first: pa.RecordBatch | None = None,
+) -> Any:
+    """A ``pyarrow.parquet.ParquetWriter``.
+
+    :param first: rows of the file, from which ``auto`` decides; without them all is compressed
+    """
+    codec, packed = compression.value, True
+    if compression is ParquetCompression.AUTO:
+        codec = ParquetCompression.ZSTD.value
+        packed = first is None or not _has_bytes(schema) or shrinks(first.column(BODY))
+    level = _LEVEL if codec == ParquetCompression.ZSTD else None
+    leaves = [] if packed else [each for each in _leaves(schema) if each != BODY]
+    return parquet.ParquetWriter(
+        file,
+        schema,
+        compression=codec if packed else {**dict.fromkeys(leaves, codec), BODY: "none"},
+        compression_level=level if packed else dict.fromkeys(leaves, level),
+        use_dictionary=[name for name in REPEATING if name.partition(".")[0] in schema.names],
+        write_statistics=[name for name in BOUNDED if name in schema.names],
+        store_schema=False,
+    )
+
+
+def _has_bytes(schema: pa.Schema) -> bool:
+    """A parser's column of this name may have another type; text always shrinks by a tenth."""
+    return BODY in schema.names and bool(pa.types.is_binary(schema.field(BODY).type))
+
+
+def shrinks(bodies: pa.Array) -> bool:
+    """Whether zstd shrinks a sample of ``bodies`` by at least a tenth; True for few bytes."""
+    if bodies.nbytes < _TOO_FEW_BYTES:
+        return True
+    least, most = _SAMPLE_ROWS
+    rows = min(len(bodies), max(least, min(most, _SAMPLE_BYTES * len(bodies) // bodies.nbytes)))
+    places = np.linspace(0, len(bodies) - 1, rows).astype(np.int64)
+    longest = _SAMPLE_BYTES // least
+    sample = b"".join((each or b"")[:longest] for each in bodies.take(places).to_pylist())
+    packed = pa.Codec("zstd", compression_level=_LEVEL).compress(sample, asbytes=True)
+    return len(packed) <= (1 - _LEAST_GAIN) * len(sample)
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The leaf columns by Parquet path."""
+    made = pa.BufferOutputStream()
+    parquet.write_metadata(schema, made)
+    found = parquet.ParquetFile(pa.BufferReader(made.getvalue())).schema
+    return [found.column(number).path for number in range(len(found))]
+
+
+@attrs.frozen
+class FilePlacement:
+    """The location and form of data files.
+
+    :ivar folder: folder of the files
+    :ivar schema: schema of each file
+    :ivar store: the value of the column ``store``
+    :ivar prefix: prefix of the files' names
+    :ivar file_bytes: a file of this size is closed, and another one started
+    :ivar is_hidden: whether names are hidden
+    :ivar compression: compression of the files; ``auto`` is decided for each file
+    """
+
+    folder: Folder
+    schema: pa.Schema
+    store: str
+    prefix: str
+    file_bytes: int
+    is_hidden: bool = False
+    compression: ParquetCompression = ParquetCompression.AUTO
+
+
+def write_files(
+    place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[FileFacts]:
+    """Write ``batches``, all of whose rows belong to the partition ``values``."""
+    constants = _constants(place.store, values)
+    file: _File | None = None
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            with writing(place.folder):
+                rows = _in_layout(batch, constants, place.schema)
+                file = file or _File.begun(place, rows)
+                file.writer.write_batch(rows)
+                if file.size_bytes < place.file_bytes:
+                    continue
+                done, file = file.ended(values), None
+            yield done
+        if file is not None:
+            with writing(place.folder):
+                done, file = file.ended(values), None
+            yield done
+    finally:
+        if file is not None:
+            file.dropped()
+
+
+@contextmanager
+def writing(folder: Folder) -> Iterator[None]:
+    """Convert errors of the block to :class:`~lakelog_lake.errors.NotWritten`."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritten(folder, error.strerror or str(error)) from error
+
+
+@attrs.frozen
+class _File:
+    path: Folder
+    raw: Any
+    writer: Any
+
+    @classmethod
+    def begun(cls, place: FilePlacement, first: pa.RecordBatch) -> _File:
+        named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
+        path = hidden(named) if isinstance(named, Path) and place.is_hidden else named
+        raw = path.open("xb") if isinstance(path, Path) else path.create()
+        return cls(path, raw, parquet_writer(raw, place.schema, place.compression, first))
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.raw.tell())
+
+    def dropped(self) -> None:
+        """Remove an unfinished file; also closes a stream to an object store."""
+        with suppress(OSError):  # closing repeats the error of a failed write
+            self.writer.close()
+        with suppress(OSError):
+            self.raw.close()
+        with suppress(OSError):
+            if isinstance(self.path, Path):
+                self.path.unlink(missing_ok=True)
+            else:
+                self.path.files.remove(self.path.uri)
+
+    def ended(self, values: Mapping[str, int | str]) -> FileFacts:
+        with self.raw:
+            self.writer.close()
+            self.raw.flush()
+            if isinstance(self.path, Path):
+                os.fsync(self.raw.fileno())
+            size = self.size_bytes
+        facts = facts_of(self.writer.writer.metadata, str(self.path), size, values)
+        if isinstance(self.path, Remote):
+            return attrs.evolve(facts, files=self.path.files)
+        return facts
+
+
+def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:
+
+    known = {STORE: pa.scalar(store)}
+    if DAY in values:
+        known[DAY] = pa.scalar(values[DAY], pa.date32())
+    if HOUR in values:
+        known[HOUR] = pa.scalar(as_text(HOUR, values[HOUR]))
+    return known
+
+
+def _in_layout(
+    batch: pa.RecordBatch, constants: Mapping[str, Any], schema: pa.Schema
+) -> pa.RecordBatch:
+    """``batch`` in the columns of a file; missing columns are null."""
+    given = set(batch.schema.names)
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in given:
+            return batch.column(field.name).cast(field.type)
+        if field.name in constants:
+            return pa.repeat(constants[field.name], batch.num_rows)
+        return pa.nulls(batch.num_rows, field.type)
+
+    return pa.RecordBatch.from_arrays([column(each) for each in schema], schema=schema)
+
+
+FANOUT: Final = 10
+"""Number of items of one size that are merged."""
+
+
+@attrs.frozen
+class Weight:
+    """The size of an item.
+
+    :ivar count: the number whose power of ten is the size class
+    :ivar bytes: bytes to rewrite in a merge
+    """
+
+    count: int
+    bytes: int
+
+
+def mergeable(things: Sequence[Weight], most_bytes: int) -> list[list[int]]:
+    """Return groups of indices of items to merge.
+
+    :param most_bytes: most bytes of one group
+
+    >>> mergeable([Weight(1, 99)] * 11 + [Weight(10, 99)] * 8, 10_000)
+    [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]
+    """
+    tiers: dict[int, list[list[int]]] = defaultdict(list)
+    for place, each in enumerate(things):
+        tiers[_tier(each.count)].append([place])
+    tier = 0
+    while tier <= max(tiers, default=-1):
+        together = sorted(place for group in tiers[tier] for place in group)
+        is_small = sum(things[place].bytes for place in together) <= most_bytes
+        if len(tiers[tier]) >= FANOUT and is_small:
+            del tiers[tier]
+            tiers[_tier(sum(things[place].count for place in together))].append(together)
+        tier += 1
+    return [group for groups in tiers.values() for group in groups if len(group) > 1]
+
+
+def _tier(count: int) -> int:
+    return len(str(count)) - 1  # as FANOUT is ten

@@ -1,0 +1,462 @@
+"""Tables that are read back: rows, files, sizes, positions and last commits, by kind of table.
+
+Delta and Parquet tables are lists of files in a folder. Iceberg tables are read with pyiceberg,
+without a JVM. The last commits come from the table's own metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from urllib.parse import unquote
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import dataset
+
+from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable
+from lakelog_lake.sinks.delta import DeltaSink, opened, texts_of
+from lakelog_lake.sinks.iceberg import IcebergSink
+from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.position import Position, from_text, texts_in
+from lakelog_lake.tables.remote import Folder
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyiceberg.table import Table
+
+
+BATCH_ROWS: Final = 16_384
+DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
+"""A path or URI, and the columns that the file itself does not hold."""
+
+
+@attrs.frozen
+class TableSize:
+    """The size of a table.
+
+    :ivar rows: number of rows of the newest version, including rows removed by Iceberg delete files
+    :ivar files: number of its data files
+    :ivar bytes: total size of these files
+    :ivar versions: number of kept Iceberg snapshots, Delta versions, or Parquet manifests
+    """
+
+    rows: int
+    files: int
+    bytes: int
+    versions: int
+
+
+class LandedTable(Protocol):
+    """One table of any kind; each call reads its newest version."""
+
+    @property
+    def name(self) -> str:
+        """The table's name in messages."""
+
+    def columns(self) -> Mapping[str, str]:
+        """Types by column name, as the kind of table writes them; raises ``NoTable``."""
+
+    def position(self, store: str) -> Position | None:
+        """The position of ``store``; ``None`` if it never landed here."""
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of ``store``, or of all stores, in any order."""
+
+    def data_files(self) -> list[DataFile]:
+        """The data files of the newest version.
+
+        Raises :class:`~lakelog_lake.errors.NeedsEngine` if delete files change their rows.
+        """
+
+    def size(self) -> TableSize:
+        """The size from the table's metadata; no data file is read."""
+
+    def commits(self) -> list[TableCommit]:
+        """The last commits, oldest first; empty if not known."""
+
+
+@attrs.frozen
+class WithDeadLetters:
+    """A table with its dead letters, which are committed before the rows of the main table.
+
+    :ivar main: the main table; its position is used for both
+    """
+
+    main: LandedTable
+    dead: LandedTable
+
+    @property
+    def name(self) -> str:
+        """The name of the main table."""
+        return self.main.name
+
+    def columns(self) -> Mapping[str, str]:
+        """The columns of the main table."""
+        return self.main.columns()
+
+    def position(self, store: str) -> Position | None:
+        """The position in the main table."""
+        return self.main.position(store)
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of both; dead letters behind the position of the main table are left out."""
+        yield from self.main.batches(store, columns)
+        position = None if store is None else self.main.position(store)
+        for batch in self.dead.batches(store, columns):
+            if position is None or "physical_offset" not in columns:
+                yield batch
+            else:
+                yield batch.filter(pc.less(batch.column("physical_offset"), position.end))
+
+    def data_files(self) -> list[DataFile]:
+        """The data files of both."""
+        return [*self.main.data_files(), *self.dead.data_files()]
+
+    def size(self) -> TableSize:
+        """The size of the main table."""
+        return self.main.size()
+
+    def commits(self) -> list[TableCommit]:
+        """The commits of the main table."""
+        return self.main.commits()
+
+
+Texts: TypeAlias = "Mapping[str, str]"
+"""Texts of positions by store."""
+MOST: Final = 40
+"""Number of commits to show."""
+
+
+@attrs.frozen
+class TableCommit:
+    """One commit.
+
+    :ivar at_ms: time of the commit, in ms since 1970
+    :ivar rows: number of added rows
+    :ivar files: number of added data files
+    :ivar bytes: total size of these files
+    :ivar took_ms: duration of the commit, as stored by the writer's next commit; ``None`` until
+        then
+    """
+
+    at_ms: int
+    rows: int
+    files: int
+    bytes: int
+    took_ms: int | None = None
+
+
+def of_iceberg(table: Table) -> list[TableCommit]:
+    """The last commits from the summaries of snapshots, oldest first."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
+    names = ("added-records", "added-data-files", "added-files-size")
+    found = []
+    for each in snapshots:
+        summary = each.summary.additional_properties if each.summary else {}
+        commit = TableCommit(each.timestamp_ms, *(int(summary.get(name) or 0) for name in names))
+        found.append((commit, texts_in(summary)))
+    return _with_times(found)
+
+
+def of_delta(folder: Path) -> list[TableCommit]:
+    """The last commits from the log of a local table, as far as it was not cleaned up."""
+    paths = sorted(each for each in (folder / "_delta_log").glob("*.json") if each.stem.isdigit())
+    found = []
+    for path in paths[-MOST:]:
+        with suppress(FileNotFoundError):
+            found.append(_of_actions(map(json.loads, path.read_text().splitlines())))
+    return _with_times(found)
+
+
+def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Texts]:
+    at_ms = rows = files = size = 0
+    texts: Texts = {}
+    for each in actions:
+        info = each.get("commitInfo", {})
+        at_ms = int(info.get("timestamp", at_ms))
+        texts = texts_of(info["userMetadata"]) if "userMetadata" in info else texts
+        added = each.get("add")
+        if added is not None:
+            files += 1
+            size += int(added["size"])
+            rows += int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
+    return TableCommit(at_ms, rows, files, size), texts
+
+
+def of_parquet(sink: ParquetSink) -> list[TableCommit]:
+    """The last commits from the manifests that are kept."""
+    return _with_times(list(_of_manifests(sink)))
+
+
+def _of_manifests(sink: ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
+    before: set[str] = set()
+    for at_ms, texts, entries, is_whole in sink.history(MOST):
+        new = [each for each in entries if each["path"] not in before]
+        rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
+        before = {each["path"] for each in entries} | (set() if is_whole else before)
+        yield TableCommit(at_ms, rows, len(new), size), texts
+
+
+def _positions(texts: Texts) -> Iterator[Position]:
+    """The valid positions; others were not written by lakelog and are ignored."""
+    for text in texts.values():
+        with suppress(ValueError):
+            yield from_text(text)
+
+
+def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]:
+    """Add the duration of each commit; a later position has it under the commit's number."""
+    positions_of_commits = [list(_positions(texts)) for _, texts in found]
+    took = dict(
+        each.took_ms for positions in positions_of_commits for each in positions if each.took_ms
+    )
+    commits, before = [], set[int]()
+    for (commit, _), positions in zip(found, positions_of_commits, strict=True):
+        numbers = {each.commit for each in positions}
+        new = numbers - before
+        before = numbers
+        commits.append(attrs.evolve(commit, took_ms=took.get(new.pop()) if len(new) == 1 else None))
+    return commits
+
+
+@attrs.frozen
+class ParquetRows:
+    """Reads a Parquet table.
+
+    :ivar sink: the table
+    """
+
+    sink: ParquetSink
+
+    @property
+    def name(self) -> str:
+        """The table's name in messages."""
+        return self.sink.name
+
+    def columns(self) -> Mapping[str, str]:
+        """The columns of all files; of an empty table, those of its future files."""
+        schema = self.sink.schema() or self.sink.layout.columns
+        return {each.name: str(each.type) for each in schema}
+
+    def position(self, store: str) -> Position | None:
+        """The position in the newest manifest."""
+        return self.sink.position(store)
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read file by file; a file is only open while it is read."""
+        schema = self.sink.schema()
+        for file in self.sink.open_files():
+            format_ = dataset.ParquetFileFormat()
+            fragment = format_.make_fragment(file)
+            rows = dataset.FileSystemDataset([fragment], schema, format_)
+            yield from _scanned(rows, store, columns)
+
+    def data_files(self) -> list[DataFile]:
+        """All files; they contain all columns."""
+        return [(str(path), {}) for path in self.sink.paths()]
+
+    def size(self) -> TableSize:
+        """The size from the manifests."""
+        files = self.sink.files()
+        rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
+        return TableSize(rows, len(files), size, self.sink.versions())
+
+    def commits(self) -> list[TableCommit]:
+        """The last commits from the manifests."""
+        return of_parquet(self.sink)
+
+
+@attrs.frozen
+class Added:
+    """One file of a Delta table.
+
+    :ivar named: its path in the log
+    :ivar path: its location
+    :ivar partition: values of the columns that the file does not have
+    :ivar begins: its smallest physical offset; ``None`` if the log has no statistics for it
+    """
+
+    named: str
+    path: Folder
+    size_bytes: int
+    partition: Mapping[str, Any]
+    begins: int | None = None
+
+
+@attrs.frozen
+class DeltaRows:
+    """Reads a Delta table.
+
+    :ivar sink: the table
+    """
+
+    sink: DeltaSink
+
+    @property
+    def name(self) -> str:
+        """The table's name in messages."""
+        return self.sink.name
+
+    def columns(self) -> Mapping[str, str]:
+        """The columns of the newest version."""
+        fields = self._table().schema().fields
+        return {each.name: str(getattr(each.type, "type", each.type)) for each in fields}
+
+    def position(self, store: str) -> Position | None:
+        """The position in the newest version."""
+        return self.sink.head(store).position
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read with deltalake, through Arrow."""
+        from deltalake.exceptions import DeltaProtocolError
+
+        try:
+            rows = self._table().to_pyarrow_dataset()
+        except DeltaProtocolError as error:
+            raise NotAMessageTable(
+                self.name, f"it uses features that Arrow cannot read ({error})"
+            ) from error
+        yield from _scanned(rows, store, columns)
+
+    def data_files(self) -> list[DataFile]:
+        """All files; partition columns are not in them."""
+        return [(str(each.path), each.partition) for each in self.actions()]
+
+    def size(self) -> TableSize:
+        """The size from the table's log; files without statistics count as 0 rows."""
+        table = self._table()
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        rows = sum(each.get("num_records") or 0 for each in actions)
+        size = sum(each["size_bytes"] for each in actions)
+        return TableSize(rows, len(actions), size, len(table.history()))
+
+    def commits(self) -> list[TableCommit]:
+        """The last commits from the log of a local table; none for an object store."""
+        return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
+
+    def actions(self) -> list[Added]:
+        """The files of the newest version; raises the errors of :meth:`data_files`."""
+        table = self._table()
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            raise NeedsEngine(
+                f"{self.name} has deletion vectors: compare it with --engine processes"
+            )
+        actions = pa.table(table.get_add_actions(flatten=True))
+        own = [name for name in actions.column_names if name.startswith("partition.")]
+        folder = self.sink.path
+        return [
+            Added(
+                row["path"],
+                _found(folder, row["path"]) if isinstance(folder, Path) else folder / row["path"],
+                row["size_bytes"],
+                {name.removeprefix("partition."): row[name] for name in own},
+                row.get("min.physical_offset"),
+            )
+            for row in actions.to_pylist()
+        ]
+
+    def _table(self) -> DeltaTable:
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return opened(self.sink.path)
+        except TableNotFoundError as error:
+            raise NoTable(str(self.sink.path), "there is no Delta table") from error
+
+
+def _found(folder: Path, path: str) -> Path:
+    """The location of a file of the log, whose path may be percent-encoded."""
+    plain = folder / path
+    return plain if plain.exists() else folder / unquote(path)
+
+
+def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ``store``.
+
+    They are filtered here: the data set treats a column without statistics as empty.
+    """
+    if not set(columns) <= set(rows.schema.names):
+        return  # it has no files yet
+    for batch in rows.to_batches(
+        columns=list(columns), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+    ):
+        kept = batch if store is None else batch.filter(pc.equal(batch.column("store"), store))
+        if kept.num_rows:
+            yield kept
+
+
+@attrs.frozen
+class IcebergRows:
+    """Reads an Iceberg table.
+
+    :ivar sink: the table
+    """
+
+    sink: IcebergSink
+
+    @property
+    def name(self) -> str:
+        """The table's name in messages."""
+        return self.sink.name
+
+    def columns(self) -> Mapping[str, str]:
+        """The columns of the newest version."""
+        return {each.name: str(each.field_type) for each in self.table().schema().fields}
+
+    def position(self, store: str) -> Position | None:
+        """The position in the newest snapshot, or in the table's property."""
+        return self.sink.head(store).position
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Scan in batches of a bounded number of rows."""
+        from pyiceberg.expressions import AlwaysTrue, EqualTo
+
+        condition = AlwaysTrue() if store is None else EqualTo("store", store)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+        scan = self.table().scan(condition, selected_fields=tuple(columns))
+        for batch in scan.to_arrow_batch_reader():
+            for at in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.slice(at, BATCH_ROWS)
+
+    def data_files(self) -> list[DataFile]:
+        """All files, with all columns; raises :class:`NeedsEngine` if there are delete files."""
+        tasks = list(self.table().scan().plan_files())
+        if any(each.delete_files for each in tasks):
+            raise NeedsEngine(
+                f"{self.name} has delete files: compact it, or compare it with --engine processes"
+            )
+        return [(each.file.file_path, {}) for each in tasks]
+
+    def size(self) -> TableSize:
+        """The size from the summary of the newest snapshot."""
+        table = self.table()
+        snapshot = table.current_snapshot()
+        summary = None if snapshot is None else snapshot.summary
+        rows, files, size = (
+            int((summary.get(name) if summary else None) or 0)
+            for name in ("total-records", "total-data-files", "total-files-size")
+        )
+        return TableSize(rows, files, size, len(table.metadata.snapshots))
+
+    def commits(self) -> list[TableCommit]:
+        """The last commits from the snapshots that are kept."""
+        return of_iceberg(self.table())
+
+    def table(self) -> Table:
+        """The newest version; raises :class:`NoTable`."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            return self.sink.catalog.load_table(self.sink.table)
+        except (NoSuchTableError, NoSuchNamespaceError) as error:
+            known = ", ".join(self._names()) or "none"
+            raise NoTable(self.name, f"the catalog has no such table; it has {known}") from error
+
+    def _names(self) -> list[str]:
+        catalog = self.sink.catalog
+        spaces = catalog.list_namespaces()
+        return [".".join(each) for space in spaces for each in catalog.list_tables(space)]
