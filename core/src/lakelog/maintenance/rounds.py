@@ -38,17 +38,7 @@ from lakelog.lazy import cached_property
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.maintenance.planning import (
-    MANUAL_ROUNDS,
-    Candidate,
-    Holds,
-    MaintainedLog,
-    ReaderGrace,
-    RetentionHolds,
-    SegmentInfos,
-    candidates,
-    dry_run,
-)
+from lakelog.maintenance import planning
 from lakelog.maintenance.removal import IndexTrimmer, Remover, delete_unused
 from lakelog.processes.shared_page import SharedPage
 from lakelog.registry.registry import Events
@@ -139,8 +129,8 @@ class Cleaning:
     """The collaborators of a round with a cleaner."""
 
     cleaner: Cleaner
-    infos: SegmentInfos
-    holds: Holds
+    infos: planning.SegmentInfos
+    holds: planning.Holds
     remover: Remover
     following: IndexTrimmer
 
@@ -210,7 +200,7 @@ class MaintenanceRounds:
         with self._one_at_a_time:
             self._check()
             report = self._clean(self._cleaning, manual=True)
-            for _ in range(MANUAL_ROUNDS - 1):
+            for _ in range(planning.MANUAL_ROUNDS - 1):
                 if report.kept is not None or self._stop.is_set():
                     break
                 before, report = report, _joined(report, self._clean(self._cleaning, manual=True))
@@ -271,14 +261,16 @@ class MaintenanceRounds:
         now_ms = self._clock.now_ms()
         seen = situation(now_ms, self._see_disks(), manual=True)
         infos = cleaning.infos
-        return dry_run(cleaning.cleaner, infos.sealed(now_ms), seen, cleaning.holds, infos.minimum)
+        return planning.dry_run(
+            cleaning.cleaner, infos.sealed(now_ms), seen, cleaning.holds, infos.minimum
+        )
 
     def _chosen(
         self, cleaning: Cleaning, disk: DiskReport | None, *, manual: bool
-    ) -> list[Candidate]:
+    ) -> list[planning.Candidate]:
         now_ms = self._clock.now_ms()
         infos = cleaning.infos.sealed(now_ms)
-        return candidates(cleaning.cleaner, infos, situation(now_ms, disk, manual=manual))
+        return planning.candidates(cleaning.cleaner, infos, situation(now_ms, disk, manual=manual))
 
 
 def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> CleaningContext:
@@ -327,7 +319,7 @@ class SystemClock:
 class RemoteMaintenance:
     """Maintenance by another process: this one only reports the segments it would delete."""
 
-    _log: MaintainedLog
+    _log: planning.MaintainedLog
     _settings: MaintenanceSettings
     _clock: Clock
 
@@ -351,14 +343,14 @@ class RemoteMaintenance:
 
     def _look(self, cleaner: Cleaner) -> CleaningReport:
         now_ms = self._clock.now_ms()
-        infos = SegmentInfos(self._log, _nobody, self._settings.pin_expires_after_ms)
-        holds = RetentionHolds(
+        infos = planning.SegmentInfos(self._log, _nobody, self._settings.pin_expires_after_ms)
+        holds = planning.RetentionHolds(
             lambda: self._log.reader.max_offset,
             self._settings.override_pins,
-            ReaderGrace(self._clock, cleaner.pace),
+            planning.ReaderGrace(self._clock, cleaner.pace),
         )
         seen = situation(now_ms, self.disk(), manual=True)
-        return dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)
+        return planning.dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)
 
     def delete_expired(self) -> CleaningReport | None:
         """Have the process with the services delete."""
@@ -416,7 +408,7 @@ class ServedLog(NamedTuple):
 
 
 def maintenance(
-    settings: MaintenanceSettings, log: MaintainedLog, served: ServedLog
+    settings: MaintenanceSettings, log: planning.MaintainedLog, served: ServedLog
 ) -> MaintenanceRounds:
     """Build the maintenance in the process with the services.
 
@@ -445,7 +437,7 @@ def maintenance(
 
 def _cleaning(
     settings: MaintenanceSettings,
-    log: MaintainedLog,
+    log: planning.MaintainedLog,
     served: ServedLog,
     cleaner: Cleaner,
     clock: Clock,
@@ -454,9 +446,9 @@ def _cleaning(
     forget = partial(delete_unused, of_log)
     return Cleaning(
         cleaner,
-        SegmentInfos(log, of_log.segments.readers, settings.pin_expires_after_ms),
-        RetentionHolds(
-            lambda: served.reput.offset, settings.override_pins, ReaderGrace(clock, pace)
+        planning.SegmentInfos(log, of_log.segments.readers, settings.pin_expires_after_ms),
+        planning.RetentionHolds(
+            lambda: served.reput.offset, settings.override_pins, planning.ReaderGrace(clock, pace)
         ),
         Remover(of_log, served.health, log.events, log.directory.segment, clock, pace),
         IndexTrimmer(

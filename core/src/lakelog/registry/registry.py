@@ -31,20 +31,7 @@ from lakelog.errors import BadStrategy, DuplicateName, LakelogError, ReadFailed,
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.hooks import PROTOCOLS, Context, DiskState, Factory, Kind, NoSettings
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.registry.loading import (
-    Distribution,
-    ErrorT,
-    Plugged,
-    PluginSource,
-    builtin_source,
-    given_sources,
-    installed_sources,
-    kind_text,
-    missing,
-    plug_in,
-    search_path,
-    switched_off,
-)
+from lakelog.registry import loading
 from lakelog.settings.catalog import Catalog, Formats, required
 from lakelog.settings.effective import Settings
 
@@ -57,10 +44,10 @@ class Offered(NamedTuple):
     """A factory, and the plugin that offers it."""
 
     factory: Factory
-    source: PluginSource
+    source: loading.PluginSource
 
 
-def collect(plugged: Plugged) -> dict[str, Offered]:
+def collect(plugged: loading.Plugged) -> dict[str, Offered]:
     """All factories of the plugins, by name.
 
     Raises :class:`~lakelog.errors.PluginError` if a hook fails,
@@ -77,18 +64,20 @@ def collect(plugged: Plugged) -> dict[str, Offered]:
     return found
 
 
-def _duplicate(first: Offered, second: Factory, source: PluginSource) -> DuplicateName:
+def _duplicate(first: Offered, second: Factory, source: loading.PluginSource) -> DuplicateName:
     package = first.source.distribution
     owner = f"plugin {first.source.name!r}" + (f" of {package}" if package else "")
     return source.error(
-        f"it offers the {kind_text(second.kind)} {second.name!r}, but {owner} offers "
-        f"the {kind_text(first.factory.kind)} {second.name!r} already; names are unique across all "
-        "kinds: uninstall one of them, or switch one off with LAKELOG_DISABLE_PLUGINS",
+        f"it offers the {loading.kind_text(second.kind)} {second.name!r}, but {owner} offers "
+        f"the {loading.kind_text(first.factory.kind)} {second.name!r} already; names are unique "
+        "across all kinds: uninstall one of them, or switch one off with LAKELOG_DISABLE_PLUGINS",
         DuplicateName,
     )
 
 
-def _factories(source: PluginSource, caller: pluggy.HookCaller, kind: Kind) -> list[Factory]:
+def _factories(
+    source: loading.PluginSource, caller: pluggy.HookCaller, kind: Kind
+) -> list[Factory]:
     hook = kind.value
     try:
         results: list[Any] = caller()
@@ -242,7 +231,7 @@ _LOG: Final = logging.getLogger("lakelog")
 class Events:
     """One method per lifecycle event; see :class:`lakelog.hooks.hookspecs.Hooks`."""
 
-    def __init__(self, plugged: Plugged) -> None:
+    def __init__(self, plugged: loading.Plugged) -> None:
         self._plugged = plugged
 
     def store_opening(self, path: Path, read_only: bool) -> None:
@@ -295,7 +284,7 @@ class Events:
         """Let plugins, or the one called ``of``, add commands to ``app``, a Typer application."""
         self._notify("lakelog_cli_commands", of, app=app)
 
-    def _ask(self, hook: str, **arguments: object) -> tuple[PluginSource, Exception] | None:
+    def _ask(self, hook: str, **arguments: object) -> tuple[loading.PluginSource, Exception] | None:
         """The first refusal; the plugins behind it are not called."""
         return next(self._failures(hook, arguments), None)
 
@@ -306,7 +295,7 @@ class Events:
 
     def _failures(
         self, hook: str, arguments: Mapping[str, object], of: str | None = None
-    ) -> Iterator[tuple[PluginSource, Exception]]:
+    ) -> Iterator[tuple[loading.PluginSource, Exception]]:
         for source, caller in self._plugged.callers(hook):
             try:
                 if of in {None, source.name}:
@@ -324,7 +313,7 @@ class Registry(NamedTuple):
     :ivar are_given: whether the plugins were given, and not those that are installed
     """
 
-    plugged: Plugged
+    plugged: loading.Plugged
     offered: Mapping[str, Offered]
     events: Events
     are_given: bool = False
@@ -344,16 +333,18 @@ class Registry(NamedTuple):
         """
         if isinstance(plugins, Registry):
             return plugins
-        off = switched_off(environ)
+        off = loading.switched_off(environ)
         if plugins is None:
-            return _installed(search_path(), off)
+            return _installed(loading.search_path(), off)
         if isinstance(plugins, str) or not isinstance(plugins, Iterable):
             raise wrong_type("plugins", plugins, "a list of modules or objects, or None for all")
-        return cls._of(given_sources(plugins), off, given=True)
+        return cls._of(loading.given_sources(plugins), off, given=True)
 
     @classmethod
-    def _of(cls, sources: Iterable[PluginSource], off: Iterable[str], *, given: bool) -> Registry:
-        plugged = plug_in([builtin_source(), *sources], off)
+    def _of(
+        cls, sources: Iterable[loading.PluginSource], off: Iterable[str], *, given: bool
+    ) -> Registry:
+        plugged = loading.plug_in([loading.builtin_source(), *sources], off)
         return cls(plugged, collect(plugged), Events(plugged), given)
 
     def sections(self) -> Mapping[str, type[Any]]:
@@ -380,7 +371,7 @@ class Registry(NamedTuple):
         """The factory of a kind and name; raises :class:`~lakelog.errors.MissingPlugin`."""
         return self._offered(kind, name).factory
 
-    def package(self, kind: Kind, name: str) -> Distribution | None:
+    def package(self, kind: Kind, name: str) -> loading.Distribution | None:
         """The package that provides a strategy, if known; raises like :meth:`factory`."""
         return self._offered(kind, name).source.package
 
@@ -396,7 +387,9 @@ class Registry(NamedTuple):
         made = _make(offered, settings, context)
         problem = check_object(made, PROTOCOLS[kind])
         if problem:
-            raise offered.source.error(f"its {kind_text(kind)} {name!r}: {problem}", BadStrategy)
+            raise offered.source.error(
+                f"its {loading.kind_text(kind)} {name!r}: {problem}", BadStrategy
+            )
         return made
 
     def build(self, kind: Kind, name: str | None, settings: Settings, context: Context) -> Any:
@@ -411,10 +404,12 @@ class Registry(NamedTuple):
         is_set = name in settings.sections or required(cls)
         return self.make(kind, name, settings.section(name) if is_set else cls(), context)
 
-    def fault(self, kind: Kind, name: str, error: type[ErrorT]) -> Callable[[str], ErrorT]:
+    def fault(
+        self, kind: Kind, name: str, error: type[loading.ErrorT]
+    ) -> Callable[[str], loading.ErrorT]:
         """A function that builds errors about a strategy's failures after open."""
         source = self._offered(kind, name).source
-        return lambda what: source.error(f"its {kind_text(kind)} {name!r} {what}", error)
+        return lambda what: source.error(f"its {loading.kind_text(kind)} {name!r} {what}", error)
 
     def _kinds(self) -> dict[str, Kind]:
         return {name: offered.factory.kind for name, offered in self.offered.items()}
@@ -422,8 +417,8 @@ class Registry(NamedTuple):
     def _offered(self, kind: Kind, name: str) -> Offered:
         offered = self.offered.get(name)
         if offered is None or offered.factory.kind is not kind:
-            left_out = installed_sources() if self.are_given else ()
-            raise missing(kind, name, self._kinds(), self.plugged.off, left_out)
+            left_out = loading.installed_sources() if self.are_given else ()
+            raise loading.missing(kind, name, self._kinds(), self.plugged.off, left_out)
         return offered
 
 
@@ -433,12 +428,12 @@ def _installed(_path: object, off: frozenset[str]) -> Registry:
 
     :param _path: the key of the cache beside ``off``; the result of :func:`.search_path`
     """
-    return Registry._of(installed_sources(), off, given=False)
+    return Registry._of(loading.installed_sources(), off, given=False)
 
 
 def _make(offered: Offered, settings: object, context: Context) -> object:
     source, factory = offered.source, offered.factory
-    what = f"the {kind_text(factory.kind)} {factory.name!r}"
+    what = f"the {loading.kind_text(factory.kind)} {factory.name!r}"
     try:
         return factory.make(settings, context)
     except LakelogError as error:

@@ -18,19 +18,9 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import unreadable
 from lakelog.format.layout import COMMITLOG_DIR, is_segment_name
 from lakelog.hooks.kinds import Infer
+from lakelog.settings import effective
 from lakelog.settings.catalog import BROKER_CONF, CORE, Catalog, Given, dotted, keys_of, required
 from lakelog.settings.conversion import build
-from lakelog.settings.effective import (
-    DEFAULT,
-    INFERRED,
-    Settings,
-    from_environment,
-    from_object,
-    from_table,
-    is_table,
-    no_section,
-    unknown_key_error,
-)
 from lakelog.settings.toml import as_embedded, from_pyproject, from_store, from_toml, read_bytes
 
 Listing: TypeAlias = Sequence[tuple[str, int]]
@@ -48,7 +38,7 @@ def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
     for section, infer in looks.items():
         for key, value, file in infer(path):
             shown = file.relative_to(path) if file.is_relative_to(path) else file
-            given = Given(section, key, value, f"{INFERRED} {shown}")
+            given = Given(section, key, value, f"{effective.INFERRED} {shown}")
             if catalog.knows(given):
                 yield given
 
@@ -121,7 +111,7 @@ def resolve(
     environ: Mapping[str, str],
     cwd: Path,
     tolerate_missing: bool,
-) -> Settings:
+) -> effective.Settings:
     """Collect, merge and check the settings of the store in ``path``.
 
     :param installed: the sections of plugins, and the formats of files
@@ -142,9 +132,9 @@ def resolve(
     try:
         rank, given = _given(source, cwd, installed)
         sources: tuple[Iterable[Given], ...] = (
-            from_table(arguments, installed, "argument"),
+            effective.from_table(arguments, installed, "argument"),
             given if rank == _OBJECT else (),
-            from_environment(environ, installed),
+            effective.from_environment(environ, installed),
             given if rank == _FILE else (),
             () if broker_conf is None else _translated(cwd / broker_conf, BROKER_CONF, installed),
             from_store(path, installed),
@@ -166,8 +156,8 @@ def _given(source: object, cwd: Path, catalog: Catalog) -> tuple[str, Iterable[G
         return _RESOURCE, from_toml(resource.file, catalog, resource.origin)
     if source is None:
         return _OBJECT, ()
-    if is_table(source):
-        return _OBJECT, from_object(source, catalog, "argument settings")
+    if effective.is_table(source):
+        return _OBJECT, effective.from_object(source, catalog, "argument settings")
     if not isinstance(source, str | os.PathLike):
         what = f"settings= is a {type(source).__name__}"
         raise SettingsError(f"{what}; give a mapping, an attrs object, a file or a resource")
@@ -189,7 +179,7 @@ def _translated(file: Path, name: str, catalog: Catalog) -> Iterator[Given]:
         if catalog.knows(given):
             yield given
         else:
-            why = f": {no_section(given.section, catalog)}"
+            why = f": {effective.no_section(given.section, catalog)}"
             if given.section in catalog.classes:
                 why = " is not a setting of the plugin that is installed"
             unused |= dict.fromkeys(each.keys, f"{given.dotted}{why}")
@@ -213,14 +203,14 @@ def _merged(
         elif catalog.knows(given):
             chosen[given.section].setdefault(given.key, given)
         elif tolerate_missing and not known:
-            note = f"{given.origin}: {no_section(given.section, catalog)}"
+            note = f"{given.origin}: {effective.no_section(given.section, catalog)}"
             unused.setdefault(given.dotted, note)
         elif given.key or not known:  # an empty table of a known section sets nothing
-            raise unknown_key_error(given, catalog)
+            raise effective.unknown_key_error(given, catalog)
     return chosen, unused
 
 
-def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> Settings:
+def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> effective.Settings:
     """Build every section; a section with a required key only if one of its keys is set."""
     built = {
         name: build(name, cls, chosen[name])
@@ -228,8 +218,8 @@ def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> S
         if chosen[name] or not required(cls)
     }
     origins = {
-        dotted(name, key): chosen[name][key].origin if key in chosen[name] else DEFAULT
+        dotted(name, key): chosen[name][key].origin if key in chosen[name] else effective.DEFAULT
         for name in built
         for key in keys_of(catalog.classes[name])
     }
-    return Settings(core=built.pop(CORE), sections=built, origins=origins, unused=unused)
+    return effective.Settings(core=built.pop(CORE), sections=built, origins=origins, unused=unused)

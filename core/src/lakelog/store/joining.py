@@ -20,15 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from lakelog import errors
 from lakelog.dispatch import resume
-from lakelog.errors import (
-    AttachRefused,
-    LakelogError,
-    NoOwner,
-    StoreError,
-    StoreLocked,
-    ThreadNotStarted,
-)
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.health import Health
@@ -41,17 +34,9 @@ from lakelog.processes.wake_page import WakePage
 from lakelog.recovery.report import RecoveryReport
 from lakelog.runtime.threads import started
 from lakelog.settings.catalog import ATTACH, AttachSettings
+from lakelog.store import owner
 from lakelog.store.agreeing import agreed
 from lakelog.store.open_log import LogMaker, OpenLog, lead
-from lakelog.store.owner import (
-    OwnedStore,
-    begin_services,
-    guard,
-    owner_parts,
-    staging,
-    with_maintenance,
-    with_services,
-)
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
 from lakelog.store.reader_parts import reader_parts
 from lakelog.store.requests import HAND_OVER, Answering, Asking
@@ -66,21 +51,21 @@ def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
     registry, settings = prepared.registry, prepared.settings
     context = prepared.context(read_only=False)
     archive = make_archive(registry, settings, context)
-    guard(context, opened.health)
+    owner.guard(context, opened.health)
     with ExitStack() as undo:
         strategies = add_services(opened.strategies, registry, settings, context)
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lead(strategies, undo)
         owned = take_services(opened, strategies, context.checkpoint)
-        parts = with_maintenance(prepared, owned, archive, owned.reput.close)
+        parts = owner.with_maintenance(prepared, owned, archive, owned.reput.close)
         undo.pop_all()
     return parts
 
 
 def take_services(
     opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper
-) -> OwnedStore:
+) -> owner.OwnedStore:
     """Take over the services from a process that released them or died; the log is whole."""
     directory, positions = opened.directory, opened.positions
     opened.segments.first_offset = positions.minimum
@@ -90,9 +75,9 @@ def take_services(
     start = resume(strategies.dispatchers, positions.minimum, end)
     why = "another process had the store open"
     report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
-    owned = with_services(opened, strategies, publisher, checkpoint, report, start)
+    owned = owner.with_services(opened, strategies, publisher, checkpoint, report, start)
     owned.reput.complete()
-    begin_services(owned)
+    owner.begin_services(owned)
     return owned
 
 
@@ -134,7 +119,7 @@ class JoinedLog:
         try:
             page = SharedPage.join(files, path)
             if not page.settings:  # with its own settings it could write another log
-                raise StoreError(
+                raise errors.StoreError(
                     "the settings in its shared page are damaged; close the store in all "
                     "processes, then open it again",
                     path=path,
@@ -144,7 +129,7 @@ class JoinedLog:
             context = prepared.context(read_only=False)
             strategies = make_strategies(registry, settings, context, services=False)
             if strategies.writer.traits.staged:
-                why = staging(settings.core.writer)
+                why = owner.staging(settings.core.writer)
                 advice = f", and {why}; choose another writer, or close the store there"
                 raise locked(files, path, advice)
             directory = StoreDirectory.of(files, path, settings.core)
@@ -200,7 +185,7 @@ class JoinedLog:
         while not lock.take_services():
             if time.monotonic() >= end:
                 raise locked(self.prepared.files, self.prepared.path)
-            with suppress(NoOwner):  # already free
+            with suppress(errors.NoOwner):  # already free
                 self._asking()(HAND_OVER)
             soon = time.monotonic() + _SOON_S
             while not lock.take_services() and time.monotonic() < min(soon, end):
@@ -215,7 +200,7 @@ class JoinedLog:
         if self.log.lock.take_services():
             try:
                 self._begin(self._take_over)
-            except ThreadNotStarted:
+            except errors.ThreadNotStarted:
                 self.log.lock.drop_services()
                 raise
 
@@ -231,7 +216,7 @@ class JoinedLog:
     def _take_over(self, store: RoleState) -> None:
         try:
             parts = self._serving_parts()
-        except (LakelogError, OSError) as error:
+        except (errors.LakelogError, OSError) as error:
             if self._failed != str(error):  # log each error once: the take-over is retried soon
                 self._failed = str(error)
                 _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
@@ -255,14 +240,17 @@ class JoinedLog:
         parts = self._serving
         try:
             others = self.parts()
-        except (LakelogError, OSError) as error:  # it keeps the services; a request may come again
+        except (
+            errors.LakelogError,
+            OSError,
+        ) as error:  # it keeps the services; a request may come again
             _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
             return
         if parts is None or not store.give_up(parts, others):
             return  # the store is being closed
         try:
             parts.give_up()
-        except (LakelogError, OSError) as error:
+        except (errors.LakelogError, OSError) as error:
             _LOG.warning("%s: giving up its services failed: %s", self.prepared.path, error)
         finally:
             self._serving, self.log.watch.on_turn = None, self._turn
@@ -351,7 +339,7 @@ def shared_parts(request: OpenRequest) -> RoleParts:
             return found
         try:  # no process has it open, or the last one has just left
             return _first(request)
-        except StoreLocked:  # another process was faster
+        except errors.StoreLocked:  # another process was faster
             if last:
                 raise
         time.sleep(_RETRY_S)
@@ -364,8 +352,8 @@ def kept_services(request: OpenRequest) -> RoleParts:
     :func:`shared_parts`.
     """
     try:
-        return owner_parts(request, replica=None)
-    except StoreLocked:
+        return owner.owner_parts(request, replica=None)
+    except errors.StoreLocked:
         joined = _joined(request)
         if joined is None:
             raise
@@ -374,7 +362,7 @@ def kept_services(request: OpenRequest) -> RoleParts:
 
 def _first(request: OpenRequest) -> RoleParts:
     """Take over the directory, and let other processes join."""
-    parts = owner_parts(request)
+    parts = owner.owner_parts(request)
     if parts.owned is not None and not parts.owned.lock.is_alone:
         parts.joined = joined = JoinedLog(request, parts.owned)
         joined.has(parts)
@@ -395,7 +383,7 @@ def _beside_others(request: OpenRequest) -> RoleParts | None:
     except OSError as error:
         if error.errno not in NO_WRITING:
             raise
-        raise AttachRefused(
+        raise errors.AttachRefused(
             "its files belong to another user; open it as that user, or give the store a group "
             "with the setting group",
             path=request.path,

@@ -24,6 +24,7 @@ import attrs
 
 from lakelog.dispatch import DispatchCursor, DispatchRunner, NamedDispatcher, resume
 from lakelog.errors import SettingsError, StoreError, StoreReadOnly
+from lakelog.files import identity
 from lakelog.files.checkpoint import (
     CheckpointKeeper,
     StoreCheckpoint,
@@ -31,14 +32,6 @@ from lakelog.files.checkpoint import (
     write_checkpoint,
 )
 from lakelog.files.filesystem import FileSystem, RealFileSystem, remove_tree
-from lakelog.files.identity import (
-    make_identity,
-    note_callback,
-    read_identity,
-    read_replica,
-    warn_of_others,
-    write_replica,
-)
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
 from lakelog.format.record_batch import Blank, Damage
 from lakelog.hooks import (
@@ -57,17 +50,11 @@ from lakelog.log.health import Health
 from lakelog.log.log_reader import LogReader
 from lakelog.log.sources import OwnedBounds, ViewSource
 from lakelog.log.store_directory import StoreDirectory
+from lakelog.processes import shared_page
 from lakelog.processes.membership import ALONE, Membership
 from lakelog.processes.ownership import remove_abort, write_abort
 from lakelog.processes.positions import Positions, Publisher
 from lakelog.processes.queue_table import QueueTable, remove_tables
-from lakelog.processes.shared_page import (
-    FLUSHED,
-    FLUSHED_TIMESTAMP,
-    LAST_TIMESTAMP,
-    TABLE_GENERATION,
-    OwnerState,
-)
 from lakelog.processes.wake_page import PageWaiter
 from lakelog.recovery.clean_stop import forget_clean_stop, note_clean_stop, unread_plan
 from lakelog.recovery.report import (
@@ -102,7 +89,7 @@ def is_replica(
 
     Raises :class:`~lakelog.errors.SettingsError` and :class:`~lakelog.errors.StoreReadOnly`.
     """
-    state, is_receiver = read_replica(files, path), isinstance(replicator, Receiver)
+    state, is_receiver = identity.read_replica(files, path), isinstance(replicator, Receiver)
     if recovers:
         return state is not None
     if is_receiver and wanted is False:
@@ -129,9 +116,9 @@ def is_replica(
 
 def end_cut(files: FileSystem, path: Path) -> None:
     """Remove the noted cut: log, queues and index are cut; called before the first append."""
-    state = read_replica(files, path)
+    state = identity.read_replica(files, path)
     if state is not None and state.cut is not None:
-        write_replica(files, path, attrs.evolve(state, cut=None))
+        identity.write_replica(files, path, attrs.evolve(state, cut=None))
 
 
 def replica_log(owned: OwnedStore) -> ReplicaLog:
@@ -148,7 +135,7 @@ def replica_log(owned: OwnedStore) -> ReplicaLog:
     return ReplicaLog(
         log=owned.log,
         last_record=owned.last_record,
-        last_timestamp_ms=owned.positions.words[LAST_TIMESTAMP],
+        last_timestamp_ms=owned.positions.words[shared_page.LAST_TIMESTAMP],
         view=owned.segments.view,
         records=records,
         append=owned.log.receive,
@@ -196,7 +183,7 @@ class OwnedStore(OpenLog):
             return
         alone = self.part()
         if alone:
-            self.publisher.set_state(OwnerState.CLOSING)
+            self.publisher.set_state(shared_page.OwnerState.CLOSING)
         try:
             with self._end_of_dispatching():
                 self.appender.close()
@@ -287,7 +274,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         directory.files.make_dir(directory.path / OWN_DIR)
         publisher = Publisher(directory.files, directory.path, checkpoint)
         undo.callback(publisher.abandon)
-        publisher.set_state(OwnerState.RECOVERING)
+        publisher.set_state(shared_page.OwnerState.RECOVERING)
         lock.publish()
         report = act()
         taking = _Taking(
@@ -455,11 +442,11 @@ class _Taking(LogMaker):
     def _mark(self, *, is_new: bool) -> None:
         """Mark the store as open."""
         files, path = self.directory.files, self.directory.path
-        if read_identity(files, path) is None:
-            make_identity(files, path, new=is_new)
-        warn_of_others(files, path, self.core.append)
+        if identity.read_identity(files, path) is None:
+            identity.make_identity(files, path, new=is_new)
+        identity.warn_of_others(files, path, self.core.append)
         if self.strategies.decoder is not None:
-            note_callback(files, path, self.core.append)
+            identity.note_callback(files, path, self.core.append)
         if not (path / ABORT_FILE).exists():
             self.undo.callback(quietly, remove_abort, files, path)  # may be partly written
         write_abort(files, path)
@@ -483,11 +470,14 @@ class _Taking(LogMaker):
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
-        page.words[FLUSHED], page.words[FLUSHED_TIMESTAMP] = flushed, flushed_ms
+        page.words[shared_page.FLUSHED], page.words[shared_page.FLUSHED_TIMESTAMP] = (
+            flushed,
+            flushed_ms,
+        )
         remove_tables(files, path)
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)
-        page.words[TABLE_GENERATION] = 1
+        page.words[shared_page.TABLE_GENERATION] = 1
 
 
 def owner_parts(

@@ -20,17 +20,9 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from lakelog import accelerate
+from lakelog import accelerate, errors
 from lakelog.accelerate import Accelerator
 from lakelog.dispatch import NamedDispatcher
-from lakelog.errors import (
-    BadStrategy,
-    DecodeFailed,
-    LakelogError,
-    PluginError,
-    StoreFailed,
-    StrategyFailed,
-)
 from lakelog.hooks import (
     AppendCallback,
     BodyDecoder,
@@ -92,7 +84,7 @@ class Committing:
                 continue
             try:
                 committed = log.commit()
-            except StoreFailed:
+            except errors.StoreFailed:
                 self._wake()  # its next sync raises the error, and fails its waiters
                 return
             last = time.monotonic()
@@ -132,7 +124,7 @@ class CheckedDecoder:
     def __init__(
         self,
         decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]],
-        failed: Callable[[str], DecodeFailed],
+        failed: Callable[[str], errors.DecodeFailed],
     ) -> None:
         self.decode = decode
         self.failed = failed
@@ -147,7 +139,7 @@ class CheckedDecoder:
         try:
             given = self.decode(messages)
             problem = None if given is messages else _problem(messages, given)
-        except LakelogError:
+        except errors.LakelogError:
             raise
         except Exception as error:
             did = f"raised {type(error).__name__}: {error}"
@@ -183,8 +175,12 @@ def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> Check
         return None
     problem = check_object(callback, BodyDecoder)
     if problem is not None:
-        raise registry.fault(Kind.APPEND_CALLBACK, name, BadStrategy)(f"cannot read: {problem}")
-    return CheckedDecoder(callback.decode, registry.fault(Kind.APPEND_CALLBACK, name, DecodeFailed))
+        raise registry.fault(Kind.APPEND_CALLBACK, name, errors.BadStrategy)(
+            f"cannot read: {problem}"
+        )
+    return CheckedDecoder(
+        callback.decode, registry.fault(Kind.APPEND_CALLBACK, name, errors.DecodeFailed)
+    )
 
 
 AUTO = "auto"
@@ -206,8 +202,8 @@ class Strategies(NamedTuple):
     writer: Writer
     flush: FlushStrategy
     replicator: Replicator | None
-    flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
-    replicator_failed: Callable[[str], StrategyFailed] = StrategyFailed
+    flush_failed: Callable[[str], errors.StrategyFailed] = errors.StrategyFailed
+    replicator_failed: Callable[[str], errors.StrategyFailed] = errors.StrategyFailed
     decoder: CheckedDecoder | None = None
     dispatchers: Sequence[NamedDispatcher] = ()
     cleaner: Cleaner | None = None
@@ -231,8 +227,10 @@ def make_strategies(
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, copies),
-        registry.fault(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
-        registry.fault(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
+        registry.fault(Kind.FLUSH_STRATEGY, flushes, errors.StrategyFailed),
+        registry.fault(Kind.REPLICATOR, copies, errors.StrategyFailed)
+        if copies
+        else errors.StrategyFailed,
         decoder_of(callback, registry, append),
     )
     return add_services(made, registry, settings, context) if services else made
@@ -260,11 +258,11 @@ def with_accelerator(registry: Registry, settings: Settings, context: Context) -
         try:
             made: Accelerator = registry.build(Kind.ACCELERATOR, name, settings, context)
             if made.seam != accelerate.SEAM:
-                raise PluginError(
+                raise errors.PluginError(
                     f"the accelerator {name!r} has interface version {made.seam}, but this lakelog "
                     f"has {accelerate.SEAM}: install the accelerator of the same release"
                 )
-        except PluginError as error:
+        except errors.PluginError as error:
             if settings.core.accelerator == name:
                 raise
             _log.warning("%s: the accelerator %r is not used: %s", context.path, name, error)

@@ -14,16 +14,8 @@ import typer
 
 from lakelog.runtime.signals import soon
 from lakelog_broker.plugin import SECTION
+from lakelog_cli import options
 from lakelog_cli.commands.serve import served
-from lakelog_cli.options import (
-    Assignments,
-    BrokerConf,
-    LandTable,
-    LandTo,
-    SettingsFile,
-    StorePath,
-    assignment,
-)
 from lakelog_cli.output import print_line, prints, write_lines
 from lakelog_daemon.follower import follow
 from lakelog_daemon.logs import start_log, stop_log
@@ -49,7 +41,7 @@ class BrokerRow(TypedDict):
 
 @prints(BrokerRow)
 def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     host: Annotated[
         str | None, typer.Option(help="Address to bind; routes give it to clients. [127.0.0.1]")
     ] = None,
@@ -73,14 +65,14 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     no_auto_create: Annotated[
         bool, typer.Option("--no-auto-create", help="Refuse messages to unknown topics.")
     ] = False,
-    to: LandTo = None,
-    table: LandTable = None,
+    to: options.LandTo = None,
+    table: options.LandTable = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the address, and the log of --to, as JSON.")
     ] = False,
-    broker_conf: BrokerConf = None,
-    settings: SettingsFile = None,
-    assignments: Assignments = None,
+    broker_conf: options.BrokerConf = None,
+    settings: options.SettingsFile = None,
+    assignments: options.Assignments = None,
 ) -> None:
     """Serve a store to RocketMQ's clients, as broker and name server, until SIGTERM or Ctrl-C.
 
@@ -109,7 +101,7 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= landing(to, table)
     if to:
         arguments["followers"] = [SECTION, *arguments["followers"]]
-    arguments |= dict(map(assignment, assignments or ()))
+    arguments |= dict(map(options.assignment, assignments or ()))
     plan = ServePlan.make(store, settings=settings, broker_conf=broker_conf, arguments=arguments)
     if to:
         raise typer.Exit(served(plan, start_log("INFO", as_json=as_json)))

@@ -11,15 +11,8 @@ import attrs
 from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog.lazy import np
+from lakelog_hash_index import indexfile
 from lakelog_hash_index.coverage import CoveredSpan, LogPeek, clipped, gaps, spans, valid_progress
-from lakelog_hash_index.indexfile import (
-    IndexFile,
-    KeyQuestion,
-    index_files,
-    is_broken,
-    newest_first,
-    outline,
-)
 from lakelog_hash_index.keys import count_keys, find_keys, hash_key
 from lakelog_hash_index.shape import IndexShape
 
@@ -46,7 +39,7 @@ class ReaderIndex:
     def __init__(self, shape: IndexShape, context: Context) -> None:
         self._shape = shape
         self._context = context
-        self._files: tuple[IndexFile, ...] = ()
+        self._files: tuple[indexfile.IndexFile, ...] = ()
         self._damage: Sequence[CorruptIndex] = ()
         self._spans: Sequence[CoveredSpan] = ()
         self._memory: MemoryKeys | None = None
@@ -71,7 +64,7 @@ class ReaderIndex:
         known = last if progress is None else progress.end_offset
         return min([max(last, known, minimum), end, *(gap.start for gap in missing)])
 
-    def _look_beside_an_owner(self) -> list[IndexFile]:
+    def _look_beside_an_owner(self) -> list[indexfile.IndexFile]:
         """Look again if a file was deleted between listing and mapping."""
         try:
             return self._look()
@@ -80,20 +73,20 @@ class ReaderIndex:
                 raise
             return self._look()
 
-    def _look(self) -> list[IndexFile]:
+    def _look(self) -> list[indexfile.IndexFile]:
         """Select the usable files, and those that cover their records completely."""
         context = self._context
         folder = context.path / INDEX_DIR
-        files, self._damage = index_files(context.files, folder, self._shape)
+        files, self._damage = indexfile.index_files(context.files, folder, self._shape)
         if not (context.path / ABORT_FILE).exists():
             self._files = tuple(files)
-            return [file for file in files if not any(True for _ in outline(file))]
+            return [file for file in files if not any(True for _ in indexfile.outline(file))]
         vouched = context.checkpoint.read().index_timestamp_ms
         self._files = tuple(
             file
             for at, file in enumerate(files)
             if (file.header().end_timestamp_ms <= vouched and at < len(files) - 1)
-            or not is_broken(file)
+            or not indexfile.is_broken(file)
         )
         for file in files:
             if file not in self._files:
@@ -181,12 +174,12 @@ class ReaderIndex:
         included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
         if a file is damaged.
         """
-        wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
+        wanted = indexfile.KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
         others = (
             [] if self._memory is None else self._memory.find(wanted.key_hash, begin_ms, end_ms)
         )
         within = range(self._minimum, self._limit)
-        return newest_first(reversed(self._files), others, wanted, within, self._damage)
+        return indexfile.newest_first(reversed(self._files), others, wanted, within, self._damage)
 
     def hash_files(self) -> HashChains | None:
         """See :class:`~lakelog.hooks.HashFiles`."""

@@ -14,12 +14,7 @@ from typing import Final
 import attrs
 from attrs import field, validators
 
-from lakelog.format.layout import (
-    ABORT_FILE,
-    BATCHCONSUMEQUEUE_DIR,
-    CONSUMEQUEUE_DIR,
-    CONSUMEQUEUE_EXT_DIR,
-)
+from lakelog.format import layout
 from lakelog.hooks import Context, Dispatcher, Factory, Kind, NoSettings, StoreExtension
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog.settings.resolver import entries, file_size, listing
@@ -98,7 +93,7 @@ def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     from lakelog_queues.dispatching.consumequeues import ConsumeQueues, LogHeads
     from lakelog_queues.dispatching.tombstones import read_tombstones
 
-    is_clean = not (context.path / ABORT_FILE).exists()
+    is_clean = not (context.path / layout.ABORT_FILE).exists()
     return ConsumeQueues(
         context.files,
         context.path,
@@ -118,9 +113,9 @@ def from_queues(path: Path) -> Iterator[tuple[str, int, Path]]:
     The value that most of the examined queues have counts.
     """
     for folder, key, unit_bytes in (
-        (CONSUMEQUEUE_DIR, "file_entries", UNIT_BYTES),
-        (CONSUMEQUEUE_EXT_DIR, "ext_file_size_bytes", 1),
-        (BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes", 1),
+        (layout.CONSUMEQUEUE_DIR, "file_entries", UNIT_BYTES),
+        (layout.CONSUMEQUEUE_EXT_DIR, "ext_file_size_bytes", 1),
+        (layout.BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes", 1),
     ):
         files: dict[int, list[Path]] = {}
         for queue in _queues_in(path / folder):

@@ -16,16 +16,7 @@ from typing import Any, Final, TypeAlias
 from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
-from lakelog_broker.grpc.mapping import (
-    IllegalRequest,
-    name_of,
-    place_of,
-    proto,
-    sent_form,
-    status,
-    status_of,
-    transaction_id,
-)
+from lakelog_broker.grpc import mapping
 from lakelog_broker.security import AccessControl, AccessRight, Use
 from lakelog_broker.state.groups import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -49,7 +40,7 @@ def _reads(*paths: str) -> _Uses:
 
     def uses(request: Any) -> Iterator[Use]:
         for path in paths:
-            name = name_of(attrgetter(path)(request))
+            name = mapping.name_of(attrgetter(path)(request))
             is_topic = path.endswith("topic")
             yield Use(_SUB, topic=name) if is_topic else Use(_SUB, group=name)
 
@@ -61,20 +52,20 @@ _consumes: Final = _reads("group", "topic")
 
 def _sends(request: Any) -> Iterator[Use]:
     for each in request.messages:
-        yield Use(_PUB, topic=name_of(each.topic))
+        yield Use(_PUB, topic=mapping.name_of(each.topic))
 
 
 def _writes(request: Any) -> Iterator[Use]:
-    yield Use(_PUB, topic=name_of(request.topic))
+    yield Use(_PUB, topic=mapping.name_of(request.topic))
 
 
 def _settings(command: Any) -> Iterator[Use]:
     for each in command.settings.publishing.topics:
-        yield Use(_PUB, topic=name_of(each))
+        yield Use(_PUB, topic=mapping.name_of(each))
     subscription = command.settings.subscription
-    yield Use(_SUB, group=name_of(subscription.group))
+    yield Use(_SUB, group=mapping.name_of(subscription.group))
     for each in subscription.subscriptions:
-        yield Use(_SUB, topic=name_of(each.topic))
+        yield Use(_SUB, topic=mapping.name_of(each.topic))
 
 
 def _nothing(_request: Any) -> Iterator[Use]:
@@ -119,21 +110,21 @@ class GrpcAccess:
         try:
             user = self._control.grpc_user(metadata)
         except Refused as error:
-            raise IllegalRequest("UNAUTHORIZED", error.remark) from None
+            raise mapping.IllegalRequest("UNAUTHORIZED", error.remark) from None
         if user.admin:
             return
         if name not in _USES:
             text = f"{user.access_key} is no administrator, as {name} needs"
-            raise IllegalRequest("FORBIDDEN", text)
+            raise mapping.IllegalRequest("FORBIDDEN", text)
         uses = list(_USES[name](request))
         if name == "EndTransaction":
-            place = place_of(request.transaction_id)
+            place = mapping.place_of(request.transaction_id)
             uses.append(Use(_PUB, topic=self._broker.transactions.topic_of(*place) or ""))
         try:
             for use in uses:
                 self._control.require(user, use)
         except Refused as error:
-            raise IllegalRequest("FORBIDDEN", error.remark) from None
+            raise mapping.IllegalRequest("FORBIDDEN", error.remark) from None
 
 
 class TelemetryStream(Peer):
@@ -152,11 +143,11 @@ class TelemetryStream(Peer):
 
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""
-        command = proto("TelemetryCommand")()
+        command = mapping.proto("TelemetryCommand")()
         asked = command.recover_orphaned_transaction_command
-        asked.transaction_id = transaction_id(half.physical_offset, half.queue_offset)
+        asked.transaction_id = mapping.transaction_id(half.physical_offset, half.queue_offset)
         topic = half.properties.get("REAL_TOPIC", half.topic)
-        asked.message.CopyFrom(sent_form(half, topic))
+        asked.message.CopyFrom(mapping.sent_form(half, topic))
         self.commands.put_nowait(command)
 
 
@@ -164,7 +155,7 @@ def client_id_of(context: Any) -> str:
     """The id of the calling client; raises :class:`IllegalRequest` without one."""
     found = dict(context.invocation_metadata()).get("x-mq-client-id")
     if not found:
-        raise IllegalRequest("CLIENT_ID_REQUIRED", "the metadata has no x-mq-client-id")
+        raise mapping.IllegalRequest("CLIENT_ID_REQUIRED", "the metadata has no x-mq-client-id")
     return str(found)
 
 
@@ -208,8 +199,8 @@ class GrpcClients:
                 try:
                     self._access.check("Telemetry", command, context)
                     _check_counts(line.client_id, command.settings)
-                except IllegalRequest as error:
-                    refused = proto("TelemetryCommand")(status=status_of(error))
+                except mapping.IllegalRequest as error:
+                    refused = mapping.proto("TelemetryCommand")(status=mapping.status_of(error))
                     line.commands.put_nowait(refused)
                     return
                 if command.HasField("settings"):
@@ -218,7 +209,9 @@ class GrpcClients:
                     self._join(line)
                     settings = self.completed(command.settings)
                     line.is_ordered = settings.subscription.fifo
-                    answer = proto("TelemetryCommand")(status=status(), settings=settings)
+                    answer = mapping.proto("TelemetryCommand")(
+                        status=mapping.status(), settings=settings
+                    )
                     line.commands.put_nowait(answer)
         finally:
             line.commands.put_nowait(None)
@@ -228,22 +221,22 @@ class GrpcClients:
         line = self._lines.get(client_id_of(context))
         if line is not None:
             self._join(line)
-        return proto("HeartbeatResponse")(status=status())
+        return mapping.proto("HeartbeatResponse")(status=mapping.status())
 
     async def terminated(self, _request: Any, context: Any) -> Any:
         """Serve ``NotifyClientTermination``: remove a client that announced its end."""
         self._remove(client_id_of(context))
-        return proto("NotifyClientTerminationResponse")(status=status())
+        return mapping.proto("NotifyClientTerminationResponse")(status=mapping.status())
 
     def _join(self, line: TelemetryStream) -> None:
         settings, members = line.settings, self._broker.members
         language = str(settings.user_agent.language)
         member = Member(line.client_id, line, time.monotonic(), language)
         for each in settings.publishing.topics:
-            members.join_producers(name_of(each), member)
+            members.join_producers(mapping.name_of(each), member)
         if not settings.subscription.group.name:
             return
-        name = name_of(settings.subscription.group)
+        name = mapping.name_of(settings.subscription.group)
         self._broker.topics.of_group(RETRY_PREFIX, name)
         group = members.join(name, member)
         _subscribe(group, settings.subscription.subscriptions)
@@ -257,7 +250,7 @@ class GrpcClients:
 
     def completed(self, sent: Any) -> Any:
         """The client's ``Settings`` with the values that the broker sets."""
-        settings = proto("Settings")()
+        settings = mapping.proto("Settings")()
         settings.CopyFrom(sent)
         backoff = settings.backoff_policy
         if settings.HasField("publishing"):
@@ -270,7 +263,7 @@ class GrpcClients:
             exponential.multiplier = 2
         elif settings.HasField("subscription"):
             subscription = settings.subscription
-            group = name_of(subscription.group)
+            group = mapping.name_of(subscription.group)
             subscription.fifo = subscription.fifo or self._broker.topics.is_ordered(group)
             subscription.receive_batch_size = _BATCH
             subscription.long_polling_timeout.seconds = _POLLING_S
@@ -289,12 +282,12 @@ def _check_counts(client_id: str, settings: Any) -> None:
     if count > MAX_TOPICS:
         text = f"a client with {count} topics; at most {MAX_TOPICS} are taken"
         _LOG.warning("the gRPC client %.100s is refused: %s", client_id, text)
-        raise IllegalRequest("BAD_REQUEST", text)
+        raise mapping.IllegalRequest("BAD_REQUEST", text)
 
 
 def _subscribe(group: MemberGroup, subscriptions: Any) -> None:
     for each in subscriptions:
-        topic, expression = name_of(each.topic), each.expression
+        topic, expression = mapping.name_of(each.topic), each.expression
         group.subscriptions[topic] = {
             "topic": topic,
             "subString": expression.expression or "*",

@@ -17,24 +17,8 @@ from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import MessageFilter
+from lakelog_broker.grpc import mapping
 from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_of
-from lakelog_broker.grpc.mapping import (
-    NORMAL,
-    TRANSACTION,
-    IllegalRequest,
-    accepted_types,
-    common_status,
-    milliseconds,
-    name_of,
-    place_of,
-    popped_form,
-    proto,
-    put_status,
-    status,
-    status_of,
-    stored_form,
-    transaction_id,
-)
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.scheduled.timers import RecallHandle
@@ -90,85 +74,88 @@ class Messaging:
     def _topic(self, name: str) -> TopicConfig:
         """Find a topic, or create it if a send would; raises :class:`IllegalRequest`."""
         if not name:
-            raise IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
+            raise mapping.IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
         try:
             return self._broker.topics.created_by_sending(name)
         except Refused as error:
             found = "must have" in error.remark
-            raise IllegalRequest(
+            raise mapping.IllegalRequest(
                 "ILLEGAL_TOPIC" if found else "TOPIC_NOT_FOUND", error.remark
             ) from None
 
     async def query_route(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
-        topic = self._topic(name_of(request.topic))
+        topic = self._topic(mapping.name_of(request.topic))
         queues = range(topic.queue_count)
         found = [self._queue(request, topic, each) for each in queues]
-        return proto("QueryRouteResponse")(status=status(), message_queues=found)
+        return mapping.proto("QueryRouteResponse")(status=mapping.status(), message_queues=found)
 
     async def query_assignment(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryAssignment``: one assignment, to any queue of this broker.
 
         Raises :class:`IllegalRequest`.
         """
-        topic = self._topic(name_of(request.topic))
+        topic = self._topic(mapping.name_of(request.topic))
         queue = self._queue(request, topic, ANY_QUEUE)
-        one = proto("Assignment")(message_queue=queue)
-        return proto("QueryAssignmentResponse")(status=status(), assignments=[one])
+        one = mapping.proto("Assignment")(message_queue=queue)
+        return mapping.proto("QueryAssignmentResponse")(status=mapping.status(), assignments=[one])
 
     def _queue(self, request: Any, topic: TopicConfig, queue_id: int) -> Any:
-        address = proto("Address")(host=self._broker.settings.host, port=self.port)
+        address = mapping.proto("Address")(host=self._broker.settings.host, port=self.port)
         scheme = 2 if ":" in address.host else 1 if address.host.replace(".", "").isdigit() else 3
-        endpoints = proto("Endpoints")(scheme=scheme, addresses=[address])
-        broker = proto("Broker")(name=self._broker.settings.name, id=0, endpoints=endpoints)
-        return proto("MessageQueue")(
+        endpoints = mapping.proto("Endpoints")(scheme=scheme, addresses=[address])
+        broker = mapping.proto("Broker")(name=self._broker.settings.name, id=0, endpoints=endpoints)
+        return mapping.proto("MessageQueue")(
             topic=request.topic,
             id=queue_id,
             permission=_PERMISSIONS.get(topic.permission & 6, 1),
             broker=broker,
-            accept_message_types=accepted_types(topic),
+            accept_message_types=mapping.accepted_types(topic),
         )
 
     # --- sends ---
 
     async def send(self, request: Any, _context: Any) -> Any:
         """Serve ``SendMessage``: put each message; the answer has one entry for each."""
-        answer = proto("SendMessageResponse")()
+        answer = mapping.proto("SendMessageResponse")()
         for each in request.messages:
             try:
                 entry = await self._put(each)
             except Exception as error:  # noqa: BLE001  # the other messages are put
-                entry = proto("SendResultEntry")(status=status_of(error))
+                entry = mapping.proto("SendResultEntry")(status=mapping.status_of(error))
             answer.entries.append(entry)
-        answer.status.CopyFrom(common_status(each.status for each in answer.entries))
+        answer.status.CopyFrom(mapping.common_status(each.status for each in answer.entries))
         return answer
 
     async def _put(self, sent: Any) -> Any:
-        name, kind = name_of(sent.topic), sent.system_properties.message_type or NORMAL
+        name, kind = (
+            mapping.name_of(sent.topic),
+            sent.system_properties.message_type or mapping.NORMAL,
+        )
         refuse_system_topic(name)
         topic = self._topic(name)
         if not topic.permission & WRITABLE:
-            raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
-        if kind not in accepted_types(topic):
+            raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
+        if kind not in mapping.accepted_types(topic):
             kinds = topic.attributes.get("message.type")
             text = f"the topic {name} takes messages of the type {kinds}"
-            raise IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
+            raise mapping.IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
         if len(sent.body) > MAX_BODY_BYTES:
             text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
-            raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
-        message = stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
+            raise mapping.IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
+        message = mapping.stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
         put = self._broker.appender.append(message)
         done = put if isinstance(put, PutResult) else await put
-        entry = proto("SendResultEntry")(
-            status=put_status(done.status),
+        entry = mapping.proto("SendResultEntry")(
+            status=mapping.put_status(done.status),
             message_id=sent.system_properties.message_id,
             offset=done.queue_offset,
         )
         handle = RecallHandle.of(message.properties, self._broker.settings.name)
-        if handle is not None and kind != TRANSACTION:
+        if handle is not None and kind != mapping.TRANSACTION:
             entry.recall_handle = handle.encode()
-        if kind == TRANSACTION:
-            entry.transaction_id = transaction_id(done.physical_offset, done.queue_offset)
+        if kind == mapping.TRANSACTION:
+            entry.transaction_id = mapping.transaction_id(done.physical_offset, done.queue_offset)
         return entry
 
     async def recall(self, request: Any, _context: Any) -> Any:
@@ -176,26 +163,26 @@ class Messaging:
 
         Raises :class:`IllegalRequest` and :class:`~lakelog_broker.codes.Refused`.
         """
-        topic, settings = name_of(request.topic), self._broker.settings
+        topic, settings = mapping.name_of(request.topic), self._broker.settings
         if self._broker.topics.find(topic) is None:
-            raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
+            raise mapping.IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
         handle = RecallHandle.parse(request.recall_handle)
         put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
         done = put if isinstance(put, PutResult) else await put
-        found = put_status(done.status)
-        return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
+        found = mapping.put_status(done.status)
+        return mapping.proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
 
     async def end_transaction(self, request: Any, _context: Any) -> Any:
         """Serve ``EndTransaction``: commit or roll back the half message that the id names.
 
         Raises :class:`IllegalRequest`.
         """
-        place, half = place_of(request.transaction_id)
+        place, half = mapping.place_of(request.transaction_id)
         outcome = _OUTCOMES.get(request.resolution)
         if not self._broker.transactions.end(place, half, outcome):
             text = f"there is no transaction {request.transaction_id}"
-            raise IllegalRequest("INVALID_TRANSACTION_ID", text)
-        return proto("EndTransactionResponse")(status=status())
+            raise mapping.IllegalRequest("INVALID_TRANSACTION_ID", text)
+        return mapping.proto("EndTransactionResponse")(status=mapping.status())
 
     # --- hand-outs ---
 
@@ -204,13 +191,13 @@ class Messaging:
 
         Errors are yielded as a status.
         """
-        response = proto("ReceiveMessageResponse")
+        response = mapping.proto("ReceiveMessageResponse")
         try:
             client_id = client_id_of(context)
             wanted = self._wanted(request, client_id)
             found = await self._popping.receive(wanted, _wait_ms(request, context) / 1000)
         except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
-            yield response(status=status_of(error))
+            yield response(status=mapping.status_of(error))
             return
         if request.auto_renew:
             until_s = time.monotonic() + _RENEW_LIMIT_S
@@ -218,11 +205,13 @@ class Messaging:
                 renewal = Renewal(client_id, wanted.group, wanted.topic, each.handle, until_s)
                 self._renewals[wanted.group, wanted.topic, str(each.handle)] = renewal
         if found:
-            yield response(status=status())
+            yield response(status=mapping.status())
         else:
-            yield response(status=status("MESSAGE_NOT_FOUND", "no new message"))
+            yield response(status=mapping.status("MESSAGE_NOT_FOUND", "no new message"))
         for each in found:
-            message = popped_form(each, request.message_queue.topic.name, wanted.invisible_ms)
+            message = mapping.popped_form(
+                each, request.message_queue.topic.name, wanted.invisible_ms
+            )
             message.topic.CopyFrom(request.message_queue.topic)
             yield response(message=message)
         last = response()
@@ -230,12 +219,12 @@ class Messaging:
         yield last
 
     def _wanted(self, request: Any, client_id: str) -> PopRequest:
-        group, name = name_of(request.group), name_of(request.message_queue.topic)
+        group, name = mapping.name_of(request.group), mapping.name_of(request.message_queue.topic)
         if not group:
-            raise IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
+            raise mapping.IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
         topic = self._topic(name)
         if not topic.permission & READABLE:
-            raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
+            raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
         invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
         line = self._clients.find(client_id)
@@ -253,21 +242,21 @@ class Messaging:
 
     async def acknowledge(self, request: Any, _context: Any) -> Any:
         """Serve ``AckMessage``; the answer has a status for each message."""
-        answer = proto("AckMessageResponse")()
-        group, topic = name_of(request.group), name_of(request.topic)
+        answer = mapping.proto("AckMessageResponse")()
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
         for each in request.entries:
             try:
                 handle = _handle(each.receipt_handle)
                 self._renewals.pop((group, topic, each.receipt_handle), None)
                 if not self._popping.acknowledge(group, topic, handle):
                     raise _outdated(each.receipt_handle)
-                found = status()
-            except IllegalRequest as error:
-                found = status_of(error)
+                found = mapping.status()
+            except mapping.IllegalRequest as error:
+                found = mapping.status_of(error)
             answer.entries.add(
                 message_id=each.message_id, receipt_handle=each.receipt_handle, status=found
             )
-        answer.status.CopyFrom(common_status(each.status for each in answer.entries))
+        answer.status.CopyFrom(mapping.common_status(each.status for each in answer.entries))
         return answer
 
     async def change_invisible(self, request: Any, _context: Any) -> Any:
@@ -275,31 +264,31 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        group, topic = name_of(request.group), name_of(request.topic)
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
         handle = _handle(request.receipt_handle)
-        duration_ms = milliseconds(request.invisible_duration)
+        duration_ms = mapping.milliseconds(request.invisible_duration)
         # The Node client sends 0: it does not implement backoff policies with a list of delays.
         if not 0 <= duration_ms <= _MAX_INVISIBLE_MS:
             text = f"an invisible duration of {duration_ms} ms is not between 0 and 12 h"
-            raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+            raise mapping.IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
         self._renewals.pop((group, topic, request.receipt_handle), None)
         changed = self._popping.change(group, topic, handle, duration_ms)
         if changed is None:
             raise _outdated(request.receipt_handle)
-        answer = proto("ChangeInvisibleDurationResponse")
-        return answer(status=status(), receipt_handle=str(changed))
+        answer = mapping.proto("ChangeInvisibleDurationResponse")
+        return answer(status=mapping.status(), receipt_handle=str(changed))
 
     async def dead_letter(self, request: Any, _context: Any) -> Any:
         """Serve ``ForwardMessageToDeadLetterQueue``: put a message into ``%DLQ%group``.
 
         Raises :class:`IllegalRequest`.
         """
-        group, topic = name_of(request.group), name_of(request.topic)
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
         handle = _handle(request.receipt_handle)
         self._renewals.pop((group, topic, request.receipt_handle), None)
         if not self._popping.dead_letter(group, topic, handle):
             raise _outdated(request.receipt_handle)
-        return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
+        return mapping.proto("ForwardMessageToDeadLetterQueueResponse")(status=mapping.status())
 
     async def renew(self) -> None:
         """Renew the hand-outs of living clients until the task is cancelled.
@@ -335,24 +324,26 @@ def _handle(text: str) -> ReceiptHandle:
     try:
         return ReceiptHandle.parse(text)
     except Refused as error:
-        raise IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
+        raise mapping.IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
 
 
-def _outdated(text: str) -> IllegalRequest:
-    return IllegalRequest("INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known")
+def _outdated(text: str) -> mapping.IllegalRequest:
+    return mapping.IllegalRequest(
+        "INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known"
+    )
 
 
 def _invisible(request: Any) -> int:
-    found = milliseconds(request.invisible_duration)
+    found = mapping.milliseconds(request.invisible_duration)
     if not _MIN_INVISIBLE_MS <= found <= _MAX_INVISIBLE_MS:
         text = f"an invisible duration of {found} ms is not between 10 s and 12 h"
-        raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+        raise mapping.IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
     return found
 
 
 def _wait_ms(request: Any, context: Any) -> int:
     is_given = request.HasField("long_polling_timeout")
-    wanted = milliseconds(request.long_polling_timeout) if is_given else _POLLING_MS
+    wanted = mapping.milliseconds(request.long_polling_timeout) if is_given else _POLLING_MS
     left_s = context.time_remaining()
     if left_s is not None:
         wanted = min(wanted, int(left_s * 1000) - _MARGIN_MS)

@@ -28,13 +28,7 @@ from lakelog.format.record import decode
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
-from lakelog_broker.popping.handles import (
-    OWN_TOPIC,
-    RETRY_TOPIC,
-    RETRY_TOPIC_V2,
-    ReceiptHandle,
-    retry_topic,
-)
+from lakelog_broker.popping import handles
 from lakelog_broker.popping.queues import PopDelivery, PopQueue
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
@@ -78,7 +72,7 @@ class Popped:
 
     message: StoredMessage
     record: bytes
-    handle: ReceiptHandle
+    handle: handles.ReceiptHandle
     attempt: int
 
 
@@ -136,18 +130,20 @@ class Popping:
     def _places(self, request: PopRequest) -> Iterable[tuple[str, int, int]]:
         """Topic, flag and queue id of each queue that a request reads."""
         for queue_id in request.queues:
-            yield request.topic, OWN_TOPIC, queue_id
+            yield request.topic, handles.OWN_TOPIC, queue_id
         if request.is_ordered:
             return
-        for flag in (RETRY_TOPIC, RETRY_TOPIC_V2):
-            retries = self._broker.topics.find(retry_topic(request.group, request.topic, flag))
+        for flag in (handles.RETRY_TOPIC, handles.RETRY_TOPIC_V2):
+            retries = self._broker.topics.find(
+                handles.retry_topic(request.group, request.topic, flag)
+            )
             for queue_id in range(retries.read_queues if retries else 0):
                 yield retries.topic if retries else "", flag, queue_id
 
     def _pop_queue(
         self, request: PopRequest, topic: str, flag: int, queue_id: int, most: int
     ) -> list[Popped]:
-        from_first = request.from_first or flag != OWN_TOPIC
+        from_first = request.from_first or flag != handles.OWN_TOPIC
         queue = self._queue(request.group, topic, queue_id, from_first)
         now_ms, queue.is_ordered = self._clock_ms(), request.is_ordered
         if request.is_ordered:
@@ -165,7 +161,7 @@ class Popping:
                     return found
         if request.is_ordered and queue.out and not found:  # all are being put elsewhere
             return found
-        selection = request.selection if flag == OWN_TOPIC else EVERYTHING
+        selection = request.selection if flag == handles.OWN_TOPIC else EVERYTHING
         read = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
         for message, record in read:
             attempt = 1 + message.reconsume_times
@@ -256,7 +252,11 @@ class Popping:
             return dead_letter_of(stored, request.group, former.attempt)
         if request.is_ordered or not queue.holds_back(stored.queue_offset):
             return None
-        name = stored.topic if flag != OWN_TOPIC else retry_topic(request.group, request.topic)
+        name = (
+            stored.topic
+            if flag != handles.OWN_TOPIC
+            else handles.retry_topic(request.group, request.topic)
+        )
         message = retry_of(stored, request.group, former.attempt)
         message.topic = self._broker.topics.create(name, 1).topic
         if b"1ST_POP_TIME\x01" not in stored.properties_bytes:
@@ -305,7 +305,7 @@ class Popping:
             self._commit(*place, queue)
 
     def _popped(self, flag: int, message: StoredMessage, record: bytes, out: PopDelivery) -> Popped:
-        handle = ReceiptHandle(
+        handle = handles.ReceiptHandle(
             out.start_offset,
             out.pop_time_ms,
             out.invisible_ms,
@@ -316,7 +316,7 @@ class Popping:
         )
         return Popped(message, record, handle, out.attempt)
 
-    def acknowledge(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+    def acknowledge(self, group: str, topic: str, handle: handles.ReceiptHandle) -> bool:
         """Acknowledge a message; false if this hand-out is over or not known."""
         place, queue = self._find(group, topic, handle)
         if queue is None:
@@ -327,8 +327,8 @@ class Popping:
         return True
 
     def change(
-        self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int
-    ) -> ReceiptHandle | None:
+        self, group: str, topic: str, handle: handles.ReceiptHandle, invisible_ms: int
+    ) -> handles.ReceiptHandle | None:
         """Hand a message out again ``invisible_ms`` from now.
 
         :returns: the new handle; ``None`` if the hand-out is over or not known
@@ -343,7 +343,9 @@ class Popping:
         self._broker.waits.wake(place[1], place[2])
         return attrs.evolve(handle, pop_time_ms=out.pop_time_ms, invisible_ms=invisible_ms)
 
-    def extend(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> bool:
+    def extend(
+        self, group: str, topic: str, handle: handles.ReceiptHandle, invisible_ms: int
+    ) -> bool:
         """As :meth:`change`, but the handle stays valid; false if the hand-out is over."""
         _, queue = self._find(group, topic, handle)
         if queue is None:
@@ -353,7 +355,7 @@ class Popping:
         queue.add(handle.offset, out)
         return True
 
-    def dead_letter(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+    def dead_letter(self, group: str, topic: str, handle: handles.ReceiptHandle) -> bool:
         """Put a message into ``%DLQ%group``; false if the hand-out is over or the put is refused.
 
         Raises :class:`Refused` if the message was deleted.
@@ -371,7 +373,7 @@ class Popping:
         """Whether a request would get a message now, without regard to its filter."""
         now_ms = self._clock_ms()
         for topic, flag, queue_id in self._places(request):
-            queue = self._queue(request.group, topic, queue_id, flag != OWN_TOPIC)
+            queue = self._queue(request.group, topic, queue_id, flag != handles.OWN_TOPIC)
             if request.is_ordered and self._is_blocked(request, queue, now_ms):
                 continue
             due_ms = queue.due_ms
@@ -382,7 +384,7 @@ class Popping:
         return False
 
     def _find(
-        self, group: str, topic: str, handle: ReceiptHandle
+        self, group: str, topic: str, handle: handles.ReceiptHandle
     ) -> tuple[tuple[str, str, int], PopQueue | None]:
         place = group, handle.topic_of(group, topic), handle.queue_id
         queue = self._queues.get(place)

@@ -25,12 +25,7 @@ from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection, Response
 from lakelog_broker.scheduled.timers import RecallHandle
 from lakelog_broker.state.topics import WRITABLE
-from lakelog_queues.groups.set_aside import (
-    DEAD_LETTER_PREFIX,
-    RETRY_PREFIX,
-    dead_letter_of,
-    retry_of,
-)
+from lakelog_queues.groups import set_aside
 from lakelog_rocketmq.config import TopicConfig
 
 _BATCHED: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of the body
@@ -153,7 +148,7 @@ def _send(connection: Connection, request: RemotingCommand) -> Response:
     properties = _checked(_named(header), header.topic)
     message = header.message(request.body, properties, queue_id, header.flag, host)
     message.reconsume_times = header.reconsume_times
-    if header.topic.startswith(RETRY_PREFIX):
+    if header.topic.startswith(set_aside.RETRY_PREFIX):
         _limit_retries(broker, message, header)
     put = broker.appender.append(message)
     handle = RecallHandle.of(message.properties, broker.settings.name)
@@ -178,8 +173,8 @@ def _limit_retries(broker: Broker, message: Message, header: SendHeader) -> None
     """Make a retry sent by an orderly consumer a dead letter after the last attempt."""
     most = header.max_reconsume_times
     if most is not None and header.reconsume_times > most:
-        group = header.topic.removeprefix(RETRY_PREFIX)
-        message.topic = broker.topics.of_group(DEAD_LETTER_PREFIX, group).topic
+        group = header.topic.removeprefix(set_aside.RETRY_PREFIX)
+        message.topic = broker.topics.of_group(set_aside.DEAD_LETTER_PREFIX, group).topic
         message.queue_id = 0
 
 
@@ -270,12 +265,12 @@ def send_back(connection: Connection, request: RemotingCommand) -> Response:
     stored = broker.store.look_up(int(fields["offset"]))
     times = stored.reconsume_times
     if times >= limit or level < 0:
-        broker.topics.of_group(DEAD_LETTER_PREFIX, group)
-        message = dead_letter_of(stored, group, times + 1)
+        broker.topics.of_group(set_aside.DEAD_LETTER_PREFIX, group)
+        message = set_aside.dead_letter_of(stored, group, times + 1)
         message.properties = with_properties(message.properties, _NOT_RETURNED, WAIT="false")  # type: ignore[arg-type]  # bytes
     else:
-        broker.topics.of_group(RETRY_PREFIX, group)
-        message = retry_of(stored, group, times + 1)
+        broker.topics.of_group(set_aside.RETRY_PREFIX, group)
+        message = set_aside.retry_of(stored, group, times + 1)
         delay = str(level or 3 + times)
         message.properties = with_properties(message.properties, DELAY=delay, WAIT="false")  # type: ignore[arg-type]  # bytes
     put = broker.appender.append_made(message)

@@ -19,15 +19,7 @@ from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_broker.appending import BrokerAppender
-from lakelog_broker.scheduled.delivering import (
-    BATCH,
-    MAX_DEFERRED,
-    RETRY_MS,
-    Clock,
-    Deliverer,
-    now_ms,
-    pause,
-)
+from lakelog_broker.scheduled import delivering
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_queues.units.tags import DELAYS_MS
 from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
@@ -70,11 +62,11 @@ class Delays:
         waits: ArrivalWaits,
         files: FileSystem,
         *,
-        clock: Clock = now_ms,
+        clock: delivering.Clock = delivering.now_ms,
     ) -> None:
         self._store, self._appender, self._waits = store, appender, waits
         self._files, self._path, self._clock = files, Path(store.path), clock
-        self._deliverer = Deliverer("a delayed message", store.look_up)
+        self._deliverer = delivering.Deliverer("a delayed message", store.look_up)
         self._saved = load_delay_offsets(files, self._path).value
         self._levels = [
             _Level(level - 1, self._saved.get(level, 0)) for level in range(1, len(DELAYS_MS) + 1)
@@ -86,7 +78,9 @@ class Delays:
         """Deliver until the task is cancelled."""
         queues = [(SCHEDULE_TOPIC, level.queue_id) for level in self._levels]
         while True:
-            await pause(self.deliver_due(), self._clock, self._waits, queues, self._has_grown)
+            await delivering.pause(
+                self.deliver_due(), self._clock, self._waits, queues, self._has_grown
+            )
 
     def _has_grown(self) -> bool:
         """Whether a level has a new message, at what was the end of its queue."""
@@ -107,13 +101,13 @@ class Delays:
         first = min(level.due_ms for level in self._levels)
         if any(level.deferred for level in self._levels):
             if retries:
-                self._retry_at_ms = self._clock() + RETRY_MS
+                self._retry_at_ms = self._clock() + delivering.RETRY_MS
             first = min(first, self._retry_at_ms)
         return first
 
     def _deliver(self, level: _Level) -> None:
-        if len(level.deferred) >= MAX_DEFERRED:
-            level.due_ms = self._clock() + RETRY_MS
+        if len(level.deferred) >= delivering.MAX_DEFERRED:
+            level.due_ms = self._clock() + delivering.RETRY_MS
             return
         low, high = self._bounds(level)
         # RocketMQ corrects an offset outside of the queue in the same way.
@@ -121,7 +115,9 @@ class Delays:
         level.due_ms = _NEVER
         if level.next_offset == high:
             return
-        units = self._store.queue_units(SCHEDULE_TOPIC, level.queue_id, level.next_offset, BATCH)
+        units = self._store.queue_units(
+            SCHEDULE_TOPIC, level.queue_id, level.next_offset, delivering.BATCH
+        )
         columns = units.queue_offsets.tolist(), units.offsets.tolist(), units.tags_codes.tolist()
         for queue_offset, physical_offset, due_ms in zip(*columns, strict=True):
             if due_ms > self._clock():

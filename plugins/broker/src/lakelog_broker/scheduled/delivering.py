@@ -11,15 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from lakelog import PutRefused, Store, StoredMessage
-from lakelog.errors import (
-    CorruptRecord,
-    IllegalMessage,
-    OffsetOutOfRange,
-    ReadFailed,
-    StoreClosed,
-    StoreError,
-)
+from lakelog import PutRefused, Store, StoredMessage, errors
 from lakelog.format.queue_offsets import Queue
 from lakelog.results import PutStatus
 from lakelog_broker.state.arrivals import ArrivalWaits
@@ -70,7 +62,7 @@ class Deliverer:
         """
         try:
             put(self._look_up(physical_offset))
-        except StoreClosed:
+        except errors.StoreClosed:
             raise
         except Exception as error:  # noqa: BLE001  # any fault is of this message only
             where = self._what, physical_offset
@@ -80,7 +72,7 @@ class Deliverer:
                     text = (
                         "%s at offset %d of the log could not be delivered and is tried again: %s"
                     )
-                    is_expected = isinstance(error, StoreError | PutRefused)
+                    is_expected = isinstance(error, errors.StoreError | PutRefused)
                     _LOG.warning(text, *where, error, exc_info=None if is_expected else error)
                 return False
             _LOG.error("%s at offset %d of the log is left out: %s", *where, error)
@@ -91,9 +83,11 @@ class Deliverer:
 def _is_final(error: Exception) -> bool:
     if isinstance(error, PutRefused):
         return error.status in _ILLEGAL
-    if isinstance(error, ReadFailed):
+    if isinstance(error, errors.ReadFailed):
         return False
-    return isinstance(error, CorruptRecord | OffsetOutOfRange | IllegalMessage | ValueError)
+    return isinstance(
+        error, errors.CorruptRecord | errors.OffsetOutOfRange | errors.IllegalMessage | ValueError
+    )
 
 
 class SystemQueueReader:

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lakelog.errors import SettingsError
-from lakelog_cli.output import (
-    is_terminal,
-    plain_value,
-    print_line,
-    prints,
-    shown,
-    write_lines,
-    write_rows,
-)
+from lakelog_cli import output
 from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
 
 if TYPE_CHECKING:
@@ -75,7 +67,7 @@ class SqlEngine(StrEnum):
 _SPARK = SqlEngine.SPARK.value
 
 
-@prints()
+@output.prints()
 def sql(  # each is an option of the command
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     query: Annotated[
@@ -110,7 +102,7 @@ def sql(  # each is an option of the command
         if answer.rows.num_columns:  # a statement such as CREATE has none
             _write(answer.rows, as_json=as_json, as_csv=as_csv)
         if answer.is_more:
-            print_line(f"there are more rows: give --limit, now {limit}", err=True)
+            output.print_line(f"there are more rows: give --limit, now {limit}", err=True)
 
 
 def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
@@ -135,7 +127,7 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
 
 
 def _reported(engine: SqlEngine, why: str) -> SqlEngine:
-    print_line(f"lakelog: engine {engine.value}: {why}", err=True)
+    output.print_line(f"lakelog: engine {engine.value}: {why}", err=True)
     return engine
 
 
@@ -180,13 +172,13 @@ def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
     names = _distinct_names(table.column_names)
     as_dicts = [dict(zip(names, row, strict=True)) for row in rows]
     if as_json:
-        write_lines(as_dicts)
+        output.write_lines(as_dicts)
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(map(_csv_cell, table.column_names))
         writer.writerows(map(_csv_cell, row) for row in rows)
     else:
-        write_rows(as_dicts, names=names)
+        output.write_rows(as_dicts, names=names)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -218,6 +210,6 @@ def _csv_cell(value: Any) -> Any:
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, list | dict):
-        value = json.dumps(value, default=plain_value, ensure_ascii=False)
-    text = str(plain_value(value))
-    return shown(text) if is_terminal(sys.stdout) else text
+        value = json.dumps(value, default=output.plain_value, ensure_ascii=False)
+    text = str(output.plain_value(value))
+    return output.shown(text) if output.is_terminal(sys.stdout) else text

@@ -16,13 +16,7 @@ from lakelog_lake.maintenance import iceberg as iceberg_maintenance
 from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.sinks.locations import IcebergLocation, location_of
-from lakelog_lake.verify.landed_table import (
-    DeltaRows,
-    IcebergRows,
-    LandedTable,
-    ParquetRows,
-    TableCommit,
-)
+from lakelog_lake.verify import landed_table
 from lakelog_lake.verify.open import all_opened
 
 
@@ -39,13 +33,13 @@ def compact(
     :class:`~lakelog.errors.SettingsError` without lakelog-spark.
     """
     done: list[tuple[str, Compacted]] = []
-    iceberg: list[IcebergRows] = []
+    iceberg: list[landed_table.IcebergRows] = []
     for each in _tables(to, table, storage):
-        if isinstance(each, ParquetRows):
+        if isinstance(each, landed_table.ParquetRows):
             done.append((each.name, parquet_maintenance.compact(each.sink, target_bytes)))
-        elif isinstance(each, DeltaRows):
+        elif isinstance(each, landed_table.DeltaRows):
             done.append((each.name, delta_maintenance.compact(each.sink, target_bytes)))
-        elif isinstance(each, IcebergRows):
+        elif isinstance(each, landed_table.IcebergRows):
             iceberg.append(each)
     if iceberg:
         place = location_of(to, storage)
@@ -70,16 +64,18 @@ def expire(
     """
     done = []
     for each in _tables(to, table, storage):
-        if isinstance(each, ParquetRows):
+        if isinstance(each, landed_table.ParquetRows):
             done.append((each.name, parquet_maintenance.expire(each.sink, retention)))
-        elif isinstance(each, DeltaRows):
+        elif isinstance(each, landed_table.DeltaRows):
             done.append((each.name, delta_maintenance.expire(each.sink, retention)))
-        elif isinstance(each, IcebergRows):
+        elif isinstance(each, landed_table.IcebergRows):
             done.append((each.name, iceberg_maintenance.expire(each.sink, retention)))
     return done
 
 
-def _tables(to: str, table: str | None, storage: Mapping[str, str] | None) -> list[LandedTable]:
+def _tables(
+    to: str, table: str | None, storage: Mapping[str, str] | None
+) -> list[landed_table.LandedTable]:
     return [each for found in all_opened(to, table, storage=storage) for each in found.each]
 
 
@@ -110,7 +106,7 @@ class Status:
     files: int
     bytes: int
     versions: int
-    commits: tuple[TableCommit, ...] = ()
+    commits: tuple[landed_table.TableCommit, ...] = ()
 
     @property
     def lag_bytes(self) -> int | None:

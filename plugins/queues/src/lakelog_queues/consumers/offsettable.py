@@ -25,14 +25,7 @@ from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
 from lakelog_queues.arguments import text
 from lakelog_queues.configs import config_lock
-from lakelog_rocketmq.config import (
-    CONSUMER_OFFSETS_FILE,
-    SEPARATOR,
-    Offsets,
-    load_offsets,
-    save_offsets,
-    split_name,
-)
+from lakelog_rocketmq import config
 
 Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 """Group, topic, and the next offset of some queues."""
@@ -50,7 +43,7 @@ class _State(NamedTuple):
     :ivar identity: identifies this version of the file
     """
 
-    offsets: Offsets
+    offsets: config.Offsets
     content: Mapping[str, Any]
     identity: object
 
@@ -91,7 +84,7 @@ class OffsetTable:
         found: dict[str, dict[str, dict[int, int]]] = {}
         with self._lock:
             for name, table in self._merged().items():
-                split = split_name(name)
+                split = config.split_name(name)
                 if split is not None:
                     found.setdefault(split[1], {})[split[0]] = dict(table)
         return found
@@ -122,7 +115,7 @@ class OffsetTable:
         with self._lock:
             self._check_open()
             for name, table in self._merged().items():
-                split = split_name(name)
+                split = config.split_name(name)
                 if split is not None and split[1] == group and topic in (None, split[0]):
                     self._pending[name] = dict.fromkeys(table, _REMOVED)
             change = self._changed()
@@ -154,14 +147,14 @@ class OffsetTable:
         """The current content of the file."""
         identity = self._identity()
         if self._loaded is None or self._loaded.identity != identity:
-            loaded = load_offsets(self._files, self._path)
+            loaded = config.load_offsets(self._files, self._path)
             self._loaded = _State(loaded.value, loaded.content, identity)
         return self._loaded
 
     def _identity(self) -> object:
-        return identity_at(self._path / CONFIG_DIR / CONSUMER_OFFSETS_FILE)
+        return identity_at(self._path / CONFIG_DIR / config.CONSUMER_OFFSETS_FILE)
 
-    def _merged(self) -> Offsets:
+    def _merged(self) -> config.Offsets:
         """The file's content with the pending commits applied."""
         found = {name: dict(table) for name, table in self._state().offsets.items()}
         for name, changes in (*self._being_written.items(), *self._pending.items()):
@@ -203,7 +196,7 @@ class OffsetTable:
             self._being_written, self._pending = self._pending, {}
         try:
             now_ms = time.time_ns() // 1_000_000
-            content = save_offsets(self._files, self._path, former, offsets, now_ms)
+            content = config.save_offsets(self._files, self._path, former, offsets, now_ms)
         except BaseException:  # including Ctrl-C: keep the commits for the next attempt
             # Commits made during the failed write are newer, so they override it.
             with self._lock:
@@ -293,10 +286,10 @@ def check_topic(topic: str) -> str:
 
 def offsets_name(topic: str, group: str) -> str:
     """The key of a topic and group in RocketMQ's table; raises ``SettingsError``."""
-    if not topic or SEPARATOR in text("topic", topic, "orders"):
+    if not topic or config.SEPARATOR in text("topic", topic, "orders"):
         raise SettingsError(
             f"offsets cannot be kept for topic {topic!r}: RocketMQ joins topic and group by "
-            f"{SEPARATOR!r}",
+            f"{config.SEPARATOR!r}",
             key="topic",
         )
-    return f"{topic}{SEPARATOR}{check_group(group)}"
+    return f"{topic}{config.SEPARATOR}{check_group(group)}"

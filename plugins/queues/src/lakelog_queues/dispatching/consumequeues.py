@@ -29,26 +29,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lakelog.errors import CorruptQueue
+from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem, read_range
-from lakelog.files.queue_ends import (
-    HEAD_BYTES,
-    PLACE,
-    DurableQueueEnds,
-    RecordFingerprint,
-    read_kept,
-    write_kept,
-)
 from lakelog.format.layout import ABORT_FILE, OWN_DIR, segment_name
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import cached_property
+from lakelog_queues.dispatching import making
 from lakelog_queues.dispatching.flushing import Flushing
-from lakelog_queues.dispatching.making import (
-    DIRECTORIES,
-    QueueMaker,
-    batch_topics,
-    topics_with_batches,
-)
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
 from lakelog_queues.plugin import ConsumeQueueSettings
 
@@ -77,7 +65,7 @@ class ConsumeQueues:
     :ivar directories: the folders of the store directory that hold queues
     """
 
-    directories: Sequence[str] = DIRECTORIES
+    directories: Sequence[str] = making.DIRECTORIES
 
     def __init__(  # noqa: PLR0913  # collaborators, most of them given by name
         self,
@@ -107,8 +95,10 @@ class ConsumeQueues:
         self._settings = settings
         self._tombstones = dict(tombstones or {})
         self._light_queues = light_queues
-        self._batch_topics = batch_topics(files, path) | topics_with_batches(path)
-        self._maker = QueueMaker(files, path, settings, self._batch_topics, read_only=read_only)
+        self._batch_topics = making.batch_topics(files, path) | making.topics_with_batches(path)
+        self._maker = making.QueueMaker(
+            files, path, settings, self._batch_topics, read_only=read_only
+        )
         self._queues: dict[Queue, AnyQueue] = {}
         self._removed = RemovedQueues(
             files, path, self._maker, self._tombstones, read_only=read_only
@@ -116,9 +106,9 @@ class ConsumeQueues:
         self._loaded = False
         self._thorough = not clean
         self._log = log
-        self._marks: tuple[RecordFingerprint, ...] = ()
-        self._kept: DurableQueueEnds | None = None
-        self._dispatched: RecordFingerprint | None = None
+        self._marks: tuple[queue_ends.RecordFingerprint, ...] = ()
+        self._kept: queue_ends.DurableQueueEnds | None = None
+        self._dispatched: queue_ends.RecordFingerprint | None = None
         self._flushing = Flushing(settings, checkpoint, self._sync, self._note)
 
     @cached_property
@@ -155,7 +145,7 @@ class ConsumeQueues:
 
     def _resume_owning(self, minimum: int, end: int) -> int:
         lower_tombstones(self._files, self._path, self._tombstones, end)
-        kept = self._kept = read_kept(self._files, self._path)
+        kept = self._kept = queue_ends.read_kept(self._files, self._path)
         self._marks = self._proved(kept.marks, end)
         self._thorough = not (self._clean and self._marks)
         self._load_or_quarantine(kept)
@@ -166,14 +156,14 @@ class ConsumeQueues:
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
 
     def _proved(
-        self, marks: Sequence[RecordFingerprint], end: int
-    ) -> tuple[RecordFingerprint, ...]:
+        self, marks: Sequence[queue_ends.RecordFingerprint], end: int
+    ) -> tuple[queue_ends.RecordFingerprint, ...]:
         """The marks whose records the log still has."""
         if self._log is None:
             return ()
         return tuple(each for each in marks if each.end <= end and self._log.holds(each))
 
-    def _load_or_quarantine(self, kept: DurableQueueEnds) -> None:
+    def _load_or_quarantine(self, kept: queue_ends.DurableQueueEnds) -> None:
         """Load the queues; if files are invalid, move them to the quarantine and load again."""
         try:
             self._load()
@@ -192,12 +182,12 @@ class ConsumeQueues:
             if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
 
-    def _mark_unsynced(self, kept: DurableQueueEnds) -> None:
+    def _mark_unsynced(self, kept: queue_ends.DurableQueueEnds) -> None:
         """Sync the files that may not be durable at the next flush."""
         for name, queue in self._queues.items():
             queue.mark_unsynced(kept.ends.get(name, 0) if self._marks else 0)
 
-    def _lacking(self, kept: DurableQueueEnds) -> int:
+    def _lacking(self, kept: queue_ends.DurableQueueEnds) -> int:
         """The physical offset from which a queue lacks units that it had at the last sync."""
         found = _NOWHERE
         for queue in self._short(kept):
@@ -206,7 +196,7 @@ class ConsumeQueues:
             found = min(found, max(reached, self._tombstones.get(queue[0], 0)))
         return found
 
-    def _short(self, kept: DurableQueueEnds) -> list[Queue]:
+    def _short(self, kept: queue_ends.DurableQueueEnds) -> list[Queue]:
         """Queues that lack units that they had at the last sync."""
         short = [
             queue
@@ -224,13 +214,13 @@ class ConsumeQueues:
         return short
 
     @staticmethod
-    def _starts_late(queue: AnyQueue | None, kept: DurableQueueEnds) -> bool:
+    def _starts_late(queue: AnyQueue | None, kept: queue_ends.DurableQueueEnds) -> bool:
         """Whether files at the front are missing."""
         return queue is not None and queue.first > kept.firsts.get(queue.queue, 0)
 
     def _has_all(self) -> bool:
         """Whether no queue lacks units that it had at the last sync, except of removed topics."""
-        short = self._short(read_kept(self._files, self._path))
+        short = self._short(queue_ends.read_kept(self._files, self._path))
         return all(topic in self._tombstones for topic, _ in short)
 
     def _end_of(self, queue: Queue) -> int:
@@ -253,7 +243,7 @@ class ConsumeQueues:
         try:
             return self._load()
         except CorruptQueue:
-            kept = read_kept(self._files, self._path)
+            kept = queue_ends.read_kept(self._files, self._path)
             if not self._maker.exclude_invalid(kept.file_entries):
                 raise
             self._load()
@@ -279,7 +269,7 @@ class ConsumeQueues:
             queue = self._opened(group.queue)
             if group.raw is None or not queue.follow(group.raw, group.first):
                 queue.append(*group.columns)
-        self._dispatched = RecordFingerprint.of(batch)
+        self._dispatched = queue_ends.RecordFingerprint.of(batch)
         (first, _, _), (last, size, last_ms) = batch.head(0), batch.head(-1)
         self._flushing.dispatched(last_ms, last + size - first)
         if not self._read_only:
@@ -359,7 +349,7 @@ class ConsumeQueues:
         older = tuple(each for each in self._marks if each != latest)
         marks = self._marks if latest is None else (latest, *older)[:_KEPT_MARKS]
         queues = list(self._queues.items())
-        kept = DurableQueueEnds(
+        kept = queue_ends.DurableQueueEnds(
             {name: self._end_of(name) for name, _ in queues},
             {name: queue.first for name, queue in queues},
             self._settings.file_entries,
@@ -367,12 +357,12 @@ class ConsumeQueues:
         )
         return lambda: self._keep(kept)
 
-    def _keep(self, kept: DurableQueueEnds) -> None:
+    def _keep(self, kept: queue_ends.DurableQueueEnds) -> None:
         """Write the ends; on an error keep the older ones, which are still true lower bounds."""
         if kept == self._kept:
             return
         try:
-            write_kept(self._files, self._path, kept)
+            queue_ends.write_kept(self._files, self._path, kept)
             self._kept, self._marks = kept, kept.marks
         except OSError as error:
             _LOG.warning("%s: the ends of queues could not be written: %s", self._path, error)
@@ -491,7 +481,7 @@ class RemovedQueues:
         self,
         files: FileSystem,
         path: Path,
-        maker: QueueMaker,
+        maker: making.QueueMaker,
         tombstones: Mapping[str, int],
         *,
         read_only: bool,
@@ -578,7 +568,7 @@ class LogHeads(NamedTuple):
         directory = context.core.commitlog(context.path)
         return cls(context.files, directory, context.core.segment_size_bytes)
 
-    def holds(self, mark: RecordFingerprint) -> bool:
+    def holds(self, mark: queue_ends.RecordFingerprint) -> bool:
         """Whether the log has this record at this place."""
         return self._read(mark.offset) == mark.head
 
@@ -587,10 +577,13 @@ class LogHeads(NamedTuple):
         head = self._read(offset)
         if head is None:
             return False
-        return len(head) < HEAD_BYTES or PLACE.unpack_from(head) != (size, offset)
+        return len(head) < queue_ends.HEAD_BYTES or queue_ends.PLACE.unpack_from(head) != (
+            size,
+            offset,
+        )
 
     def _read(self, offset: int) -> bytes | None:
         """The head at ``offset``; ``None`` if there is no segment."""
         within = offset % self.segment_bytes
         path = self.directory / segment_name(offset - within)
-        return read_range(self.files, path, within, HEAD_BYTES)
+        return read_range(self.files, path, within, queue_ends.HEAD_BYTES)

@@ -22,15 +22,8 @@ from lakelog.format.layout import CONFIG_DIR
 from lakelog.hooks import Context
 from lakelog.runtime.threads import started
 from lakelog_queues.consumers.offsettable import Commit, OffsetTable
+from lakelog_replication import remoting
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import (
-    GET_ALL_CONSUMER_OFFSET,
-    GET_ALL_DELAY_OFFSET,
-    GET_ALL_SUBSCRIPTION_GROUPS,
-    GET_ALL_TOPIC_CONFIG,
-    BrokerRefused,
-    call,
-)
 from lakelog_rocketmq import config as tables
 from lakelog_rocketmq.config import (
     Offsets,
@@ -105,11 +98,13 @@ def consumer_offsets(broker: Address) -> Offsets:
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
     """
-    body = call(broker, GET_ALL_CONSUMER_OFFSET).body
+    body = remoting.call(broker, remoting.GET_ALL_CONSUMER_OFFSET).body
     try:
         return read_offsets(parse_object(body))
     except ValueError as error:
-        raise BrokerRefused(f"{broker} answers with no consumer offsets: {error}") from None
+        raise remoting.BrokerRefused(
+            f"{broker} answers with no consumer offsets: {error}"
+        ) from None
 
 
 def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
@@ -122,14 +117,14 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`, and
     :class:`~lakelog.errors.StoreError` if a file cannot be written.
     """
-    refused: BrokerRefused | None = None
+    refused: remoting.BrokerRefused | None = None
     for config in _CONFIGS:
         target = path / CONFIG_DIR / config.file
         try:
             content = _asked(broker, config)
             if content and content != _there(files, target, config):
                 save_config(files, target, content)
-        except BrokerRefused as error:
+        except remoting.BrokerRefused as error:
             refused = error
         except OSError as error:
             raise StoreError(f"it cannot be written: {error}", path=target) from error
@@ -139,7 +134,7 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
 
 def _asked(broker: Address, config: _Config) -> dict[str, Any]:
     """The content of the master's file; empty if the master has no such file yet."""
-    body = call(broker, config.code).body
+    body = remoting.call(broker, config.code).body
     if not body:
         return {}
     try:
@@ -149,7 +144,7 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
             raise ValueError(f"it has no {config.keys[0]}")
         config.read(content)
     except (ValueError, TypeError, AttributeError) as error:
-        raise BrokerRefused(f"{broker} answers with no {config.file}: {error}") from None
+        raise remoting.BrokerRefused(f"{broker} answers with no {config.file}: {error}") from None
     return content
 
 
@@ -180,19 +175,19 @@ class _Config:
 _CONFIGS: Final = (
     _Config(
         tables.TOPICS_FILE,
-        GET_ALL_TOPIC_CONFIG,
+        remoting.GET_ALL_TOPIC_CONFIG,
         ("topicConfigTable", "dataVersion"),
         tables.read_topics,
     ),
     _Config(
         tables.GROUPS_FILE,
-        GET_ALL_SUBSCRIPTION_GROUPS,
+        remoting.GET_ALL_SUBSCRIPTION_GROUPS,
         ("subscriptionGroupTable", "forbiddenTable", "dataVersion"),
         tables.read_groups,
     ),
     _Config(
         tables.DELAY_OFFSETS_FILE,
-        GET_ALL_DELAY_OFFSET,
+        remoting.GET_ALL_DELAY_OFFSET,
         ("offsetTable", "dataVersion"),
         tables.read_delay_offsets,
     ),

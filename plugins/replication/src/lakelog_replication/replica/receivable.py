@@ -11,15 +11,7 @@ from typing import Final, NamedTuple
 
 from lakelog.errors import ReplicaStopped
 from lakelog.files.identity import ReplicaState, read_replica, write_replica
-from lakelog.format.layout import (
-    BLANK,
-    BLANK_MIN_BYTES,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    is_segment_name,
-    segment_name,
-)
+from lakelog.format import layout
 from lakelog.hooks import Context, ReplicaLog
 from lakelog.message import Body
 
@@ -77,10 +69,12 @@ def begin_replica(
         cut = None if state is None else state.cut
         write_replica(files, path, ReplicaState(source, cut))
     files.make_dir(commitlog)
-    if any(is_segment_name(name) for name, _ in files.list(commitlog)):
+    if any(layout.is_segment_name(name) for name, _ in files.list(commitlog)):
         return
     start = first_offset(size_bytes)
-    with closing(files.open(commitlog / segment_name(start), write=True, create=True)) as file:
+    with closing(
+        files.open(commitlog / layout.segment_name(start), write=True, create=True)
+    ) as file:
         file.truncate(size_bytes)
         file.sync()
     files.sync_dir(commitlog)
@@ -156,10 +150,10 @@ class Receivable:
 
     def _blank(self, data: memoryview, offset: int, room: int) -> int:
         """The length of the whole blank record at the start of ``data``; 0 without one."""
-        if len(data) < BLANK_MIN_BYTES:
+        if len(data) < layout.BLANK_MIN_BYTES:
             return 0
-        size, magic = BLANK.unpack_from(data)
-        if magic != MAGIC_BLANK:
+        size, magic = layout.BLANK.unpack_from(data)
+        if magic != layout.MAGIC_BLANK:
             return 0
         if size != room:
             raise self._other_segments(offset, offset + size)
@@ -167,14 +161,14 @@ class Receivable:
 
     def _check_start(self, data: memoryview, offset: int, room: int) -> None:
         """Raise unless ``data`` is the start of an incomplete record."""
-        if len(data) < BLANK.size:
+        if len(data) < layout.BLANK.size:
             if len(data) == room:
                 raise self._no_record(offset)
             return
-        size, magic = BLANK.unpack_from(data)
-        if magic == MAGIC_BLANK:
+        size, magic = layout.BLANK.unpack_from(data)
+        if magic == layout.MAGIC_BLANK:
             return
-        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= MOST_RECORD_BYTES:
+        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not 0 < size <= MOST_RECORD_BYTES:
             raise self._no_record(offset)
         if size > room:
             raise self._other_segments(offset, offset + size)

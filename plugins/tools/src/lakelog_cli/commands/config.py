@@ -8,16 +8,9 @@ from typing import Any, TypedDict
 
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
+from lakelog_cli import output
 from lakelog_cli.app import App
 from lakelog_cli.options import AlwaysJson, AsJson, OpenOptions, StorePath
-from lakelog_cli.output import (
-    is_terminal,
-    plain_value,
-    print_lines,
-    prints,
-    write_document,
-    write_rows,
-)
 from lakelog_cli.schema import schema
 
 app = App(
@@ -49,7 +42,7 @@ class SettingsDocument(TypedDict):
 
 
 @app.command()
-@prints(SettingsDocument, is_document=True)
+@output.prints(SettingsDocument, is_document=True)
 def show(
     opening: OpenOptions,
     store: StorePath,
@@ -59,29 +52,33 @@ def show(
     with opening.open("read", store) as opened:
         found, unused = rows(opened.settings), dict(opened.settings.unused)
     if as_json:
-        write_document({"settings": found, "unused": unused})
+        output.write_document({"settings": found, "unused": unused})
     else:
         _print(found)
 
 
 @app.command(name="schema")
-@prints(is_document=True, is_always=True)
+@output.prints(is_document=True, is_always=True)
 def print_schema(_as_json: AlwaysJson = True) -> None:
     """Print the JSON Schema of all settings, including those of installed plugins."""
-    write_document(schema(Registry.load(None, os.environ).sections()))
+    output.write_document(schema(Registry.load(None, os.environ).sections()))
 
 
 def rows(settings: Settings) -> list[dict[str, Any]]:
     """Key, value and origin of all settings: the core's, then each section's by its class."""
     return [
-        {"key": key, "value": plain_value(value), "origin": settings.origins.get(key, DEFAULT)}
+        {
+            "key": key,
+            "value": output.plain_value(value),
+            "origin": settings.origins.get(key, DEFAULT),
+        }
         for key, (_, _, value) in settings.values().items()
     ]
 
 
 def _print(found: list[dict[str, Any]]) -> None:
     shown = [row | {"value": "" if row["value"] is None else str(row["value"])} for row in found]
-    if is_terminal(sys.stdout):
-        write_rows(shown)
+    if output.is_terminal(sys.stdout):
+        output.write_rows(shown)
     else:
-        print_lines(f"{row['key']} = {row['value']}  ({row['origin']})" for row in shown)
+        output.print_lines(f"{row['key']} = {row['value']}  ({row['origin']})" for row in shown)

@@ -21,18 +21,8 @@ from rich.text import Text
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_cli import statelines
+from lakelog_cli import output, statelines
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import (
-    Columns,
-    blocks,
-    milliseconds,
-    prints,
-    size,
-    span,
-    styled,
-    write_document,
-)
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"
@@ -159,48 +149,50 @@ _HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stop
 def frame(view: View, keys: str = "") -> RenderableType:
     """Render ``view``; ``keys`` is a line of help."""
     parts: list[RenderableType] = [_head(view)]
-    parts += [styled(keys, "dim")] if keys else []
+    parts += [output.styled(keys, "dim")] if keys else []
     parts += _problems(view)
     if view.get("positions"):
-        parts += [styled(""), _log(view), *_history(view), _lags(view)]
+        parts += [output.styled(""), _log(view), *_history(view), _lags(view)]
     if view.get("groups"):
-        parts += [styled(""), _group_lines(view["groups"])]
+        parts += [output.styled(""), _group_lines(view["groups"])]
     if view.get("replication") is not None:
-        parts += [styled(""), statelines.lag_table(view["replication"])]
-    parts += [styled(line) for line in statelines.bars(view["disks"])]
-    parts += [styled(""), _processes(view["processes"])]
+        parts += [output.styled(""), statelines.lag_table(view["replication"])]
+    parts += [output.styled(line) for line in statelines.bars(view["disks"])]
+    parts += [output.styled(""), _processes(view["processes"])]
     if view.get("members") is not None:
-        parts += [styled(""), _members(view), *_remarks(view)]
+        parts += [output.styled(""), _members(view), *_remarks(view)]
     return Group(*parts)
 
 
 def _head(view: View) -> Text:
     who = "serve" if view["served_by"] else "a program"
-    head = styled(f"{view['path']}  {who}, process {view['pid']}  {view['state']}  ")
+    head = output.styled(f"{view['path']}  {who}, process {view['pid']}  {view['state']}  ")
     head.append(view["health"], _COLOURS.get(view["health"], ""))
     if view.get("started_ms"):
-        head.append(f"  up {span(time.time() - view['started_ms'] / 1000)}")
+        head.append(f"  up {output.span(time.time() - view['started_ms'] / 1000)}")
     return head
 
 
 def _problems(view: View) -> Iterator[Text]:
     for each in view["problems"]:
-        yield styled(f"! {each}", "yellow")
+        yield output.styled(f"! {each}", "yellow")
     if not view.get("positions") and "masters" not in view:
-        yield styled("no positions are there; it is no lakelog")
+        yield output.styled("no positions are there; it is no lakelog")
 
 
-def _log(view: View) -> Columns:
+def _log(view: View) -> output.Columns:
     """The positions of the log, and their rates."""
     counts, rates = view["positions"], view.get("rates", {})
-    table = Columns("", "appended", "flushed", "dispatched", "records", "syncs", "flush latency")
+    table = output.Columns(
+        "", "appended", "flushed", "dispatched", "records", "syncs", "flush latency"
+    )
     table.add_row(
         "now",
         *(str(counts[name]) for name in ("appended", "flushed", "dispatched", "records", "syncs")),
-        milliseconds(view.get("flush", {}).get("mean_ms")),
+        output.milliseconds(view.get("flush", {}).get("mean_ms")),
     )
     if rates:
-        grown = (f"{size(rates[name])}/s" for name in ("appended", "flushed", "dispatched"))
+        grown = (f"{output.size(rates[name])}/s" for name in ("appended", "flushed", "dispatched"))
         table.add_row("rate", *grown, f"{rates['records']:.0f}/s", f"{rates['syncs']:.1f}/s", "")
     return table
 
@@ -210,12 +202,14 @@ def _history(view: View) -> Iterator[Text]:
     for name, unit in (("records", "/s"), ("appended", " bytes/s")):
         values = [each.get(name, 0.0) for each in view.get("history", ())]
         if len(values) > 1:
-            yield styled(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
+            yield output.styled(
+                f"{name:<8} {output.blocks(values)}  at most {max(values):,.0f}{unit}"
+            )
 
 
-def _group_lines(rows: Sequence[View]) -> Columns:
+def _group_lines(rows: Sequence[View]) -> output.Columns:
     """The consumer groups that are furthest behind."""
-    table = Columns("group", "topic", "messages behind")
+    table = output.Columns("group", "topic", "messages behind")
     for row in rows[:_MOST_GROUPS]:
         table.add_row(row["group"], row["topic"], f"{row['behind']:,}")
     if len(rows) > _MOST_GROUPS:
@@ -225,15 +219,15 @@ def _group_lines(rows: Sequence[View]) -> Columns:
 
 def _lags(view: View) -> Text:
     lags = view["lags"]
-    known = [f"not flushed {size(lags['flush_bytes'])}"]
-    known.append(f"not dispatched {size(lags['dispatch_bytes'])}")
-    known += [f"{name} {size(lag)} behind" for name, lag in lags["followers"].items()]
-    return styled(f"lags: {', '.join(known)}")
+    known = [f"not flushed {output.size(lags['flush_bytes'])}"]
+    known.append(f"not dispatched {output.size(lags['dispatch_bytes'])}")
+    known += [f"{name} {output.size(lag)} behind" for name, lag in lags["followers"].items()]
+    return output.styled(f"lags: {', '.join(known)}")
 
 
-def _members(view: View) -> Columns:
+def _members(view: View) -> output.Columns:
     """The processes that have the store open for writing."""
-    table = Columns("has it open", "pid", "times", "for all...")
+    table = output.Columns("has it open", "pid", "times", "for all...")
     for row in view["members"]:
         table.add_row(row["name"], str(row["pid"]), str(row["opens"]), ", ".join(row["does"]))
     return table
@@ -242,24 +236,30 @@ def _members(view: View) -> Columns:
 def _remarks(view: View) -> Iterator[Text]:
     """Unusual findings, and limits of the view."""
     if view["members_not_seen"]:
-        yield styled(f"{view['members_not_seen']} more have it open, of other users or containers")
+        yield output.styled(
+            f"{view['members_not_seen']} more have it open, of other users or containers"
+        )
     elif view["members_not_seen"] is None:
-        yield styled("whether more have it open is not known: /proc/locks says nothing of it")
+        yield output.styled(
+            "whether more have it open is not known: /proc/locks says nothing of it"
+        )
     appending = view["appending"]
     if appending is not None:
-        since = span(max(0.0, time.time() - appending["since_ms"] / 1000))
-        yield styled(f"! process {appending['pid']} has been appending for {since}", "yellow")
+        since = output.span(max(0.0, time.time() - appending["since_ms"] / 1000))
+        yield output.styled(
+            f"! process {appending['pid']} has been appending for {since}", "yellow"
+        )
     for row in view["deleted"]:
-        what = f"{row['files']} deleted files, {size(row['bytes'])}"
-        yield styled(f"process {row['pid']} ({row['name']}) keeps {what}")
+        what = f"{row['files']} deleted files, {output.size(row['bytes'])}"
+        yield output.styled(f"process {row['pid']} ({row['name']}) keeps {what}")
     if view["processes_not_readable"]:
         count = view["processes_not_readable"]
         others = "one other process" if count == 1 else f"{count} other processes"
-        yield styled(f"deleted files that {others} may keep cannot be seen")
+        yield output.styled(f"deleted files that {others} may keep cannot be seen")
 
 
-def _processes(rows: Sequence[View]) -> Columns:
-    table = Columns(
+def _processes(rows: Sequence[View]) -> output.Columns:
+    table = output.Columns(
         "process", "pid", "kind", "state", "health", "cpu", "memory", "restarts", "says..."
     )
     for row in rows:
@@ -269,9 +269,9 @@ def _processes(rows: Sequence[View]) -> Columns:
             str(row["pid"] or "-"),
             row["kind"],
             row["state"],
-            styled(row["health"], _HEALTH.get(row["health"], "")),
+            output.styled(row["health"], _HEALTH.get(row["health"], "")),
             "-" if cpu is None else f"{cpu:.1f} %",
-            size(row.get("rss_bytes")),
+            output.size(row.get("rss_bytes")),
             str(row.get("restarts", "-")),
             row.get("says") or row.get("last_exit") or "",
         )
@@ -395,7 +395,7 @@ class TopView(TypedDict):
     masters: NotRequired[Any]
 
 
-@prints(TopView, is_document=True)
+@output.prints(TopView, is_document=True)
 def top(
     opening: OpenOptions,
     store: StorePath,
@@ -428,7 +428,7 @@ def top(
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
         view = with_lags(_single(watcher, interval))
-        write_document(view) if as_json else console.print(frame(view))
+        output.write_document(view) if as_json else console.print(frame(view))
         return
     _watch(console, interval, lambda: {**with_lags(watcher.view()), "history": history})
 
