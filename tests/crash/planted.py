@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
-import attrs
 import pytest
 
 from lakelog.builtin import FileSegmentWriter, InlineFlush
@@ -375,7 +374,7 @@ def queues_trusted_after_a_kill(patch: pytest.MonkeyPatch) -> None:
 def index_vouched_for_before_its_sync(patch: pytest.MonkeyPatch) -> None:
     def seal(self: Sealer, file: Any) -> None:
         reached = file.header.end_timestamp_ms
-        self._checkpoint.advance(attrs.evolve(self._checkpoint.read(), index_timestamp_ms=reached))
+        self._checkpoint.advance(self._checkpoint.read()._replace(index_timestamp_ms=reached))
         file.close()
 
     patch.setattr(Sealer, "_seal", seal)

@@ -87,7 +87,7 @@ def make(path: Path, number: int, durable_number: int, *, killed: bool) -> Case:
             store.put(lakelog.Message("orders", body, keys=f"k{each}", queue_id=each % 2))
         places = [(each.physical_offset, each.physical_offset + each.size) for each in store.scan()]
     case = Case(log_of(path), places, places[number][0], places[durable_number][0])
-    checkpoint = attrs.evolve(read_checkpoint(FILES, path), confirm_offset=case.vouched)
+    checkpoint = read_checkpoint(FILES, path)._replace(confirm_offset=case.vouched)
     write_checkpoint(FILES, path, checkpoint)
     write_replica(FILES, path, ReplicaState("127.0.0.1:1", case.cut))
     if killed:

@@ -21,9 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
-from typing import Final, Protocol
-
-import attrs
+from typing import Final, NamedTuple, Protocol
 
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
@@ -35,8 +33,7 @@ from lakelog.runtime.threads import started
 _log = logging.getLogger("lakelog")
 
 
-@attrs.frozen
-class NamedDispatcher:
+class NamedDispatcher(NamedTuple):
     """A dispatcher and its name in the settings."""
 
     name: str
@@ -256,8 +253,7 @@ MORE_BYTES: Final = 1 << 20
 """Rounds below this size pause: larger ones take a third less time per record."""
 
 
-@attrs.frozen
-class Lag:
+class Lag(NamedTuple):
     """The distance of queues and index from the end of the log.
 
     :ivar bytes: bytes not dispatched yet

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 
 from core.tests.recovery.support import crash, flip_bit, log_bytes, offsets, recover_small, starts
@@ -161,7 +160,7 @@ def start_as_rocketmq(path: Path) -> None:
 
 def other_checkpoint(path: Path) -> None:
     found = read_checkpoint(RealFileSystem(), path)
-    lower = attrs.evolve(found, confirm_offset=found.confirm_offset - 1)
+    lower = found._replace(confirm_offset=found.confirm_offset - 1)
     write_checkpoint(RealFileSystem(), path, lower)
 
 

@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import attrs
 import pytest
 
 from core.tests.recovery.support import (
@@ -150,7 +149,7 @@ def test_what_was_durable_is_not_touched(
         "confirm_offset": puts[-1].end_offset,
         "physic_timestamp_ms": puts[-1].store_timestamp_ms + 1,
     }
-    checkpoint = attrs.evolve(read_checkpoint(FILES, path), **{vouched: last[vouched]})
+    checkpoint = read_checkpoint(FILES, path)._replace(**{vouched: last[vouched]})
     write_checkpoint(FILES, path, checkpoint)
     before = log_bytes(path)
     report = recover_small(path)

@@ -8,7 +8,6 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-import attrs
 import pytest
 
 from core.tests.recovery.support import (
@@ -265,7 +264,7 @@ def noted(path: Path) -> list[PutResult]:
     """A store whose recovery noted damage, and was followed by a clean stop."""
     results = a_crashed_store(path)
     flip(path, results[10])
-    read_from_the_start = attrs.evolve(read_checkpoint(FILES, path), logics_timestamp_ms=0)
+    read_from_the_start = read_checkpoint(FILES, path)._replace(logics_timestamp_ms=0)
     write_checkpoint(FILES, path, read_from_the_start)
     assert recover_small(path).damage
     return results

@@ -69,7 +69,7 @@ def left(tmp_path: Path) -> Left:
     for each in old[2:]:
         store_at(path, each, 1_000)
     tear(path, new[1])
-    checkpoint = attrs.evolve(read_checkpoint(RealFileSystem(), path), confirm_offset=0)
+    checkpoint = read_checkpoint(RealFileSystem(), path)._replace(confirm_offset=0)
     write_checkpoint(RealFileSystem(), path, checkpoint)
     crash(path)
     return Left(path, results, new, old)
@@ -98,8 +98,7 @@ def test_the_checkpoint_proves_them(left: Left) -> None:
     files = RealFileSystem()
     confirmed = left.old[3].physical_offset + 1
     store_at(left.path, left.old[4], 500)
-    checkpoint = attrs.evolve(
-        read_checkpoint(files, left.path),
+    checkpoint = read_checkpoint(files, left.path)._replace(
         confirm_offset=confirmed,
         physic_timestamp_ms=left.new[0].store_timestamp_ms,
     )
@@ -118,8 +117,7 @@ def test_the_checkpoint_proves_them(left: Left) -> None:
 def test_a_checkpoint_from_before_the_cut_does_not(left: Left) -> None:
     """The real store lowers it in memory only; it does not know of what was written since."""
     files = RealFileSystem()
-    checkpoint = attrs.evolve(
-        read_checkpoint(files, left.path),
+    checkpoint = read_checkpoint(files, left.path)._replace(
         confirm_offset=left.old[3].end_offset,
         physic_timestamp_ms=left.new[0].store_timestamp_ms - 1,
         logics_timestamp_ms=0,

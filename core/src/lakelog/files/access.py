@@ -14,9 +14,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from lakelog.errors import SettingsError
 from lakelog.format.layout import LOCK_FILE
@@ -35,8 +33,7 @@ _OWNERS_FILE: Final = 0o600
 _OWNERS_FOLDER: Final = 0o700
 
 
-@attrs.frozen
-class Access:
+class Access(NamedTuple):
     """The rights of new files and folders.
 
     :ivar others: rights of group and others on a file, as bits of its mode (``0o066`` at most)

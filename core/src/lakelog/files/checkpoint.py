@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import attrs
 
@@ -17,8 +18,7 @@ from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 
 
-@attrs.frozen
-class StoreCheckpoint:
+class StoreCheckpoint(NamedTuple):
     """The content of ``checkpoint``: times in ms since 1970, offsets of the log in bytes.
 
     :ivar physic_timestamp_ms: store time of the last durable message of the log
@@ -56,7 +56,7 @@ def write_checkpoint(
 
     Raises ``OSError``.
     """
-    content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
+    content = CHECKPOINT.pack(*checkpoint).ljust(CHECKPOINT_BYTES, b"\x00")
     with closing(files.open(path / CHECKPOINT_FILE, write=True, create=True)) as file:
         is_there &= file.size() == CHECKPOINT_BYTES  # not removed since
         file.write_at(0, content)
@@ -116,7 +116,7 @@ class CheckpointKeeper:
         with self._lock:
             before = self.read()
             if before.index_timestamp_ms > most_ms and not self._frozen:
-                self._write(attrs.evolve(before, index_timestamp_ms=most_ms))
+                self._write(before._replace(index_timestamp_ms=most_ms))
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:
         try:
@@ -129,4 +129,4 @@ class CheckpointKeeper:
 
 
 def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
-    return StoreCheckpoint(*map(max, zip(*map(attrs.astuple, given), strict=True)))
+    return StoreCheckpoint(*map(max, zip(*given, strict=True)))

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -56,8 +56,7 @@ def last_nonzero(next_data: NextData, read: Read, begin: int, stop: int) -> int 
     return last
 
 
-@attrs.frozen
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """One state of one file.
 
     :ivar inode: its number on its file system

@@ -20,10 +20,8 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
-
-import attrs
 
 from lakelog.errors import NotAStore, StoreError
 from lakelog.files.filesystem import FileSystem, read_file, write_file
@@ -37,8 +35,7 @@ _LOG: Final = logging.getLogger("lakelog")
 Content = TypeVar("Content")
 
 
-@attrs.frozen
-class StoreIdentity:
+class StoreIdentity(NamedTuple):
     """The content of the file, apart from its version.
 
     :ivar uuid: never changes
@@ -128,13 +125,12 @@ def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
     :param new: whether lakelog is creating the store
     """
     identity = StoreIdentity(str(uuid4()), new)
-    content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}
+    content = {"version": FORMAT_VERSION, **identity._asdict()}
     write_own(files, path, STORE_FILE, content, indent=2)
     return identity
 
 
-@attrs.frozen
-class ReplicaState:
+class ReplicaState(NamedTuple):
     """The content of the file, apart from its version.
 
     :ivar source: the master, ``HOST:PORT``
@@ -169,7 +165,7 @@ def read_replica(files: FileSystem, path: Path) -> ReplicaState | None:
 
 def write_replica(files: FileSystem, path: Path, state: ReplicaState) -> None:
     """Note durably that the store is a replica."""
-    content = {"version": _VERSION, **attrs.asdict(state)}
+    content = {"version": _VERSION, **state._asdict()}
     write_own(files, path, REPLICA_FILE, content)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
@@ -169,8 +169,7 @@ def _unit(file: File, position: int) -> tuple[int, int] | None:
     return (offset, size) if size > 0 and offset >= 0 else None
 
 
-@attrs.frozen
-class RecordFingerprint:
+class RecordFingerprint(NamedTuple):
     """The head of the last record with units before a sync, up to which the queues are durable.
 
     The head is compared with the log before the mark is used. If the log was cut and continued with

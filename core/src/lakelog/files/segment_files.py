@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from lakelog.errors import BadSegment
 from lakelog.format.layout import SEGMENT_NAME_DIGITS, is_segment_name
@@ -15,8 +13,7 @@ from lakelog.format.layout import SEGMENT_NAME_DIGITS, is_segment_name
 _PAGE_BYTES: Final = 4096
 
 
-@attrs.frozen
-class SegmentFile:
+class SegmentFile(NamedTuple):
     """A segment file.
 
     :ivar start_offset: physical offset of its first byte, which is its name

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, islice
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -50,8 +50,7 @@ _RECORD_OVERHEAD_BYTES = 64 << 10
 """How far a record may exceed the largest body, in bytes."""
 
 
-@attrs.frozen
-class Limits:
+class Limits(NamedTuple):
     """The largest body and the largest record, in bytes."""
 
     body_bytes: int

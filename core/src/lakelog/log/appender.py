@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from threading import Condition, Thread, get_ident
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -142,8 +142,7 @@ def status_of(given: Outcome) -> PutStatus:
     return status
 
 
-@attrs.frozen
-class StrategyErrors:
+class StrategyErrors(NamedTuple):
     """Builds the error for a strategy's fault.
 
     :ivar build: builds the error from its text

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock, RLock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -58,8 +58,7 @@ _REFUSALS = {
 }
 
 
-@attrs.frozen
-class VouchedEnd:
+class VouchedEnd(NamedTuple):
     """The end of the bytes of a replica that its master cannot lose: a limit of the durable end.
 
     :ivar end_offset: that end, in bytes from the start of the log

@@ -33,9 +33,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
-
-import attrs
+from typing import Any, Final, NamedTuple
 
 from lakelog.errors import CorruptRecord
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
@@ -67,8 +65,7 @@ _LOG: Final = logging.getLogger("lakelog")
 _LOOK_BYTES: Final = 4096
 
 
-@attrs.frozen
-class CleanStop:
+class CleanStop(NamedTuple):
     """The content of the file; see the module. Offsets are in bytes of the log.
 
     :ivar segment: identity of the last segment; ``checkpoint_file`` and ``lock_file`` likewise
@@ -198,10 +195,10 @@ def note_clean_stop(
             "end_offset": end_offset,
             "segment_size_bytes": core.segment_size_bytes,
             "require_record_crc": core.require_record_crc,
-            "checkpoint": attrs.astuple(read_checkpoint(files, path)),
-            "segment": attrs.asdict(segment),
-            "checkpoint_file": attrs.asdict(checkpoint),
-            "lock_file": attrs.asdict(lock),
+            "checkpoint": read_checkpoint(files, path),
+            "segment": segment._asdict(),
+            "checkpoint_file": checkpoint._asdict(),
+            "lock_file": lock._asdict(),
             "next_offsets": by_topic(
                 {queue: end for queue, end in next_offsets.items() if kept.get(queue) != end}
             ),

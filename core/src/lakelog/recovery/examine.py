@@ -394,10 +394,9 @@ def _right(
     last_ms = found.highest_timestamp_ms
     end = found.end_offset
     confirmed = end if proved else min(checkpoint.confirm_offset, end)
-    right = attrs.evolve(checkpoint, confirm_offset=confirmed)
+    right = checkpoint._replace(confirm_offset=confirmed)
     if found.records:
-        right = attrs.evolve(
-            right,
+        right = right._replace(
             physic_timestamp_ms=min(checkpoint.physic_timestamp_ms, last_ms),
             logics_timestamp_ms=min(checkpoint.logics_timestamp_ms, last_ms),
             index_timestamp_ms=min(checkpoint.index_timestamp_ms, last_ms),

@@ -118,7 +118,7 @@ def end_cut(files: FileSystem, path: Path) -> None:
     """Remove the noted cut: log, queues and index are cut; called before the first append."""
     state = identity.read_replica(files, path)
     if state is not None and state.cut is not None:
-        identity.write_replica(files, path, attrs.evolve(state, cut=None))
+        identity.write_replica(files, path, state._replace(cut=None))
 
 
 def replica_log(owned: OwnedStore) -> ReplicaLog:

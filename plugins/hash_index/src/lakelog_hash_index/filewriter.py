@@ -469,9 +469,7 @@ class Sealer:
         # After a failure the checkpoint stays, for all later files as well.
         if not any(each.done() and each.exception() for each in self._known()):
             self._checkpoint.advance(
-                attrs.evolve(
-                    self._checkpoint.read(), index_timestamp_ms=file.header.end_timestamp_ms
-                )
+                self._checkpoint.read()._replace(index_timestamp_ms=file.header.end_timestamp_ms)
             )
 
     def _known(self) -> list[Future[None]]:

@@ -54,8 +54,7 @@ def stale(tmp_path: Path) -> Stale:
         store_at(path, each, 1_000)
     store_at(path, old[4], PROVED_MS)
     tear(path, new[1])
-    checkpoint = attrs.evolve(
-        read_checkpoint(RealFileSystem(), path),
+    checkpoint = read_checkpoint(RealFileSystem(), path)._replace(
         confirm_offset=0,
         physic_timestamp_ms=PROVED_MS + 1,  # no crash made that damage: it stays
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple
 
-from attrs import frozen
 
-
-@frozen
-class Address:
+class Address(NamedTuple):
     """A host and a port."""
 
     host: str

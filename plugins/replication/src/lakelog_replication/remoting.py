@@ -184,7 +184,7 @@ def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:
     """
     # Every minute the slave asks the master's port for clients, by convention one below, for
     # settings that a lakelog store does not serve. The slave logs the failure, and continues.
-    asked = attrs.evolve(master, port=max(1, master.port - 1))
+    asked = master._replace(port=max(1, master.port - 1))
     fields = {
         "masterHaAddress": str(master),
         "masterAddress": str(asked),

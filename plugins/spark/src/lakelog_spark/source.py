@@ -343,7 +343,7 @@ class Archived:
         with TemporaryDirectory(prefix="lakelog-archived-") as folder:
             path = Path(folder)
             (path / COMMITLOG_DIR).mkdir()
-            identity = {"version": FORMAT_VERSION, **attrs.asdict(StoreIdentity(self.uuid, True))}
+            identity = {"version": FORMAT_VERSION, **StoreIdentity(self.uuid, True)._asdict()}
             write_own(RealFileSystem(), path, STORE_FILE, identity)
             with lakelog.open(
                 path,

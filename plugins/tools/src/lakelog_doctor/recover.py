@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.identity import ReplicaState, read_replica, remove_replica, write_replica
@@ -148,7 +146,7 @@ def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> Re
     Raises as :func:`promote`.
     """
     with _of_replica(path) as (files, place, state):
-        write_replica(files, place, attrs.evolve(state, cut=offset))
+        write_replica(files, place, state._replace(cut=offset))
     return recover(path, **options)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from core.tests.store.support import SEGMENT, a_store, fill, open_small, overwrite, tree
@@ -177,7 +176,7 @@ def test_a_checkpoint_that_claims_too_much_is_told(tmp_path: Path) -> None:
     times = ("physic_timestamp_ms", 0), ("logics_timestamp_ms", 8), ("index_timestamp_ms", 16)
     for field, position in (*times, ("confirm_offset", 32)):
         too_much = 1 + (last.end_offset if position == 32 else last.store_timestamp_ms)
-        write_checkpoint(files, path, attrs.evolve(right, **{field: too_much}))
+        write_checkpoint(files, path, right._replace(**{field: too_much}))
         (problem,) = check_checkpoint(*closed)
         assert (problem.path, problem.position) == (path / "checkpoint", position)
         assert problem.found == str(too_much)

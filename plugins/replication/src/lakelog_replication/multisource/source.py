@@ -11,9 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, read_file
@@ -27,8 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@attrs.frozen
-class SourceMaster:
+class SourceMaster(NamedTuple):
     """A master to copy.
 
     :ivar name: the broker's name, or a chosen one; also the name of the folder with the copy

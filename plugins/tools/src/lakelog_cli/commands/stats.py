@@ -111,7 +111,7 @@ def stats(
             "abort_file_present": (opened.path / layout.ABORT_FILE).exists(),
             **_log(opened),
             **_queues(opened),
-            "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
+            "checkpoint": read_checkpoint(RealFileSystem(), opened.path)._asdict(),
             "replication": CopyLags(opened).view(),
             "disk_state": _disk_state(opened),
             "disks": disks(opened.path, directory_of(opened).commitlog),
