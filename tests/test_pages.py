@@ -19,6 +19,7 @@ NO_MODULES: Final = ("service", "toml", "socket", "conf", "json")
 """Endings of files whose names begin with ``lakelog``."""
 NOT_OF_MODULES: Final = {
     "lakelog_lake.engines",
+    "lakelog_lake.formats",
     "lakelog_lake.observers",
     "lakelog.history",
     "lakelog_store.store",

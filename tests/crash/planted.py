@@ -25,6 +25,8 @@ from lakelog.processes.shared_page import (
     PAGE_BYTES,
     page_path,
 )
+from lakelog.recovery.quarantine import Tail
+from lakelog.recovery.report import Aside
 from lakelog.results import PutStatus
 from lakelog.store.owner import OwnedStore
 from lakelog_flush.groupcommit import WaitQueue
@@ -49,9 +51,9 @@ def yes(*given: object) -> bool:
     return True
 
 
-def none_kept(*given: object) -> list[object]:
-    """Said by whoever should keep copies."""
-    return []
+def none_kept(_files: object, _path: object, tail: Tail) -> Aside:
+    """Report a copy that was not made."""
+    return Aside(tail.offset, tail.end_offset, tail.reason)
 
 
 # --- syncs, checkpoints and recovery ---
@@ -228,7 +230,7 @@ def quarantine_is_not_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_is_set_aside(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.recovery.apply._set_aside", none_kept)
+    patch.setattr("lakelog.recovery.apply.keep", none_kept)
 
 
 # --- writers ---

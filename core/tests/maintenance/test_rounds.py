@@ -15,9 +15,8 @@ from core.tests.store.support import SEGMENT, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.arguments import LONGEST_MS
 from lakelog.errors import SettingsError, StoreFailed
-from lakelog.hooks import DeletionRate, DiskReport, DiskState
+from lakelog.hooks import Clock, DeletionRate, DiskReport, DiskState
 from lakelog.maintenance.planning import SegmentInfos
-from lakelog.maintenance.rounds import SystemClock
 from lakelog_testing.crash.opener import owned_by
 from tests.support.waiting import until
 
@@ -54,7 +53,7 @@ def test_a_round_deletes_one_batch_with_pauses(tmp_path: Path) -> None:
 
 def test_a_close_ends_a_pause_at_once(tmp_path: Path) -> None:
     plugin = MaintenancePlugin(
-        Keeping(keep=99, pace=DeletionRate(interval_ms=3_600_000)), clock=SystemClock()
+        Keeping(keep=99, pace=DeletionRate(interval_ms=3_600_000)), clock=Clock()
     )
     store = plugin.open(tmp_path, maintenance={"first_round_ms": 0, "interval_ms": 10})
     fill(store, 100)
@@ -90,7 +89,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(
 
 
 def test_the_longest_wait_is_a_long_wait(tmp_path: Path) -> None:
-    plugin = MaintenancePlugin(clock=SystemClock())
+    plugin = MaintenancePlugin(clock=Clock())
     with plugin.open(tmp_path, maintenance={"first_round_ms": LONGEST_MS}):
         time.sleep(0.05)
         assert [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]

@@ -12,8 +12,6 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-import attrs
-
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 

@@ -59,12 +59,12 @@ from lakelog.hooks.kinds import NoSettings as NoSettings
 from lakelog.hooks.kinds import SettingsFormat as SettingsFormat
 from lakelog.hooks.kinds import TranslatedValue as TranslatedValue
 from lakelog.hooks.kinds import Translation as Translation
-from lakelog.hooks.replicating import CopyProgress as CopyProgress
 from lakelog.hooks.replicating import LeadingReplicator as LeadingReplicator
 from lakelog.hooks.replicating import Receiver as Receiver
 from lakelog.hooks.replicating import ReplicaLog as ReplicaLog
 from lakelog.hooks.replicating import ReplicatedLog as ReplicatedLog
 from lakelog.hooks.replicating import Replicator as Replicator
+from lakelog.processes.group_sync import CopiedEnd as CopiedEnd
 
 PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.APPEND_CALLBACK: AppendCallback,

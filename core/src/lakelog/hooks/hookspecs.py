@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pluggy
 
@@ -23,7 +23,7 @@ hookimpl: Final = pluggy.HookimplMarker(PROJECT)
 """Marks a plugin's implementation of a hook."""
 
 
-class Hooks(Protocol):
+class Hooks:
     """All hooks; an implementation may omit arguments, but not rename them."""
 
     # --- strategies: each hook returns the factories of one kind ---

@@ -6,6 +6,7 @@ segments with their part of queues and index, and pauses puts. Each store has at
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from enum import Enum, unique
 from pathlib import Path
@@ -219,14 +220,17 @@ class CleaningReport(NamedTuple):
         return sum(each.size_bytes for each in self.deleted)
 
 
-class Clock(Protocol):
-    """The clock of maintenance; tests replace it."""
+class Clock:
+    """The clock of the maintenance of disk space; tests replace it by a subclass."""
 
     def now_ms(self) -> int:
         """The time, in ms since 1970."""
+        return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
         """Monotonic time in ms, from an arbitrary start."""
+        return time.monotonic_ns() // 1_000_000
 
     def wait(self, stop: Event, ms: int) -> bool:
         """Sleep for ``ms`` or until ``stop`` is set; return whether it is set."""
+        return stop.wait(ms / 1000)

@@ -12,32 +12,7 @@ from lakelog.hooks.flushing import Flushable, Outcome
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
     from lakelog.message import Body
-
-
-class CopyProgress(Protocol):
-    """How far copies have the log, for all processes of a store; offsets in bytes.
-
-    The class, with words in the shared page, is above this package.
-    """
-
-    @property
-    def end(self) -> int:
-        """End offset of the bytes that enough copies have acknowledged."""
-
-    @property
-    def reachable_end(self) -> int:
-        """The end offset that enough of the connected copies have; -1 if too few are connected."""
-
-    def publish(self, reachable_end: int) -> None:
-        """Store the end offset that enough of the connected copies have; wake the waiters.
-
-        :param reachable_end: -1 if too few copies are connected
-
-        Only the process that leads calls it.
-        """
-
-    def wait(self, end_offset: int, timeout_s: float) -> bool:
-        """Wait until enough copies have the log up to ``end_offset``; ``False`` on timeout."""
+    from lakelog.processes.group_sync import CopiedEnd
 
 
 class ReplicatedLog(Flushable, Protocol):
@@ -50,7 +25,7 @@ class ReplicatedLog(Flushable, Protocol):
     :ivar on_synced: set by the replicator; called when a sync of this process has moved ``flushed``
     """
 
-    copies: CopyProgress
+    copies: CopiedEnd
     on_synced: Callable[[], None]
 
     @property

@@ -23,7 +23,7 @@ from lakelog.files.filesystem import File
 from lakelog.format.encoder import EncodedBatch, Encoder
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
-from lakelog.hooks import AppendCallback, CopyProgress
+from lakelog.hooks import AppendCallback
 from lakelog.log.health import Health
 from lakelog.log.segments import Segments
 from lakelog.log.sources import ViewSource
@@ -126,7 +126,7 @@ class CommitLog:
         self._sync = GroupSync(
             files, sync_lock, page.memory, shared_page.GROUP_SYNC_AT, self.failed
         )
-        self.copies: CopyProgress = CopiedEnd(page.memory, shared_page.COPIED_AT)
+        self.copies = CopiedEnd(page.memory, shared_page.COPIED_AT)
         self._page = page
         self.memory = page.memory
         self.layout = shared_page

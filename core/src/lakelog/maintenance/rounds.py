@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -299,22 +298,6 @@ def _joined(report: CleaningReport, later: CleaningReport) -> CleaningReport:
     )
 
 
-class SystemClock:
-    """The clock of maintenance, unless a test replaces it."""
-
-    def now_ms(self) -> int:
-        """The time, in ms since 1970."""
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        """Monotonic time in ms."""
-        return time.monotonic_ns() // 1_000_000
-
-    def wait(self, stop: Event, ms: int) -> bool:
-        """Sleep for ``ms`` or until ``stop`` is set; return whether it is set."""
-        return stop.wait(ms / 1000)
-
-
 @attrs.define(slots=False, eq=False)
 class RemoteMaintenance:
     """Maintenance by another process: this one only reports the segments it would delete."""
@@ -416,7 +399,7 @@ def maintenance(
     raised and published before the file is deleted. A segment stays while it is not durable or not
     dispatched, or while a pin or a plugin keeps it.
     """
-    clock, watcher, cleaner = log.clock or SystemClock(), log.disk_watcher(), log.cleaner()
+    clock, watcher, cleaner = log.clock or Clock(), log.disk_watcher(), log.cleaner()
     disks = cleaning = None
     if watcher is not None:
         paths = partial(paths_of, log.directory)

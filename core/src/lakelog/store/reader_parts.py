@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.dispatch import Lag
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.identity import warn_of_others
-from lakelog.hooks import Kind
+from lakelog.hooks import Clock, Kind
 from lakelog.log.appender import Appender
 from lakelog.log.damage import read_damage
 from lakelog.log.log_reader import LogReader
@@ -101,7 +101,7 @@ def reader_parts(
 
     def maintain() -> RemoteMaintenance:
         from lakelog.maintenance.planning import MaintainedLog
-        from lakelog.maintenance.rounds import RemoteMaintenance, SystemClock
+        from lakelog.maintenance.rounds import RemoteMaintenance
 
         log = MaintainedLog(
             directory=directory,
@@ -115,7 +115,7 @@ def reader_parts(
             ask=asking,
         )
         section = prepared.settings.section(MAINTENANCE)
-        return RemoteMaintenance(log, section, prepared.clock or SystemClock())
+        return RemoteMaintenance(log, section, prepared.clock or Clock())
 
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(

@@ -210,6 +210,7 @@ class Store(LogStore):
         def get(*arguments: Any, **named: Any) -> GetResult:
             return queue_parts(self._current.last()).finder.getter.get(*arguments, **named)
 
+        self._current.now()  # raises for a closed store, whose waiters are ended by its signal
         return QueueFollower(get, self.arrivals)
 
     @property

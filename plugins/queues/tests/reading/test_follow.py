@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import attrs
 import pytest
 
+import lakelog
 from core.tests.store.support import open_small, read_small
 from lakelog import GetStatus, Message, Store
 from lakelog.dispatch import Arrivals
+from lakelog.errors import StoreClosed
 from lakelog.processes.shared_page import PAGE_FILE
 
 pytestmark = pytest.mark.both_ways
@@ -150,3 +153,24 @@ def test_arrivals_are_heard_and_hurried_only_by_those_who_wait() -> None:
     arrivals.wait(arrivals.version, 0.0)
     assert begun[-1]
     assert not arrivals.has_waiters
+
+
+@pytest.mark.parametrize("mode", ["write", "read"])
+def test_no_read_of_a_closed_store_waits_or_goes_on(mode: Any, tmp_path: Path) -> None:
+    open_small(tmp_path).close()
+    with open_small(tmp_path) as store:
+        store.put(Message("t", b"x", queue_id=0))
+    store = lakelog.open(tmp_path, mode=mode)
+    assert store.get("t", 0, 0, wait_ms=1).messages
+    followed = store.read("t", 0, follow=True)
+    assert next(followed).queue_offset == 0
+    store.close()
+    assert list(followed) == []  # its signal has ended the wait
+    for call in (
+        lambda: store.get("t", 0, 0),
+        lambda: store.get("t", 0, 1, wait_ms=60_000),
+        lambda: next(store.read("t", 0)),
+        lambda: next(store.read("t", 0, follow=True)),
+    ):
+        with pytest.raises(StoreClosed):
+            call()

@@ -12,6 +12,7 @@ import attrs
 
 from lakelog.hooks import (
     CleaningContext,
+    Clock,
     Deletion,
     DeletionRate,
     Factory,
@@ -26,7 +27,7 @@ _LOOK_SECONDS: Final = 0.005
 """Polling interval for the event of a waiter, whose setting does not notify the clock."""
 
 
-class FakeClock:
+class FakeClock(Clock):
     """Pass it to ``lakelog.open(path, clock=...)``; store times of messages do not use it.
 
     :param now_ms: initial time in ms since 1970; by default the machine's

@@ -16,7 +16,7 @@ from lakelog.errors import OffsetOutOfRange, ReplicaStopped, StoreFailed
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import segment_name
 from lakelog.format.record_batch import RecordBatch, decode_run
-from lakelog.hooks import CopyProgress, ReplicaLog
+from lakelog.hooks import ReplicaLog
 from lakelog.message import Body
 from lakelog.processes.group_sync import CopiedEnd
 from lakelog_testing.threads import PATIENCE_SECONDS, poll
@@ -150,7 +150,7 @@ class FakeReplicatedLog(FakeLog):
         self.segment_size_bytes = segment_size_bytes
         self.minimum = 0
         self.waits_for_disk = False
-        self.copies: CopyProgress = CopiedEnd(memoryview(bytearray(64)), 0)
+        self.copies = CopiedEnd(memoryview(bytearray(64)), 0)
         self.bytes = bytearray()
         self._random = random.Random(1)
         folder.mkdir(parents=True, exist_ok=True)

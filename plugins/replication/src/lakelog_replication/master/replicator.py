@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import PutRefused, StoreFailed
-from lakelog.hooks import Context, CopyProgress, Outcome, ReplicatedLog
+from lakelog.hooks import Context, CopiedEnd, Outcome, ReplicatedLog
 from lakelog.results import PutStatus
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
@@ -349,7 +349,7 @@ class _DrivingPut:
         deadline: float,
         waits: CopyWaits,
         server: HaServer,
-        copies: CopyProgress,
+        copies: CopiedEnd,
     ) -> None:
         self._end_offset = end_offset
         self._deadline = deadline

@@ -25,7 +25,7 @@ import attrs
 
 from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
-from lakelog.hooks import Context, CopyProgress, ReplicatedLog
+from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
@@ -623,7 +623,7 @@ class Lending:
             self._use(self._connections.send)
         return self.is_lent
 
-    def drive(self, copies: CopyProgress, end_offset: int, deadline: float) -> bool:
+    def drive(self, copies: CopiedEnd, end_offset: int, deadline: float) -> bool:
         """Send, and read reports, until enough slaves have the log up to ``end_offset``.
 
         :param end_offset: physical offset in bytes
