@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
-from uuid import uuid4
 
 from lakelog.errors import NotAStore, StoreError
 from lakelog.files.filesystem import FileSystem, read_file, write_file
@@ -124,6 +123,8 @@ def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
 
     :param new: whether lakelog is creating the store
     """
+    from uuid import uuid4  # once in the life of a store
+
     identity = StoreIdentity(str(uuid4()), new)
     content = {"version": FORMAT_VERSION, **identity._asdict()}
     write_own(files, path, STORE_FILE, content, indent=2)

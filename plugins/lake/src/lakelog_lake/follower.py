@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ from lakelog.hooks import Context, Factory, Kind
 from lakelog_daemon.arguments import hidden, lakelog
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 STOP_SECONDS: Final = 30.0
@@ -63,6 +63,8 @@ class DispatchFollower:
 
     def start(self) -> None:
         """Start the process."""
+        import subprocess
+
         command = self.command()
         assert self._options is not None
         with self._options as options:
@@ -74,6 +76,8 @@ class DispatchFollower:
         """Stop the process after the pass under way; kill it after ``STOP_SECONDS``."""
         if self._process is None:
             return
+        import subprocess
+
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)

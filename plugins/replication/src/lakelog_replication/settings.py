@@ -5,7 +5,6 @@ For TLS between lakelog stores, both sides present a certificate of one authorit
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
@@ -20,6 +19,8 @@ from lakelog_replication.multisource.source import SourceMaster
 from lakelog_replication.wire import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
+    import ssl
+
     from lakelog_daemon.daemon import Runner
     from lakelog_daemon.logs import LogWriter
     from lakelog_daemon.plan import ServePlan
@@ -167,6 +168,8 @@ def tls_context(settings: RocketmqHaSettings, purpose: ssl.Purpose) -> ssl.SSLCo
     """
     if settings.certificate is None:
         return None
+    import ssl
+
     try:
         context = ssl.create_default_context(purpose, cafile=settings.authority)
         context.minimum_version = ssl.TLSVersion.TLSv1_3

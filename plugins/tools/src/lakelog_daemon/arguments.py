@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from runpy import run_module
 from typing import IO
 
 
@@ -33,6 +32,8 @@ def lakelog(descriptor: int, *words: str) -> tuple[str, ...]:
 
 def main(words: Sequence[str]) -> None:
     """Run the command line, which exits with its code."""
+    from runpy import run_module
+
     descriptor, *shown = words
     with open(int(descriptor), "rb", closefd=descriptor != "0") as file:
         sys.argv[1:] = [*shown, *json.load(file)]
