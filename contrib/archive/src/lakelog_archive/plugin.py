@@ -40,7 +40,7 @@ class ArchiveSettings:
 NAME: Final = "fsspec"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ArchivePlugin:
     """Archives for the stores of one process."""
 

@@ -43,7 +43,7 @@ class MetricsSettings:
     )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class MetricsFollower:
     """Serves the metrics of stores by HTTP until it is stopped; each request reads them anew.
 

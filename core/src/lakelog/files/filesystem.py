@@ -194,7 +194,7 @@ _RENAME_EXCHANGE: Final = 2
 _NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RealFile:
     """A :class:`File` of the operating system."""
 

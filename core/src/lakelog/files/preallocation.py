@@ -58,7 +58,7 @@ def _as_making_failed(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
         raise MakingFailed(error) from error
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Blocks:
     """The allocated blocks of a segment file; accessed under the append lock.
 
@@ -71,7 +71,7 @@ class Blocks:
     coming: Future[int] | None = None
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class SegmentMaker:
     """Creates segment files of full length, and allocates their blocks.
 

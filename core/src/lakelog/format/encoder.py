@@ -269,7 +269,7 @@ _pack_offsets: Final = Struct(">qq").pack_into
 _pack_long: Final = Struct(">q").pack_into
 
 
-@attrs.define(slots=True, weakref_slot=False, eq=False)
+@attrs.define(weakref_slot=False, eq=False, repr=False)
 class EncodedRecord(EncodedBatch):
     """One record.
 
@@ -541,7 +541,7 @@ _GIVEN_BITS: Final = ~(layout.BORN_HOST_V6 | layout.STORE_HOST_V6)
 """Bits of a message's system flags that are stored; the others follow from its hosts."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Encoder:
     """Encodes outside the append lock; safe to use from several threads.
 

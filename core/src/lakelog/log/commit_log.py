@@ -480,7 +480,7 @@ def _append_lock(callback: AppendCallback, lock: File, page: shared_page.SharedP
     return made
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LogFiles:
     """The files of the log, as the append section repairs and as group commit syncs them.
 

@@ -58,7 +58,7 @@ class SealedSegment:
         """Drop the map, which ends with its last view."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OpenSegment:
     """A segment open for writing.
 

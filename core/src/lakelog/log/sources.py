@@ -273,7 +273,7 @@ class ReadBounds(Protocol):
         """Where reading stops; ``None`` if that must be found by reading."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ArchivedExtent:
     """An archived segment; all of its bytes count as data."""
 
@@ -292,7 +292,7 @@ class ArchivedExtent:
         return offset
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class ArchiveBackedSource:
     """A log and its archive as one ``Source``, with the bounds of both together.
 
@@ -356,7 +356,7 @@ class ArchiveBackedSource:
         return None if older is None or (here is not None and older >= here) else older
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class OwnedBounds:
     """The bounds of an owner, from its positions."""
 
@@ -371,7 +371,7 @@ class OwnedBounds:
         return self.positions.readable
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ReaderBounds:
     """The bounds of a reader: from a living owner's page, else from the files.
 

@@ -22,7 +22,7 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.processes.ownership import is_owned
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class StoreDirectory:
     """A store directory, which may be missing.
 

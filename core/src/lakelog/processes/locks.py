@@ -123,7 +123,7 @@ _NAP_S: Final = 50e-6
 _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Futex:
     """Waits for a change of one word, and wakes its waiters.
 

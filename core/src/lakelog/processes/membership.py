@@ -45,7 +45,7 @@ ALONE: Final = "alone"
 """The key in the shared page for the reason why a process excludes others."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Membership:
     """One process's membership in a store; the system ends it with the process.
 

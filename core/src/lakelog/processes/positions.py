@@ -33,7 +33,7 @@ Words: TypeAlias = "memoryview[int] | list[int]"
 _WORD: Final = (1 << 64) - 1
 
 
-@attrs.define(slots=True, eq=False)
+@attrs.define(eq=False, repr=False)
 class Positions:
     """The positions of one store.
 

@@ -208,7 +208,7 @@ def page_path(path: Path) -> Path:
     return path / OWN_DIR / PAGE_FILE
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class SharedPage:
     """The mapped page.
 
@@ -417,7 +417,7 @@ def process_start(pid: int) -> int | None:
     return None if state in (b"Z", b"X") else int(fields[18])
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class PageView:
     """The content of a page, for a process that does not own it.
 
