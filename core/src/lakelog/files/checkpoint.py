@@ -49,8 +49,8 @@ def write_checkpoint(
 ) -> None:
     """Write and sync; everything claimed by ``checkpoint`` must be durable already.
 
-    :param is_there: whether this process has written the file before; its length is then not set
-        again, and its folder not synced again
+    :param is_there: whether the name of an existing file is durable; a file of the right length is
+        then not lengthened again, and its folder not synced again
 
     Raises ``OSError``.
     """

@@ -454,12 +454,13 @@ def read_range(files: FileSystem, path: Path, position: int, length: int) -> byt
         raise unreadable(path, error) from error
 
 
-def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
-    """Write a small file in place and sync it; the caller makes its name durable."""
+def overwrite_file(files: FileSystem, path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a small file in place, and sync it if ``durable``; the caller syncs its name."""
     with closing(files.open(path, write=True, create=True)) as file:
         file.truncate(0)
         file.write_at(0, content)
-        file.sync()
+        if durable:
+            file.sync()
 
 
 def sync_file(files: FileSystem, path: Path) -> None:

@@ -121,10 +121,13 @@ def owner_pid(files: FileSystem, path: Path) -> int | None:
 
 
 def write_abort(files: FileSystem, path: Path) -> None:
-    """Mark the store as open; the former content goes to ``abort.bak``, as in RocketMQ."""
+    """Mark the store durably as open; the former content goes to ``abort.bak``, as in RocketMQ.
+
+    Only the names are synced: after a power cut the existence of ``abort`` counts.
+    """
     former = read_file(files, path / ABORT_FILE) or b""
-    overwrite_file(files, path / ABORT_BACKUP_FILE, former)
-    overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode())
+    overwrite_file(files, path / ABORT_BACKUP_FILE, former, durable=False)
+    overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode(), durable=False)
     files.sync_dir(path)
 
 

@@ -115,7 +115,7 @@ class LogMaker:
             max(PAGESIZE, self.strategies.writer.traits.alignment_bytes),
             ProcessLock(self.lock.file, MAKING),
         )
-        maker.files.make_dir(maker.temporary)
+        maker.files.make_dir(maker.temporary, durable=False)
         return maker
 
     def segments(self, maker: SegmentMaker, *, alone: bool) -> Segments:

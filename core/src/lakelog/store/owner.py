@@ -450,7 +450,7 @@ class _Taking(LogMaker):
         if not (path / ABORT_FILE).exists():
             self.undo.callback(quietly, remove_abort, files, path)  # may be partly written
         write_abort(files, path)
-        write_checkpoint(files, path, read_checkpoint(files, path))
+        write_checkpoint(files, path, read_checkpoint(files, path), is_there=True)
 
     def _publish(self, plan: RecoveryPlan, dispatched: int, settings: Mapping[str, Any]) -> None:
         """Publish the positions of the recovered log and its queue ends."""
