@@ -12,7 +12,7 @@ from tests.packages.environment import Environment, importable
 from tests.packages.projects import PROJECTS, Project
 
 NEEDS_AN_EXTRA = {
-    "lakelog.arrow",
+    *("lakelog.aio", "lakelog.arrow"),
     *("lakelog_broker.grpc", "lakelog_broker.pytest_plugin"),
     *("lakelog_lake.sinks.iceberg_expiry", "lakelog_lake.tables.synced_io"),
     *("lakelog_spark.micro_batches", "lakelog_spark.source", "lakelog_spark.verify"),

@@ -32,7 +32,7 @@ def result(text: str, properties: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_results_are_those_of_rocketmq(tmp_path: Path, count: int) -> None:
-    asked: list[tuple[str, dict[str, str]]] = []
+    asked: list[tuple[str, dict[str, str]]] = [("NOT (a <= 0)", {"a": "0.0"})]  # an error is rare
 
     @settings(
         max_examples=count,

@@ -127,7 +127,7 @@ def _metadata_folders() -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in sys.path:
         with suppress(OSError):
-            for name in os.listdir(entry or os.curdir):
+            for name in sorted(os.listdir(entry or os.curdir)):
                 base, _, kind = name.rpartition(".")
                 if kind in {"dist-info", "egg-info"}:
                     found.setdefault(_normalized(base.partition("-")[0]), f"{entry or '.'}/{name}")

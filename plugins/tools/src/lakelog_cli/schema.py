@@ -158,7 +158,7 @@ def _of_class(kind: type[Any], inner: list[Schema]) -> Schema:
 
 def is_object(hint: Any) -> bool:
     """Whether a type is a class with fields."""
-    return is_typed_dict(hint) or attrs.has(hint)
+    return is_typed_dict(hint) or attrs.has(hint) or hasattr(hint, "_fields")
 
 
 def type_text(hint: Any) -> str:
