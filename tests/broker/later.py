@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final
@@ -110,8 +111,13 @@ def rocketmqs_broker(
         yield Serving(server, made)
 
 
+_CHECKS: Final = {"transaction_check_interval_s": 1, "transaction_check_limit": 1_000}
+"""As of RocketMQ's broker; by default a client that registers late is asked after half a minute."""
 BROKERS: Final[dict[str, Callable[[Path], Any]]] = {
-    "lakelog": lakelogs_broker,
+    "lakelog": partial(
+        lakelogs_broker,
+        options=[f"--set=broker.{name}={value}" for name, value in _CHECKS.items()],
+    ),
     "rocketmq": rocketmqs_broker,
 }
 
