@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,13 +24,15 @@ from lakelog import Message, Store
 from lakelog.dispatch import Arrivals
 from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import ABORT_FILE
 from lakelog.log.put_future import BatchFuture
 from lakelog.processes import membership
-from lakelog.processes.ownership import is_followed, is_owned, is_served
+from lakelog.processes.ownership import is_followed, is_owned, is_served, write_abort
 from lakelog.store import reader_parts
 from lakelog.store.parts import RoleParts
 from lakelog_queues.readers.arrivals import CurrentArrivals
 from lakelog_queues.readers.catch_up import ReaderWait
+from lakelog_testing.crash import SimFileSystem, images
 from lakelog_testing.threads import hold
 from tests.support.waiting import until
 
@@ -345,3 +349,16 @@ def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
             assert put(store, "x") == 0
     assert len(calls) == 2
     assert "its services cannot be given up" in caplog.text
+
+
+def test_abort_has_its_process_after_a_power_cut(tmp_path: Path) -> None:
+    system, store = SimFileSystem(tmp_path), tmp_path / "store"
+    try:
+        system.make_dir(store)
+        write_abort(system, store)
+        system.make_dir(store / "next")  # a point behind the last call
+        point = system.points[-1]
+    finally:
+        system.close()
+    found = {each.files.get(f"store/{ABORT_FILE}") for each in images(point, Random(1), 32)}
+    assert found == {str(os.getpid()).encode()}

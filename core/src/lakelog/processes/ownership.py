@@ -123,11 +123,12 @@ def owner_pid(files: FileSystem, path: Path) -> int | None:
 def write_abort(files: FileSystem, path: Path) -> None:
     """Mark the store durably as open; the former content goes to ``abort.bak``, as in RocketMQ.
 
-    Only the names are synced: after a power cut the existence of ``abort`` counts.
+    The process id in ``abort`` is evidence after a power cut: recovery compares it with the shared
+    page. The backup is none, so only its name is synced.
     """
     former = read_file(files, path / ABORT_FILE) or b""
     overwrite_file(files, path / ABORT_BACKUP_FILE, former, durable=False)
-    overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode(), durable=False)
+    overwrite_file(files, path / ABORT_FILE, str(os.getpid()).encode())
     files.sync_dir(path)
 
 
