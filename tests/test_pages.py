@@ -1,4 +1,4 @@
-"""Modules and files that the pages name exist."""
+"""Modules and files that the pages name exist, and names to which docstrings refer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 SPAN: Final = re.compile(r"`([^`\n]+)`")
 DOTTED: Final = re.compile(r"lakelog(_\w+)?(\.[a-zA-Z_]\w*)+")
+REFERENCE: Final = re.compile(r":\w+:`~?(lakelog[\w.]+)`")
 FILE: Final = re.compile(r"(?:[\w.]+/)*\w+\.(?:py|rs)")
 NO_MODULES: Final = ("service", "toml", "socket", "conf", "json")
 """Endings of files whose names begin with ``lakelog``."""
@@ -27,6 +28,7 @@ NOT_OF_MODULES: Final = {
 """Groups of entry points, a property of tables, and an attribute of a fixture."""
 GIT: Final = ["git", "-C", str(ROOT), "ls-files"]
 FILES: Final = subprocess.run(GIT, capture_output=True, text=True, check=True).stdout.split()
+SOURCES: Final = [each for each in FILES if each.endswith(".py") and "/src/" in each]
 PAGES: Final = [each for each in FILES if each.endswith(".md") and each != "CHANGELOG.md"]
 
 
@@ -66,3 +68,12 @@ def wrong(page: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_names_exists(page: str) -> None:
     assert list(wrong(page)) == []
+
+
+def test_names_to_which_docstrings_refer_exist() -> None:
+    found = {
+        (source, name)
+        for source in SOURCES
+        for name in REFERENCE.findall((ROOT / source).read_text())
+    }
+    assert sorted((source, name) for source, name in found if not is_named(name)) == []

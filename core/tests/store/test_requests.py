@@ -437,3 +437,11 @@ def test_a_line_that_was_cut_short_is_no_answer(tmp_path: Path) -> None:
     assert answer_all(tmp_path, 2) == [WHAT]
     assert request.answer() == {"result": 2}
     request.close()
+
+
+@pytest.mark.parametrize("verb", ["close", "start", "_execute", "owned", ""])
+def test_no_other_word_is_executed(verb: str, tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        with pytest.raises(KeyError, match=verb):
+            store._current.manager()(verb)
+        store.put(Message("t", b"as before", queue_id=0))

@@ -82,7 +82,7 @@ fn follow(data: &[u8], first: i32, last_offset: i64, heads: &mut [i32]) -> Optio
     Some((opened, last))
 }
 
-/// As ``link`` of ``chains.py``, for entries that are in a file: `follow`.
+/// As ``link`` of ``indexfile.py``, for entries that are in a file: `follow`.
 #[pyfunction]
 pub fn follow_entries(
     py: Python<'_>,

@@ -71,7 +71,7 @@ def handling(message: StoredMessage) -> Iterator[Span]:
     ::
 
         for message in consumer.poll(32):
-            with lakelog_tracing.handling(message):
+            with lakelog_telemetry.tracing.handling(message):
                 handle(message)
 
     An exception is recorded, and raised again.

@@ -189,7 +189,7 @@ class SegmentInfos:
     """The sealed segments of a log.
 
     :param readers: returns the number of held maps of the segment that starts at an offset
-    :param pin_expires_after_ms: see :class:`~lakelog_retention.settings.MaintenanceSettings`
+    :param pin_expires_after_ms: see :class:`~lakelog.settings.catalog.MaintenanceSettings`
     """
 
     def __init__(

@@ -11,7 +11,7 @@ Each step is durable before the next one:
 7. note the damage,
 8. correct the checkpoint.
 
-Gaps are filled last, after queues and index have dropped their entries there, see :mod:`.gaps`.
+Gaps are filled last, after queues and index have dropped their entries there, see :mod:`.filler`.
 After an interruption at any point the next recovery finds the same end, and continues.
 """
 

@@ -114,7 +114,7 @@ def installed_sources() -> list[PluginSource]:
     folders = _metadata_folders()
     for folder in folders.values():
         with suppress(OSError):
-            text = Path(folder, "entry_points.txt").read_text(encoding="utf-8")
+            text = Path(folder, "entry_points.txt").read_text(encoding="utf-8", errors="replace")
             package = partial(_described, folder)
             found += (PluginSource(*each, package) for each in _points(text))
     if any(os.path.isfile(each) for each in sys.path):
@@ -159,7 +159,8 @@ def _normalized(name: str) -> str:
 def _described(folder: str) -> Distribution | None:
     """The package by its metadata, whose first lines have name and version."""
     with suppress(OSError):
-        head = Path(folder, "METADATA").read_text(encoding="utf-8", errors="replace")
+        name = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
+        head = Path(folder, name).read_text(encoding="utf-8", errors="replace")
         fields = dict(re.findall(r"^(Name|Version): *(.*?) *$", head.partition("\n\n")[0], re.M))
         if len(fields) == 2:
             return Distribution(fields["Name"], fields["Version"])

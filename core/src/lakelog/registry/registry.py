@@ -324,8 +324,8 @@ class Registry(NamedTuple):
     ) -> Registry:
         """Load and check plugins; accesses no file of a store.
 
-        :param plugins: plugins to use beside the core's own and, if installed, ``processes``,
-            ``queues`` and ``retention``; ``None`` uses all installed plugins; a registry is
+        :param plugins: plugins to use beside the core's own and, if installed, ``queues``
+            and ``retention``; ``None`` uses all installed plugins; a registry is
             returned unchanged
         :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to switch off
 

@@ -111,13 +111,12 @@ def open_store(  # all but the path are optional, and given by name
     :param mode: ``write`` appends and reads, alone or beside other processes; one of them has the
         services (dispatching, retention, checkpoint) and another takes over when it ends.
         ``exclusive`` allows only readers beside it. ``read`` takes no lock, changes no byte, and
-        needs no owner. ``replica`` receives the log of a master in place of puts. ``auto``,
-        ``owner`` and ``attach`` are deprecated names of ``write``
+        needs no owner. ``replica`` receives the log of a master in place of puts
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` takes
         precedence over the paths in it
-    :param plugins: plugins to use beside ``processes``, ``queues``, ``retention`` and the core's
-        own, in place of the other installed ones
+    :param plugins: plugins to use beside ``queues``, ``retention`` and the core's own, in place of
+        the other installed ones
     :param files: replaces the operating system's files, for tests
     :param clock: replaces the clock of disk-space maintenance, for tests
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``

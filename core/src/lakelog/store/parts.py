@@ -172,7 +172,7 @@ class RoleParts:
     :ivar waits: the state of dispatching
     :ivar maintain: begins the maintenance of disk space
     :ivar extension: the resources of the store extension, if one is installed
-    :ivar manager: executes one of :data:`~.managing.VERBS`, or requests it from the process with
+    :ivar manager: executes one of :data:`~.requests.VERBS`, or requests it from the process with
         the services; ``None`` in a reader
     :ivar answering: serves requests of other processes
     :ivar owned: the owner's log, if this process has the services

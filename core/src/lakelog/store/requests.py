@@ -222,7 +222,9 @@ class Managing:
     maintenance: Callable[[], MaintenanceRounds | RemoteMaintenance]
 
     def __call__(self, verb: str, *words: str) -> Any:
-        """Execute one of the verbs."""
+        """Execute one of the verbs; raises ``KeyError`` for another one."""
+        if verb not in (*VERBS, *MAINTENANCE_VERBS):
+            raise KeyError(verb)  # a file of another process may have any word
         done_by = self if verb in VERBS else self.maintenance()
         return getattr(done_by, verb)(*words)
 
