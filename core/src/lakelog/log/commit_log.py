@@ -551,9 +551,8 @@ class LogFiles:
         if vouched is not None:
             self._stamp_ms = vouched.timestamp_ms
             return vouched.end_offset
-        self._stamp_ms = words[
-            shared_page.LAST_TIMESTAMP
-        ]  # read first: a record before the end has this time
+        # Read first: a record before the end has this time.
+        self._stamp_ms = words[shared_page.LAST_TIMESTAMP]
         return words[shared_page.APPENDED]
 
     def commit(self) -> int:

@@ -9,6 +9,7 @@ from threading import Event
 
 import attrs
 
+from lakelog.arguments import wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing import runner
@@ -102,6 +103,10 @@ class Landing:
         :param on_trouble: called with a temporary error and the seconds until the next try
         :param interval_ms: time between the starts of passes, in steady traffic
         """
+        if not isinstance(stop, Event):
+            raise wrong_type(
+                "stop", stop, "a threading.Event, which ends the landing once it is set"
+            )
         seconds, alive = interval_ms / 1000, runner.WatchdogNotifier.of_this_process()
         with self._dispatcher(stop.is_set) as lander:
             waits = runner.LandingWaits(stop, seconds, lander.newcoming, alive)
