@@ -65,10 +65,11 @@ test-rust: setup
 	$(if $(CARGO),cd $(NATIVE) && MAKEFLAGS= cargo test --quiet --release)
 
 test-slow: setup jdk-note ## Run the matrices whole of which `make test` has a sample
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not soak" --timeout 900 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not soak" --timeout 900 \
+		-o faulthandler_timeout=0 $(ARGS)
 
 soak: setup jdk-note ## Rounds of kills, power cuts and load, each with a length of its own
-	$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+	$(BIN)/python -m pytest -m soak --timeout 0 -o faulthandler_timeout=0 $(ARGS)
 
 quick: setup ## Lint the changes, run the tests nearest to them, in a minute (SINCE=HEAD)
 	@$(MEMORY) $(BIN)/python -m tests.quick $(SINCE)
@@ -140,7 +141,8 @@ format: setup ## Format the sources and mend what the linter can mend
 coverage: setup ## Measure how much of the core its tests and those of queues reach
 	test -d .venv-coverage || $(PIP) install --no-deps --target .venv-coverage coverage pytest-cov
 	PYTHONPATH=$(CURDIR)/.venv-coverage $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 900 \
-		--cov --cov-report=term:skip-covered core/tests plugins/queues/tests $(ARGS)
+		-o faulthandler_timeout=0 --cov --cov-report=term:skip-covered \
+		core/tests plugins/queues/tests $(ARGS)
 
 demo: setup jdk-note ## Messages in, an Iceberg table out (examples/demo.py)
 	$(BIN)/python examples/demo.py

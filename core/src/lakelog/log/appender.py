@@ -28,6 +28,7 @@ from lakelog.log.health import Health
 from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
 
@@ -44,13 +45,14 @@ class AsyncPutQueue:
     def __init__(self, submit: Callable[[Sequence[PutFuture]], object]) -> None:
         self._submit = submit
         self._waiting: deque[PutFuture] = deque()
-        self._changed = Condition()
+        self._lock = Mutex()
+        self._changed = Condition(self._lock)
         self._closed = False
         self._thread: Thread | None = None
 
     def put(self, future: PutFuture) -> None:
         """Add an appended put for the thread; if none can be started, submit the put here."""
-        with self._changed:
+        with self._lock:
             while len(self._waiting) >= MAX_WAITING and self._is_elsewhere():
                 self._changed.wait()
             if self._is_running():
@@ -76,7 +78,7 @@ class AsyncPutQueue:
 
     def _next_burst(self) -> Sequence[PutFuture]:
         """The collected puts; empty once closed and drained."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             return self._take()
 
@@ -88,14 +90,14 @@ class AsyncPutQueue:
 
     def serve(self, _: PutFuture) -> None:
         """Submit the collected puts here: a callback waits for one, maybe in the thread itself."""
-        with self._changed:
+        with self._lock:
             burst = self._take()
         if burst:
             self._submit(burst)
 
     def close(self) -> None:
         """Submit the waiting puts, then stop."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None:

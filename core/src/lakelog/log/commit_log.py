@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock, RLock
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -37,6 +36,7 @@ from lakelog.processes.positions import Positions
 from lakelog.processes.queue_table import QueueTable
 from lakelog.processes.wake_page import PageWaiter
 from lakelog.results import AppendStatus, PutStatus
+from lakelog.runtime.locks import Mutex
 
 APPENDING: Final = 8
 """The byte of ``lock`` that the appending process locks."""
@@ -493,9 +493,9 @@ class LogFiles:
     table: QueueTable
     vouched: VouchedEnd | None = attrs.field(default=None, init=False)
     synced: int = attrs.field(default=0, init=False)
-    _syncing: RLock = attrs.field(factory=RLock, init=False)
+    _syncing: Mutex = attrs.field(factory=Mutex, init=False)
     _stamp_ms: int = attrs.field(default=0, init=False)
-    _committing: Lock = attrs.field(factory=Lock, init=False)
+    _committing: Mutex = attrs.field(factory=Mutex, init=False)
 
     # --- repair ---
 
@@ -560,7 +560,11 @@ class LogFiles:
         if not self.segments.staged:
             return self.positions.appended
         with self._committing:
-            end = self.positions.words[shared_page.COMMITTED] = self.segments.commit()
+            end = self.segments.commit()
+            words = self.positions.words
+            # A handler may have committed more. It could come in between again behind a call.
+            if end > words[shared_page.COMMITTED]:  # noqa: PLR1730  # max() is a call
+                words[shared_page.COMMITTED] = end
         return end
 
     def sync(self, start: int, end: int) -> None:

@@ -64,7 +64,6 @@ class WakePage:
         self.identity = identity
         self._magic = memory[_MAGIC_BYTE : _MAGIC_BYTE + 8].cast("Q")
         self._futex = futex(memory, 4 * SEQUENCE)
-        self._fence = Lock()
 
     @classmethod
     def make(cls, files: FileSystem, path: Path) -> WakePage:
@@ -118,8 +117,8 @@ class WakePage:
         """Set the flag; return the sequence read before, the argument ``seen`` of :meth:`sleep`."""
         seen = self._futex.value
         self.asked[FLAG] = 1
-        with self._fence:  # a full fence: the caller's next read must not pass the store
-            return seen
+        Lock().acquire(blocking=False)  # a fence: the caller's next read must not pass the store
+        return seen
 
     def sleep(self, seen: int, timeout_s: float, longest_s: float = LONGEST_SLEEP_S) -> bool:
         """Sleep until the sequence differs from ``seen``; ``False`` if that is not possible.
