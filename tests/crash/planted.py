@@ -179,8 +179,8 @@ def position_counted_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def flushed_read_after_the_sync(patch: pytest.MonkeyPatch) -> None:
     def sync(self: GroupSync) -> None:
-        self._log.sync(self.flushed, self._log.end_to_sync())
-        self._words[MARKED] = self._words[FLUSHED] = self._log.end_to_sync()
+        self._sync_bytes(self.flushed, self._end_to_sync())
+        self._words[MARKED] = self._words[FLUSHED] = self._end_to_sync()
 
     patch.setattr(GroupSync, "_sync", sync)
 

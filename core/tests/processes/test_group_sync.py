@@ -96,7 +96,15 @@ def a_sync(folder: Path) -> tuple[GroupSync, Disk, memoryview]:
     with (folder / "shared").open("r+b") as file:
         memory = memoryview(mmap.mmap(file.fileno(), mmap.PAGESIZE))
     disk = Disk(memory[DISK_AT : DISK_AT + 64].cast("Q"), RealFileSystem().open(folder / "lock"))
-    sync = GroupSync(disk, lock, memory, AT, lambda error: Lost(str(error)))
+    sync = GroupSync(
+        disk.end_to_sync,
+        disk.sync,
+        disk.write_again,
+        lock,
+        memory,
+        AT,
+        lambda error: Lost(str(error)),
+    )
     return sync, disk, memory[AT : AT + groupsync.BYTES].cast("Q")
 
 
@@ -191,9 +199,9 @@ def test_bytes_that_cannot_be_written_again_fail_the_store(
     def damaged(_disk: Disk, _start: int, _end: int) -> None:
         raise OSError(errno.EIO, "a record is not whole")
 
+    monkeypatch.setattr(Disk, "write_again", damaged)
     sync, disk, words = a_sync(tmp_path)
     disk.words[APPENDED] = words[MARKED] = 10
-    monkeypatch.setattr(Disk, "write_again", damaged)
     with pytest.raises(Lost, match="not whole"):
         sync.reach(10, 60)
     assert words[FAILED]

@@ -124,7 +124,13 @@ class CommitLog:
         )
         sync_lock = ByteLock(lock, SYNCING, page.memory, shared_page.SYNC_LOCK_AT)
         self._sync = GroupSync(
-            files, sync_lock, page.memory, shared_page.GROUP_SYNC_AT, self.failed
+            files.end_to_sync,
+            files.sync,
+            files.write_again,
+            sync_lock,
+            page.memory,
+            shared_page.GROUP_SYNC_AT,
+            self.failed,
         )
         self.copies = CopiedEnd(page.memory, shared_page.COPIED_AT)
         self._page = page

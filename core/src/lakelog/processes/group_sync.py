@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, futex
 from lakelog.runtime.locks import YieldLock
@@ -45,28 +45,6 @@ _LONGEST_NAP_S: Final = 0.05
 """The longest sleep, since a leader that dies does not wake the waiters."""
 
 
-class SyncedLog(Protocol):
-    """The interface of the log to group commit.
-
-    A protocol, because ``log.commit_log`` is above this package, and tests use a disk of their own.
-    """
-
-    def end_to_sync(self) -> int:
-        """End of the bytes appended by all processes; the next :meth:`sync` goes up to it."""
-
-    def sync(self, start: int, end: int) -> None:
-        """Make the bytes from ``start`` to ``end``, offsets of the log, durable.
-
-        Raises ``OSError``.
-        """
-
-    def write_again(self, start: int, end: int) -> None:
-        """Read the records from ``start`` to ``end``, check them, and write the same bytes.
-
-        Raises ``OSError`` if a record cannot be read or written, or is not whole.
-        """
-
-
 class GroupSync:
     """Group commit in one process, shared by its threads.
 
@@ -75,7 +53,9 @@ class GroupSync:
 
     def __init__(
         self,
-        log: SyncedLog,
+        end_to_sync: Callable[[], int],
+        sync: Callable[[int, int], object],
+        write_again: Callable[[int, int], object],
         lock: ByteLock,
         shared: memoryview,
         at: int,
@@ -83,13 +63,21 @@ class GroupSync:
     ) -> None:
         """Prepare; nothing is synced yet.
 
+        :param end_to_sync: returns the end of the bytes appended by all processes; the next
+            ``sync`` goes up to it
+        :param sync: makes the bytes from one offset of the log to another durable, or raises
+            ``OSError``
+        :param write_again: reads these bytes, checks the records, and writes the same bytes again,
+            as after a lost write; raises ``OSError``
         :param lock: held by the syncing process
         :param shared: memory mapped by all processes; :data:`BYTES` of it at ``at``, a multiple of
             8, belong to this object
         :param fail: fails the store with an error of this process or, given ``None``, of another
             process; returns the exception to raise
         """
-        self._log = log
+        self._end_to_sync = end_to_sync
+        self._sync_bytes = sync
+        self._write_again = write_again
         self._lock = lock
         self._words = shared[at : at + BYTES].cast("Q")
         self._futex = futex(shared, at + _SEQUENCE_AT)
@@ -206,15 +194,15 @@ class GroupSync:
         self._futex.wake()
 
     def _sync(self) -> None:
-        words, log = self._words, self._log
+        words = self._words
         start = words[FLUSHED]
         # The mark is stored before the sync, and flushed after it. A process that dies in between
         # leaves mark > flushed, which makes the next leader write these bytes again.
         try:
             if words[MARKED] > start:
-                log.write_again(start, words[MARKED])
-            end = words[MARKED] = log.end_to_sync()
-            log.sync(start, end)
+                self._write_again(start, words[MARKED])
+            end = words[MARKED] = self._end_to_sync()
+            self._sync_bytes(start, end)
         except OSError as error:
             words[FAILED] = 1
             raise self._fail(error) from error
