@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import a_store, open_small
+from core.tests.store.support import SEGMENT, a_store, open_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
 from lakelog.dispatch import Arrivals
@@ -28,7 +28,8 @@ from lakelog.format.layout import ABORT_FILE
 from lakelog.log.put_future import BatchFuture
 from lakelog.processes import membership
 from lakelog.processes.ownership import is_followed, is_owned, is_served, write_abort
-from lakelog.store import reader_parts
+from lakelog.store import joining, reader_parts
+from lakelog.store.open import open_to_serve
 from lakelog.store.parts import RoleParts
 from lakelog_queues.readers.arrivals import CurrentArrivals
 from lakelog_queues.readers.catch_up import ReaderWait
@@ -329,6 +330,25 @@ def test_a_store_that_is_closed_when_it_is_asked(tmp_path: Path) -> None:
             store.close()
             assert serve.hear() == {"role": "owner"}
             assert is_served(FILES, tmp_path)
+
+
+def test_an_owner_that_closes_just_before_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, closed = joining._joined, list[int]()
+
+    def closes_first(request: Any) -> Any:
+        if not closed:
+            closed.append(0)
+            other.kill()
+        return real(request)
+
+    monkeypatch.setattr(joining, "_joined", closes_first)
+    with an_owner(tmp_path) as other:
+        settings = {"flush": "none", "segment_size_bytes": SEGMENT, "preallocate": False}
+        with open_to_serve(tmp_path, plugins=[], arguments=settings) as store:
+            assert closed
+            assert store.role == "owner"
 
 
 def test_one_that_cannot_give_them_up_keeps_them_until_it_can(

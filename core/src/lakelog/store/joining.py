@@ -351,13 +351,17 @@ def kept_services(request: OpenRequest) -> RoleParts:
     Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, otherwise as
     :func:`shared_parts`.
     """
-    try:
-        return owner.owner_parts(request, replica=None)
-    except errors.StoreLocked:
-        joined = _joined(request)
-        if joined is None:
-            raise
-        return joined.serve()
+    end = time.monotonic() + _timeout_s(request)
+    while True:
+        try:
+            return owner.owner_parts(request, replica=None)
+        except errors.StoreLocked:
+            joined = _joined(request)
+            if joined is not None:
+                return joined.serve()
+            if time.monotonic() >= end:
+                raise
+        time.sleep(_RETRY_S)  # the owner has closed it meanwhile
 
 
 def _first(request: OpenRequest) -> RoleParts:
