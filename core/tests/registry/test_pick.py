@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.registry.samples import CONTEXT, Offering, Pace, factory, hooks_of, load, search
-from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
+from lakelog.errors import BadStrategy, DuplicateName, MissingPlugin, PluginError, SettingsError
 from lakelog.hooks import Kind, NoSettings
 from lakelog.registry import Registry, loading
 from lakelog.registry.loading import installed_sources
@@ -29,6 +29,18 @@ def test_a_factory_is_found_by_kind_and_name_and_its_settings_are_a_section() ->
     registry = load(Offering(fast, paced))
     assert registry.factory(FLUSH, "fast") is fast
     assert (registry.sections()["fast"], registry.sections()["paced"]) == (NoSettings, Pace)
+
+
+def test_settings_named_by_their_place_are_imported_when_they_are_needed() -> None:
+    def registry(place: str) -> Registry:
+        return load(Offering(factory("paced", settings=place)))
+
+    assert registry("core.tests.registry.samples:Pace").sections()["paced"] is Pace
+    for place in ("core.tests.registry.samples:Nothing", "no.such.module:Pace", "Pace", ":Pace"):
+        with pytest.raises(BadStrategy, match="settings of 'paced' cannot be imported"):
+            registry(place).sections()["paced"]
+    with pytest.raises(BadStrategy, match="which is no attrs class"):
+        registry("core.tests.registry.samples:factory").sections()["paced"]
 
 
 def test_an_error_in_make_names_the_plugin_and_keeps_the_cause() -> None:

@@ -153,22 +153,6 @@ print(sorted(slow & set(sys.modules)))
     assert run.stdout.strip() == "[]"
 
 
-def test_a_setting_that_was_removed_is_explained(resolved: Resolve) -> None:
-    for wanted in (
-        {"arguments": {"services": {"dispatch": "process"}}},
-        {"arguments": {"services.restart_ms": 5}},
-        {"environ": {"LAKELOG_SERVICES__DISPATCH": "process"}},
-    ):
-        with pytest.raises(UnknownSetting) as caught:
-            resolved(**wanted)
-        words = str(caught.value)
-        assert words.startswith("services.")
-        assert words.endswith("compiled and runs in the owner or in `lakelog serve`; delete it")
-        assert "install" not in words
-        (note,) = resolved(**wanted, tolerate_missing=True).unused.values()
-        assert "was removed" in note
-
-
 def test_a_section_is_a_mapping_or_its_own_class(resolved: Resolve) -> None:
     for timed in ({"flush_interval_ms": 7}, TimedSettings(flush_interval_ms=7)):
         settings = resolved(arguments={"timed": timed})

@@ -461,8 +461,7 @@ class EncodedLightQueueRecord(EncodedRecord):
             queue_offsets.advance((topic, 0), 1)
 
 
-@attrs.frozen(slots=True)
-class HostPair:
+class HostPair(NamedTuple):
     """Born host and store host, with the layout of the head that follows from their lengths.
 
     :ivar born: the encoded born host, 8 or 20 bytes
@@ -508,8 +507,7 @@ def _encoded_host(name: str, host: str) -> bytes:
         raise illegal(f"{name}: {error}") from None
 
 
-@attrs.frozen(slots=True)
-class TopicBlock:
+class TopicBlock(NamedTuple):
     """The encoded topic.
 
     :ivar magic: record magic that matches its length field

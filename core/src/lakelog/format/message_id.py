@@ -13,8 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from ipaddress import IPv4Address
 from struct import Struct
-
-import attrs
+from typing import NamedTuple
 
 from lakelog.arguments import WrongValue
 from lakelog.format.layout import HOST_V4_BYTES, HOST_V6_BYTES
@@ -71,8 +70,7 @@ _OFFSET = Struct(">q")
 _ID_LENGTHS = (32, 56)
 
 
-@attrs.frozen
-class MessageId:
+class MessageId(NamedTuple):
     """The parts of an offset message id: ``address:port``, and an offset of the log in bytes."""
 
     store_host: str

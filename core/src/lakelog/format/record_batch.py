@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -414,8 +414,7 @@ def decode_run(
     return RecordBatch(view, base_offset, memoryview(starts))
 
 
-@attrs.frozen
-class Blank:
+class Blank(NamedTuple):
     """The record that fills the rest of a segment: ``size`` bytes at ``offset``."""
 
     offset: int

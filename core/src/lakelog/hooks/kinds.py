@@ -81,7 +81,8 @@ class Factory(NamedTuple):
 
     :ivar kind: the kind of the strategy
     :ivar name: the strategy's name in the settings, and the name of its section
-    :ivar settings: the attrs class of that section
+    :ivar settings: the attrs class of that section; or its place, ``"module:Class"``, which is
+        imported if the section is set or the strategy used
     :ivar make: builds the strategy from its settings and a :class:`Context`
     :ivar summary: one line for ``lakelog plugins``
     :ivar infer: infers values of the section from the files of a store directory, for keys that no
@@ -90,7 +91,7 @@ class Factory(NamedTuple):
 
     kind: Kind
     name: str
-    settings: type[Any]
+    settings: type[Any] | str
     make: Callable[[Any, Context], object]
     summary: str = ""
     infer: Infer | None = None

@@ -19,6 +19,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, get_type_hints
@@ -45,6 +46,43 @@ class Offered(NamedTuple):
 
     factory: Factory
     source: loading.PluginSource
+
+    def settings_class(self) -> type[Any]:
+        """The class of its section, imported if the factory gives only its place.
+
+        Raises :class:`~lakelog.errors.BadStrategy` if it is no attrs class.
+        """
+        found: Any = self.factory.settings
+        if isinstance(found, str):
+            module, _, attribute = found.partition(":")
+            try:
+                found = getattr(import_module(module), attribute)
+            except (AttributeError, ImportError, ValueError) as error:
+                what = f"the settings of {self.factory.name!r} cannot be imported: {error}"
+                raise self.source.error(what, BadStrategy) from error
+        if not (isinstance(found, type) and attrs.has(found)):
+            raise self.source.error(
+                f"the settings of {self.factory.name!r} are {_shown(found)}, which is no attrs "
+                "class; use @attrs.frozen, or lakelog.hooks.NoSettings",
+                BadStrategy,
+            )
+        return found
+
+
+class SettingsClasses(Mapping[str, type[Any]]):
+    """The settings class of every strategy, by name; a lookup may import it."""
+
+    def __init__(self, offered: Mapping[str, Offered]) -> None:
+        self._offered = offered
+
+    def __getitem__(self, name: str) -> type[Any]:
+        return self._offered[name].settings_class()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._offered)
+
+    def __len__(self) -> int:
+        return len(self._offered)
 
 
 def collect(plugged: loading.Plugged) -> dict[str, Offered]:
@@ -96,6 +134,8 @@ def _factories(
         problem = _problem(each, kind)
         if problem:
             raise source.error(problem, BadStrategy)
+        if not isinstance(each.settings, str):
+            Offered(each, source).settings_class()
     return factories
 
 
@@ -113,23 +153,15 @@ def _problem(factory: Any, kind: Kind) -> str | None:
         )
     if name.replace("-", "_") in _TAKEN:
         return f"it offers the name {name!r}, which the core's own settings use"
-    return _bad_parts(name, kind, factory.settings, factory.make)
-
-
-def _bad_parts(name: str, kind: Kind, settings: Any, make: Any) -> str | None:
-    if not (isinstance(settings, type) and attrs.has(settings)):
-        return (
-            f"the settings of {name!r} are {_shown(settings)}, which is no attrs class; "
-            "use @attrs.frozen, or lakelog.hooks.NoSettings"
-        )
-    if kind is Kind.SETTINGS_FORMAT and attrs.fields(settings):
+    if kind is Kind.SETTINGS_FORMAT and factory.settings is not NoSettings:
         return (
             f"the settings format {name!r} has settings, but it is used before any are read; use "
             "lakelog.hooks.NoSettings"
         )
-    if not callable(make):
-        return f"make of {name!r} is {_shown(make)}, which cannot be called"
-    return None
+    shown = _shown(factory.make)
+    return (
+        None if callable(factory.make) else f"make of {name!r} is {shown}, which cannot be called"
+    )
 
 
 def _shown(value: object) -> str:
@@ -373,7 +405,7 @@ class Registry(NamedTuple):
 
     def sections(self) -> Mapping[str, type[Any]]:
         """The settings class of every strategy on offer, by name."""
-        return {name: each.factory.settings for name, each in self.offered.items()}
+        return SettingsClasses(self.offered)
 
     def installed(self, path: Path) -> Catalog:
         """The sections, formats and inferring functions of all plugins, for the store ``path``."""
@@ -424,7 +456,7 @@ class Registry(NamedTuple):
         """
         if name is None:
             return None
-        cls = self.factory(kind, name).settings
+        cls = self._offered(kind, name).settings_class()
         is_set = name in settings.sections or required(cls)
         return self.make(kind, name, settings.section(name) if is_set else cls(), context)
 

@@ -6,6 +6,7 @@ read settings files in formats other than TOML.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -218,7 +219,7 @@ class Catalog(NamedTuple):
     @property
     def classes(self) -> Mapping[str, type[Any]]:
         """The settings classes of all sections by name; the core's is :data:`CORE`."""
-        return {**OWN_SECTIONS, **self.sections}
+        return ChainMap(dict(OWN_SECTIONS), self.sections)  # type: ignore[arg-type]  # only read
 
     @property
     def names(self) -> list[str]:

@@ -17,10 +17,43 @@ import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.settings.catalog import CORE, Catalog, Given, default_of, dotted, keys_of
+from lakelog.settings.catalog import CORE, Catalog, Given, default_of, dotted, keys_of, required
 
 DEFAULT: Final = "default"
 INFERRED: Final = "inferred from"
+
+
+class Sections(Mapping[str, Any]):
+    """The settings of plugins by section; one that no source sets is built when it is read.
+
+    A section with a required key that is not set is absent.
+    """
+
+    def __init__(self, classes: Mapping[str, type[Any]], built: dict[str, Any]) -> None:
+        """Keep ``built``, the sections that sources set; ``classes`` are those of all sections."""
+        self._classes = classes
+        self._built = built
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            cls = self._classes[name]
+            if required(cls):
+                raise KeyError(name)
+            self._built[name] = cls()
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._classes if name != CORE and name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Origins(dict[str, str]):
+    """The origin of each value by dotted key, :data:`DEFAULT` for all others."""
+
+    def __missing__(self, _name: str) -> str:
+        return DEFAULT
 
 
 class Settings(NamedTuple):
@@ -35,7 +68,7 @@ class Settings(NamedTuple):
 
     core: StoreSettings
     sections: Mapping[str, Any] = MappingProxyType({})
-    origins: Mapping[str, str] = MappingProxyType({})
+    origins: Origins = Origins()  # never changed
     unused: Mapping[str, str] = MappingProxyType({})
 
     def section(self, name: str) -> Any:
@@ -58,7 +91,7 @@ class Settings(NamedTuple):
 
     def is_chosen(self, name: str) -> bool:
         """Whether the dotted key ``name`` was set explicitly, not by a default or from files."""
-        origin = self.origins.get(name, DEFAULT)
+        origin = self.origins[name]
         return origin != DEFAULT and not origin.startswith(INFERRED)
 
 
@@ -142,13 +175,6 @@ def _in_section(section: str, given: object, origin: str) -> Iterator[Given]:
         yield Given(section, key, value, origin)
 
 
-REMOVED: Final[Mapping[str, str]] = {
-    "services": "this setting was removed, because dispatching is compiled and runs in the owner "
-    "or in `lakelog serve`; delete it"
-}
-"""Sections of former versions, with the reason for their removal and a remedy."""
-
-
 def unknown_key_error(given: Given, catalog: Catalog) -> SettingsError:
     """The error for a value whose key or section does not exist."""
     if given.section == CORE and given.key in catalog.classes:
@@ -160,16 +186,13 @@ def unknown_key_error(given: Given, catalog: Catalog) -> SettingsError:
 
 
 def no_section(section: str, catalog: Catalog) -> str:
-    """Say that no installed plugin has ``section``, or why it was removed."""
+    """Say that no installed plugin has ``section``."""
     installed = ", ".join(catalog.names) or "none"
-    missing = f"no installed plugin has a section [{section}]; installed: {installed}"
-    return REMOVED.get(section, missing)
+    return f"no installed plugin has a section [{section}]; installed: {installed}"
 
 
 def _unknown_section(given: Given, catalog: Catalog) -> str:
     what = no_section(given.section, catalog)
-    if given.section in REMOVED:
-        return what
     near = nearest(given.section, catalog.names, cutoff=0)
     meant = f"did you mean [{near}]? If not, " if near else ""
     return f"{what}; {meant}install the plugin that owns it"

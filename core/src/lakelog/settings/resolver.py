@@ -19,7 +19,7 @@ from lakelog.files.filesystem import unreadable
 from lakelog.format.layout import COMMITLOG_DIR, is_segment_name
 from lakelog.hooks.kinds import Infer
 from lakelog.settings import effective
-from lakelog.settings.catalog import BROKER_CONF, CORE, Catalog, Given, dotted, keys_of, required
+from lakelog.settings.catalog import BROKER_CONF, CORE, Catalog, Given, dotted
 from lakelog.settings.conversion import build
 from lakelog.settings.toml import as_embedded, from_pyproject, from_store, from_toml, read_bytes
 
@@ -211,15 +211,17 @@ def _merged(
 
 
 def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> effective.Settings:
-    """Build every section; a section with a required key only if one of its keys is set."""
+    """Build the sections that are set, and the core's."""
+    classes = catalog.classes
     built = {
-        name: build(name, cls, chosen[name])
-        for name, cls in catalog.classes.items()
-        if chosen[name] or not required(cls)
+        name: build(name, classes[name], givens)
+        for name, givens in chosen.items()
+        if givens or name == CORE
     }
-    origins = {
-        dotted(name, key): chosen[name][key].origin if key in chosen[name] else effective.DEFAULT
-        for name in built
-        for key in keys_of(catalog.classes[name])
-    }
-    return effective.Settings(core=built.pop(CORE), sections=built, origins=origins, unused=unused)
+    origins = effective.Origins(
+        (dotted(name, key), given.origin)
+        for name, givens in chosen.items()
+        for key, given in givens.items()
+    )
+    core = built.pop(CORE)
+    return effective.Settings(core, effective.Sections(classes, built), origins, unused)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +34,7 @@ from lakelog.registry import Registry
 from lakelog.registry.loading import Distribution, kind_text
 from lakelog.settings.catalog import ATTACH, MAINTENANCE, default_of, dotted, keys_of
 from lakelog.settings.conversion import convert, hints_of
-from lakelog.settings.effective import Settings
+from lakelog.settings.effective import Origins, Settings
 from lakelog.store.strategies import AUTO, dispatcher_names, flush_name
 
 PLUGINS: Final = "plugins"
@@ -176,12 +177,12 @@ def agreed(
     sections = {name: _section(registry, settings, name, shared) for name in names}
     made = settings._replace(
         core=attrs.evolve(settings.core, **theirs),
-        sections={**settings.sections, **sections},
+        sections=ChainMap(sections, settings.sections),  # type: ignore[arg-type]  # only read
     )
     different = _different(settings, made)
     _log_differences(settings, different, path)
     origins = dict.fromkeys([*theirs, *different], OTHERS)
-    return made._replace(origins={**settings.origins, **origins})
+    return made._replace(origins=Origins({**settings.origins, **origins}))
 
 
 # --- plugins -----------------------------------------------------------------------------------

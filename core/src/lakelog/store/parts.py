@@ -89,10 +89,8 @@ class OpenRequest:
             )
         if not names:
             return None
-        factory = self.registry.factory(kind, *names)
-        section = self.settings.sections.get(factory.name) or factory.settings()
         plain = Context(self.path, self.settings.core, self.files, read_only=True)
-        return self.registry.make(kind, factory.name, section, plain)
+        return self.registry.build(kind, names[0], self.settings, plain)
 
     def extended(
         self,

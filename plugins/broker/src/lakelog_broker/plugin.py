@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakelog.hooks import Context, Factory, Kind
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_broker.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from lakelog_broker.embedded import BrokerFollower
+    from lakelog_broker.settings import BrokerSettings
 
 SECTION: Final = "broker"
 
@@ -35,7 +35,9 @@ def _make(settings: BrokerSettings, context: Context) -> BrokerFollower:
 def lakelog_followers() -> Sequence[Factory]:
     """Offer ``broker``."""
     summary = "serves clients of RocketMQ (lakelog broker)"
-    return [Factory(Kind.FOLLOWER, SECTION, BrokerSettings, _make, summary)]
+    return [
+        Factory(Kind.FOLLOWER, SECTION, "lakelog_broker.settings:BrokerSettings", _make, summary)
+    ]
 
 
 @hookimpl

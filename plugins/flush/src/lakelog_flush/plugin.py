@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from lakelog.hooks import Factory, Kind
+from lakelog.hooks import Context, Factory, FlushStrategy, Kind
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_flush import groupcommit, timed
+from lakelog_flush import groupcommit
+
+if TYPE_CHECKING:
+    from lakelog_flush.timed import TimedSettings
+
+
+def _timed(settings: TimedSettings, _context: Context) -> FlushStrategy:
+    from lakelog_flush.timed import Timed
+
+    return Timed(settings)
 
 
 @hookimpl
@@ -23,8 +33,8 @@ def lakelog_flush_strategies() -> Sequence[Factory]:
         Factory(
             Kind.FLUSH_STRATEGY,
             "timed",
-            timed.TimedSettings,
-            timed.make,
+            "lakelog_flush.timed:TimedSettings",
+            _timed,
             "syncs by the clock; no put waits",
         ),
     ]

@@ -15,7 +15,7 @@ from typing import Final
 from attrs import field, frozen, validators
 
 from lakelog.errors import StoreFailed
-from lakelog.hooks import Context, Flushable, Outcome
+from lakelog.hooks import Flushable, Outcome
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_flush.waiter import Wakeup
@@ -133,8 +133,3 @@ class Timed:
             if log.flushed >= log.appended:
                 return
             self._flush(log)
-
-
-def make(settings: TimedSettings, _context: Context) -> Timed:
-    """Build the strategy from its section."""
-    return Timed(settings)

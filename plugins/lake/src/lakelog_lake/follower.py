@@ -18,7 +18,6 @@ from typing import IO, TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.hooks import Context, Factory, Kind
 from lakelog_daemon.arguments import hidden, lakelog
 
 if TYPE_CHECKING:
@@ -84,12 +83,3 @@ class DispatchFollower:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _make(settings: LakeSettings, context: Context) -> DispatchFollower:
-    return DispatchFollower(context.path, settings)
-
-
-LAKE: Final = Factory(
-    Kind.FOLLOWER, "lake", LakeSettings, _make, "lands messages in tables (lakelog dispatch)"
-)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakelog.hooks import Factory
+from lakelog.hooks import Context, Factory, Kind
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_lake.follower import LAKE
+
+if TYPE_CHECKING:
+    from lakelog_lake.follower import DispatchFollower, LakeSettings
+
+
+def _make(settings: LakeSettings, context: Context) -> DispatchFollower:
+    from lakelog_lake.follower import DispatchFollower
+
+    return DispatchFollower(context.path, settings)
 
 
 @hookimpl
 def lakelog_followers() -> Sequence[Factory]:
     """Offer ``lake``."""
-    return [LAKE]
+    summary = "lands messages in tables (lakelog dispatch)"
+    return [Factory(Kind.FOLLOWER, "lake", "lakelog_lake.follower:LakeSettings", _make, summary)]
 
 
 @hookimpl

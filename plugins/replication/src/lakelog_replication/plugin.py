@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakelog.hooks import Context, Factory, Kind, Replicator
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_replication.settings import RocketmqHaSettings
+
+if TYPE_CHECKING:
+    from lakelog_replication.settings import RocketmqHaSettings
 
 
 def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
@@ -28,7 +30,7 @@ def lakelog_replicators() -> Sequence[Factory]:
         Factory(
             Kind.REPLICATOR,
             "rocketmq-ha",
-            RocketmqHaSettings,
+            "lakelog_replication.settings:RocketmqHaSettings",
             make,
             "copies the log with RocketMQ's HA protocol, as master or slave",
         )

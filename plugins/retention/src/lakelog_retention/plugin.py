@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lakelog.hooks import Context, Factory, Kind, NoSettings
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_retention.settings import RetentionSettings, WatcherSettings
+
+if TYPE_CHECKING:
+    from lakelog_retention.settings import RetentionSettings, WatcherSettings
 
 
 def make_retention(settings: RetentionSettings, _context: Context) -> object:
@@ -37,7 +40,7 @@ def lakelog_cleaners() -> Sequence[Factory]:
         Factory(
             Kind.CLEANER,
             "retention",
-            RetentionSettings,
+            "lakelog_retention.settings:RetentionSettings",
             make_retention,
             "deletes by age, size, number, and what the disk asks for: RocketMQ's rules",
         ),
@@ -58,7 +61,7 @@ def lakelog_disk_watchers() -> Sequence[Factory]:
         Factory(
             Kind.DISK_WATCHER,
             "psutil",
-            WatcherSettings,
+            "lakelog_retention.settings:WatcherSettings",
             make_watcher,
             "asks for cleaning, then refuses writes, as a disk gets full",
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lakelog.hooks import Context, Factory, Kind, Writer
 from lakelog.hooks.hookspecs import hookimpl
-from lakelog_writers.settings import DirectSettings, MmapSettings, StagedSettings
+
+if TYPE_CHECKING:
+    from lakelog_writers.settings import DirectSettings, MmapSettings, StagedSettings
 
 
 def _mmap(settings: MmapSettings, _context: Context) -> Writer:
@@ -30,9 +33,13 @@ def _direct(settings: DirectSettings, context: Context) -> Writer:
 @hookimpl
 def lakelog_writers() -> Sequence[Factory]:
     """Offer the three writers."""
-    kind = Kind.WRITER
+    kind, module = Kind.WRITER, "lakelog_writers.settings"
     return [
-        Factory(kind, "mmap", MmapSettings, _mmap, "every write through a map"),
-        Factory(kind, "staged", StagedSettings, _staged, "buffers, then the page cache"),
-        Factory(kind, "direct", DirectSettings, _direct, "O_DIRECT past the page cache"),
+        Factory(kind, "mmap", f"{module}:MmapSettings", _mmap, "every write through a map"),
+        Factory(
+            kind, "staged", f"{module}:StagedSettings", _staged, "buffers, then the page cache"
+        ),
+        Factory(
+            kind, "direct", f"{module}:DirectSettings", _direct, "O_DIRECT past the page cache"
+        ),
     ]

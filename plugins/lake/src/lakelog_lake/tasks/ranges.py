@@ -14,7 +14,7 @@ import attrs
 import lakelog
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
-from lakelog.format.record_batch import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.ends import DurableEnd
 from lakelog_lake.log.range_reader import LogSpan, edges
@@ -105,7 +105,7 @@ def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> Non
 
 def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint | None:
     for piece in store.scan_pieces(offset, end):
-        if edges(piece)[0] == offset and not isinstance(piece, Damage) and hasattr(piece, "record"):
+        if isinstance(piece, RecordBatch) and edges(piece)[0] == offset:
             record = piece.record(0)
             return Fingerprint(offset, len(record), zlib.crc32(record))
         break

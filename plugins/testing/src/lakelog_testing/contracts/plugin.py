@@ -55,14 +55,16 @@ class PluginContract:
     ) -> None:
         context = context_of(tmp_path)
         for factory in self.offered(registry):
-            if _all_defaults(factory.settings):
-                registry.make(factory.kind, factory.name, factory.settings(), context)
+            settings = registry.sections()[factory.name]
+            if _all_defaults(settings):
+                registry.make(factory.kind, factory.name, settings(), context)
 
     def test_settings_cannot_be_changed_after_open(self, registry: Registry) -> None:
         for factory in self.offered(registry):
-            if _all_defaults(factory.settings):
-                made = factory.settings()
-                for field in attrs.fields(factory.settings):
+            settings = registry.sections()[factory.name]
+            if _all_defaults(settings):
+                made = settings()
+                for field in attrs.fields(settings):
                     with pytest.raises(attrs.exceptions.FrozenInstanceError):
                         setattr(made, field.name, None)
 

@@ -195,7 +195,7 @@ def document(registry: Registry, active: set[tuple[Kind, str]] | None) -> dict[s
             "plugin": offered.source.name,
             **_package(offered.source),
             "summary": factory.summary,
-            "settings": _settings_of(factory.settings),
+            "settings": _settings_of(offered.settings_class()),
         }
         if active is not None:
             row["active"] = (factory.kind, factory.name) in active
@@ -261,7 +261,7 @@ def _offer_lines(offered: Offered, active: set[tuple[Kind, str]]) -> Iterator[st
     mark = " [active]" if (factory.kind, factory.name) in active else ""
     yield f"{kind_text(factory.kind)} {factory.name}{mark}: {factory.summary}"
     yield f"    from {offered.source.name}{f' ({package})' if package else ''}"
-    for setting in _settings_of(factory.settings):
+    for setting in _settings_of(offered.settings_class()):
         default = "" if setting["default"] is None else f" = {setting['default']}"
         yield f"    {factory.name}.{setting['name']}: {setting['type']}{default}"
 
