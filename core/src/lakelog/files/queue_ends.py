@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from struct import Struct
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -195,8 +196,7 @@ class RecordFingerprint(NamedTuple):
         return self.offset + int(PLACE.unpack_from(self.head)[0])
 
 
-@attrs.frozen
-class DurableQueueEnds:
+class DurableQueueEnds(NamedTuple):
     """The content of the list.
 
     :ivar ends: by queue, the queue offset behind its last unit
@@ -205,8 +205,8 @@ class DurableQueueEnds:
     :ivar marks: the records up to which the queues are durable, latest first
     """
 
-    ends: Mapping[Queue, int] = attrs.field(factory=dict)
-    firsts: Mapping[Queue, int] = attrs.field(factory=dict)
+    ends: Mapping[Queue, int] = MappingProxyType({})
+    firsts: Mapping[Queue, int] = MappingProxyType({})
     file_entries: int = 0
     marks: tuple[RecordFingerprint, ...] = ()
 

@@ -56,7 +56,7 @@ class QueueOffsets:
         return dict(self._next)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Units:
     """A run of units; arrays with one element per unit, integers in the machine's byte order.
 

@@ -28,7 +28,7 @@ _IMPOSSIBLE = 1 << 62
 _LOG = logging.getLogger("lakelog")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class QueueOffsetChain:
     """Checks the sequence of queue offsets in the records of one queue.
 
@@ -120,7 +120,7 @@ def explains(missing: int, gap_bytes: int) -> bool:
     return missing * RECORD_MIN_BYTES <= gap_bytes
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class QueueOffsetSurvey:
     """The result of a scan; offsets in bytes of the log, store times in ms since 1970.
 
