@@ -28,6 +28,7 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import Positions
 from lakelog.processes.wake_page import LONGEST_SLEEP_S, PageWaiter
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 
 _log = logging.getLogger("lakelog")
@@ -149,7 +150,8 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.on_wait: Callable[[], None] = lambda: None
-        self._condition = Condition()
+        self._lock = Mutex()
+        self._condition = Condition(self._lock)
         self._version = 0
         self._waiting = 0
         self._closed = False
@@ -172,7 +174,7 @@ class Arrivals:
 
     def notify(self) -> None:
         """Notify the waiters that new messages can be read."""
-        with self._condition:
+        with self._lock:
             self._version += 1
             if self._waiting:
                 self._condition.notify_all()
@@ -191,7 +193,7 @@ class Arrivals:
 
         :returns: the version on return
         """
-        with self._condition:
+        with self._lock:
             self._waiting += 1
             try:
                 self.on_wait()
@@ -232,7 +234,7 @@ class Arrivals:
         :returns: a function that removes the listener
         """
         key = object()
-        with self._condition:
+        with self._lock:
             self._listeners[key] = listener, is_urgent
         self.on_wait()
         return lambda: self._listeners.pop(key, None)

@@ -10,7 +10,6 @@ import errno
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -25,6 +24,7 @@ from lakelog.registry import Registry
 from lakelog.registry.loading import kind_text
 from lakelog.results import PutStatus
 from lakelog.runtime.forks import register_forked
+from lakelog.runtime.locks import Mutex
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import with_accelerator
 
@@ -261,7 +261,7 @@ class RoleState:
         self._open = list[RoleParts]()
         self._refused = False
         self._stale = False
-        self._lock = RLock()
+        self._lock = Mutex()
         self.adopt(parts)
         register_forked(self)
 
@@ -344,7 +344,7 @@ class RoleState:
 
     def forked(self) -> None:
         """Disable, in a forked child, the parts of the parent, whose threads do not exist here."""
-        self._lock = RLock()  # the parent's may be held by a thread that does not exist here
+        self._lock = Mutex()  # the parent's may be held by a thread that does not exist here
         parts, self._open = self._open, []
         self._stale = self._again is not None and not self.closed
         self._refused = not self._stale
