@@ -22,8 +22,7 @@ import attrs
 from lakelog.files.access import PRIVATE
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.message import Body
-from lakelog_testing.crash.contents import Contents, FrozenFile
-from lakelog_testing.crash.names import ROOT, Entry, FrozenNames, Names
+from lakelog_testing.crash.states import ROOT, Contents, Entry, FrozenFile, FrozenNames, Names
 
 
 def _nothing(_where: str) -> None:

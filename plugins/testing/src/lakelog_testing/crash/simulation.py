@@ -20,13 +20,11 @@ import attrs
 
 from lakelog.errors import PluginError
 from lakelog.format.layout import ABORT_FILE
-from lakelog_testing.crash.checker import Checker
+from lakelog_testing.crash.checker import Checker, LogBytes, Violation
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
 from lakelog_testing.crash.images import KILL, Image, different, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
-from lakelog_testing.crash.opener import TOOLS, Opener, Tool
-from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.verdicts import LogBytes, Violation
+from lakelog_testing.crash.opener import TOOLS, CrashPlan, Opener, Tool
 from lakelog_testing.crash.workload import CLOSED, Workload
 
 STORE: Final = "store"
