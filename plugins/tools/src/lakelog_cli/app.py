@@ -186,6 +186,11 @@ class ListByDefault(LakelogGroup):
         return super().parse_args(ctx, args)
 
 
+def subcommands_of(name: str, cls: type[LakelogGroup] = ListByDefault) -> App:
+    """The group for the subcommands of lakelog's own command ``name``."""
+    return App(cls=cls, help=COMMANDS[name], no_args_is_help=True)
+
+
 class RootGroup(LakelogGroup):
     """``lakelog COMMAND``."""
 

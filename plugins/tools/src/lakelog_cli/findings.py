@@ -23,7 +23,8 @@ from lakelog.processes.ownership import is_owned
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
 from lakelog_cli.output import labelled, print_line, progress, write_lines
-from lakelog_cli.walk import directory_of, print_damage
+from lakelog_cli.walk import print_damage
+from lakelog_doctor.parallel_scan import directory_of
 
 
 class PlaceRow(TypedDict):

@@ -98,30 +98,19 @@ def a_time(text: str) -> int:
     return 0 if found < _FIRST_MS and not text.strip().lstrip("+-").isdigit() else found
 
 
-Since: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        parser=a_time,
-        metavar="TIME",
-        help=f"Only messages stored at this time or later; {times.LOCAL}.",
-    ),
-]
-Until: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        parser=a_time,
-        metavar="TIME",
-        help=f"Only messages stored at this time or before; {times.LOCAL}.",
-    ),
-]
+def time_option(words: str) -> Any:
+    """An option whose value is a time, with its help."""
+    return typer.Option(parser=a_time, metavar="TIME", help=f"{words}; {times.LOCAL}.")
+
+
+Since: TypeAlias = Annotated[int | None, time_option("Only messages stored at this time or later")]
+Until: TypeAlias = Annotated[int | None, time_option("Only messages stored at this time or before")]
 
 # --- opening a store ---
 
-_ARGUMENTS: Final = frozenset(
-    {
-        *("path", "mode", "settings", "broker_conf", "plugins", "files", "clock", "arguments"),
-        *("queues", "index", "keep_tombstones", "progress", "dry_run", "full"),
-    }
+_ARGUMENTS: Final = (
+    *("path", "mode", "settings", "broker_conf", "plugins", "files", "clock", "arguments"),
+    *("queues", "index", "keep_tombstones", "progress", "dry_run", "full"),
 )
 """Arguments of ``lakelog.open``, ``recover``, ``repair`` and ``rebuild`` that are no settings."""
 

@@ -211,12 +211,12 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-def write_result(row: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print the one result of a command: ``row``, or else a line of text."""
+def write_result(row: Mapping[str, Any], text: str | Iterable[str], *, as_json: bool) -> None:
+    """Print the one result of a command: ``row``, or else a line of text, or several."""
     if as_json:
         write_lines([row])
     else:
-        print_line(text)
+        print_lines([text] if isinstance(text, str) else text)
 
 
 def write_document(document: object) -> None:

@@ -9,12 +9,9 @@ from typing import TypeVar
 import attrs
 
 from lakelog import Store
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.record_batch import Blank, Damage, Piece
-from lakelog.log.store_directory import StoreDirectory
 from lakelog_cli.output import print_line, progress
-from lakelog_doctor.parallel_scan import Part, parallel_scan
+from lakelog_doctor.parallel_scan import Part, parallel_scan, segments_of
 
 PartT = TypeVar("PartT", bound="Part")
 
@@ -73,17 +70,6 @@ def _walked(
                 on_damage(part)
             yield part
             advance(_end_of(part) - first)
-
-
-def directory_of(store: Store) -> StoreDirectory:
-    """The files of an open store."""
-    return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
-
-
-def segments_of(store: Store) -> list[SegmentFile]:
-    """The segments of an open store, in the order of the log."""
-    directory = directory_of(store)
-    return segment_files(directory.commitlog, directory.files.list(directory.commitlog))
 
 
 def _log_end(store: Store) -> int:

@@ -49,7 +49,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog import Store
-from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.pins import read_pins
 from lakelog.maintenance.rounds import watched
@@ -86,11 +86,9 @@ def appender(page: PageView) -> tuple[int, int] | None:
     ``None`` while a single process has the store open.
     """
     words = page.words
-    return (
-        (words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE])
-        if words[shared_page.SEVERAL]
-        else None
-    )
+    if not words[shared_page.SEVERAL]:
+        return None
+    return words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE]
 
 
 def append_life(page: PageView) -> int | None:
@@ -304,10 +302,5 @@ def read_status(files: FileSystem, path: Path) -> dict[str, Any] | None:
 
 def _replace(files: FileSystem, target: Path, content: bytes) -> None:
     temporary = target.with_name(f"{target.name}.tmp")
-    file = files.open(temporary, write=True, create=True)
-    try:
-        file.truncate(0)
-        file.write_at(0, content)
-    finally:
-        file.close()
+    overwrite_file(files, temporary, content, durable=False)
     files.rename(temporary, target)

@@ -70,12 +70,8 @@ class MissingRange:
 
     def step(self) -> filler.Step:
         """The step that creates it."""
-        return filler.Step(
-            self.path,
-            self.start_offset,
-            f"make the segment, with one blank record of {self.size_bytes} bytes",
-            "it is missing",
-        )
+        what = f"make the segment, with one blank record of {self.size_bytes} bytes"
+        return filler.Step(self.path, self.start_offset, what, "it is missing")
 
 
 @attrs.frozen
@@ -94,9 +90,9 @@ class RepairPlan:
     @property
     def steps(self) -> tuple[filler.Step, ...]:
         """The steps in order, without those of the recovery."""
-        strays = [each.step() for each in self.strays]
-        missing = [each.step() for each in self.missing]
-        return (*strays, *missing, *(each.step() for each in self.fillings))
+        due: tuple[Stray | MissingRange | filler.Filling, ...]
+        due = (*self.strays, *self.missing, *self.fillings)
+        return tuple(each.step() for each in due)
 
 
 @attrs.frozen
@@ -155,25 +151,12 @@ def repair(  # all but the path are optional keyword arguments
     differ from the settings, and :class:`~lakelog.errors.StoreError` if the disk is full.
     """
     place = Path(path).absolute()
-    given = {
-        **arguments,
-        "on_damage": "skip",
-        "settings": settings,
-        "broker_conf": broker_conf,
-        "plugins": plugins,
-        "files": files,
-    }
-    opening = prepare(
-        place,
-        settings=settings,
-        broker_conf=broker_conf,
-        plugins=plugins,
-        files=files,
-        tolerate_missing=True,
-        arguments=arguments,
-    )
+    given: dict[str, Any] = {"settings": settings, "broker_conf": broker_conf}
+    given |= {"plugins": plugins, "files": files}
+    opening = prepare(place, **given, tolerate_missing=True, arguments=arguments)
     core = opening.settings.core
     directory = StoreDirectory.of(opening.files, place, core)
+    given |= {**arguments, "on_damage": "skip"}
     work = _Repair(directory, core, given, progress or ignore_progress)
     try:
         directory.check_readable()
@@ -260,9 +243,8 @@ class _Repair:
         """Move stray files away and create missing segments, as recovery requires."""
         with self._locked():
             strays, missing = self._odd_files()
-            if not strays and not missing:
-                return strays, missing, ()
-            write_abort(self.directory.files, self.directory.path)
+            if strays or missing:
+                write_abort(self.directory.files, self.directory.path)
             moved = tuple(self._move_away(strays))
             self._make_missing(missing)
         return strays, missing, moved
@@ -281,7 +263,8 @@ class _Repair:
         """Create missing segments, each with one blank record."""
         files, temporary = self.directory.files, self.directory.temporary()
         maker = SegmentMaker(files, self.directory.commitlog, temporary, self.size_bytes)
-        files.make_dir(temporary)
+        if missing:
+            files.make_dir(temporary)
         for each in missing:
             with closing(maker.make(each.start_offset).file) as file:
                 filler.write_blank(file, 0, each.size_bytes)
@@ -444,9 +427,8 @@ class LogScan:
             time_ms = int(behind.store_timestamps_ms[0]) if before_ms is None else before_ms
             sealed = self.sealed or self._last_sealed or _seal(behind, 0)
             reason = damage.error.what
-            self.gaps.append(
-                filler.LogGap(damage.offset, damage.end_offset, reason, time_ms, sealed)
-            )
+            gap = filler.LogGap(damage.offset, damage.end_offset, reason, time_ms, sealed)
+            self.gaps.append(gap)
         self._pending.clear()
 
     def _note(self, batch: RecordBatch) -> None:

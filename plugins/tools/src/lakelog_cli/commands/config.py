@@ -9,14 +9,11 @@ from typing import Any, TypedDict
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli import output
-from lakelog_cli.app import App
+from lakelog_cli.app import LakelogGroup, subcommands_of
 from lakelog_cli.options import AlwaysJson, AsJson, OpenOptions, StorePath
 from lakelog_cli.schema import schema
 
-app = App(
-    help="Show settings: values, origins, and the schema.",
-    no_args_is_help=True,
-)
+app = subcommands_of("config", LakelogGroup)
 
 
 class SettingRow(TypedDict):

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import TypedDict
 
 from lakelog import Store
-from lakelog_cli.app import App, LakelogGroup
+from lakelog_cli.app import LakelogGroup, subcommands_of
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, resent
 
-app = App(
-    cls=LakelogGroup,
-    help="List the dead letters of a consumer group, or put them into their topics again.",
-    no_args_is_help=True,
-)
+app = subcommands_of("dlq", LakelogGroup)
 
 
 @app.command(name="list")

@@ -25,8 +25,8 @@ from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import labelled, print_lines, prints, progress, shown, write_document
 from lakelog_cli.statelines import DiskRow, bars
-from lakelog_cli.walk import directory_of, segments_of
 from lakelog_daemon.status import disks
+from lakelog_doctor.parallel_scan import directory_of, segments_of
 from lakelog_doctor.recover import recover
 
 _FULL: Final = 0.9

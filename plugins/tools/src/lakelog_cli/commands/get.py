@@ -9,7 +9,15 @@ import typer
 
 from lakelog import Store, times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, a_time, check_queue
+from lakelog_cli.options import (
+    AsJson,
+    OpenOptions,
+    StorePath,
+    Tags,
+    Topic,
+    check_queue,
+    time_option,
+)
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 from lakelog_queues.finding.results import GetResult, GetStatus
 
@@ -43,11 +51,7 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     at: Annotated[
         int | None,
-        typer.Option(
-            parser=a_time,
-            metavar="TIME",
-            help=f"Begin at the first message stored at this time or later; {times.LOCAL}.",
-        ),
+        time_option("Begin at the first message stored at this time or later"),
     ] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 32,
     tags: Tags = None,

@@ -24,7 +24,8 @@ from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
-from lakelog_cli.walk import DamageCounter, segments_of
+from lakelog_cli.walk import DamageCounter
+from lakelog_doctor.parallel_scan import segments_of
 
 WORTH_BYTES: Final = 128 << 20
 """A shorter log is read by one process: starting others takes longer."""

@@ -9,7 +9,7 @@ import typer
 
 from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.app import subcommands_of
 from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, a_time, check_name
 from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
@@ -23,11 +23,7 @@ Topics: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated."),
 ]
-app = App(
-    cls=ListByDefault,
-    help="List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
-    no_args_is_help=True,
-)
+app = subcommands_of("groups")
 
 
 class GroupRow(TypedDict):

@@ -19,16 +19,12 @@ from lakelog.registry.registry import Offered
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
-from lakelog_cli.app import App
+from lakelog_cli.app import COMMANDS, App
 from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
 from lakelog_cli.options import AsJson, OpenOptions
 from lakelog_cli.output import print_line, print_lines, prints, write_document, write_lines
 
-app = App(
-    help="List installed strategies and plugins with their distributions and settings; "
-    "create a new plugin.",
-    invoke_without_command=True,
-)
+app = App(help=COMMANDS["plugins"], invoke_without_command=True)
 
 
 class PluginSetting(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated, Literal
 
 import typer
@@ -10,7 +11,7 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
+from lakelog_cli.output import labelled, prints, progress, write_result
 from lakelog_doctor.recover import recover as recover_store
 
 
@@ -50,11 +51,9 @@ def recover(
     given = opening.arguments | ({"on_damage": on_damage} if on_damage is not None else {})
     with progress("recovering") as advance:
         report = recover_store(store, dry_run=dry_run, full=full, progress=advance, **given)
-    if as_json:
-        write_lines([{"dry_run": dry_run, **recovery_row(report)}])
-    else:
-        print_lines(recovery_lines(store, report, dry_run=dry_run))
-        print_line(labelled("next", _next(report, dry_run=dry_run)))
+    lines = recovery_lines(store, report, dry_run=dry_run)
+    lines = chain(lines, [labelled("next", _next(report, dry_run=dry_run))])
+    write_result({"dry_run": dry_run, **recovery_row(report)}, lines, as_json=as_json)
     if report.damage or report.missing:
         raise typer.Exit(FOUND)
 

@@ -13,7 +13,7 @@ from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
 from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
+from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_result
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
 
@@ -77,11 +77,8 @@ def repair(
     if not dry_run and not yes:
         _ask(store, _run(store, given, dry_run=True))
     report = _run(store, given, dry_run=dry_run)
-    if as_json:
-        write_lines([_row(report)])
-    else:
-        lines = _done_lines if report.done else _plan_lines
-        print_lines(lines(store, report))
+    lines = _done_lines if report.done else _plan_lines
+    write_result(_row(report), lines(store, report), as_json=as_json)
     if report.left or (dry_run and _finds(report)):
         raise typer.Exit(FOUND)
 

@@ -8,7 +8,7 @@ import typer
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.app import App, ListByDefault
+from lakelog_cli.app import subcommands_of
 from lakelog_cli.options import AsJson, OpenOptions, StorePath, Topic, check_name
 from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
@@ -19,12 +19,7 @@ DEFAULT_QUEUES: Final = 8
 _BITS: Final = {"r": 4, "w": 2}
 """RocketMQ's numbers of permissions, in ``topics.json``."""
 
-
-app = App(
-    cls=ListByDefault,
-    help="List topics with their queues: 'lakelog topic STORE'; create or delete one.",
-    no_args_is_help=True,
-)
+app = subcommands_of("topic")
 
 
 class TopicQueueRow(TypedDict):

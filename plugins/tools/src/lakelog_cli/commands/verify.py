@@ -20,13 +20,13 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
-from lakelog_cli.output import labelled, print_lines, prints, size, write_file, write_lines
+from lakelog_cli.output import labelled, prints, size, write_file, write_result
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, section
 from lakelog_cli.report.content import SegmentCounts
-from lakelog_cli.walk import directory_of, walk_parts
+from lakelog_cli.walk import walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
-from lakelog_doctor.parallel_scan import Part, WholeSegment
+from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of
 
 
 @attrs.define
@@ -148,10 +148,7 @@ def verify(  # each argument is an option of the command
         if everything:
             reporter.report(_checkpoint(opened.path, verdict.found))
         reporter.finish()
-        if as_json:
-            write_lines([_row(verdict, opened)])
-        else:
-            print_lines(_summary(verdict, opened))
+        write_result(_row(verdict, opened), _summary(verdict, opened), as_json=as_json)
         if html is not None and segments is not None:
             write_file(html, _page(verdict, opened, segments))
     if verdict.is_damaged:

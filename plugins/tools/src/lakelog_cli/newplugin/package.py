@@ -30,7 +30,8 @@ class PluginTemplate:
     :ivar kind: the kind of its strategy
     :ivar strategy: the class of the strategy in the texts
     :ivar summary: the purpose of the strategy, in a few words
-    :ivar use: a line of Python or of a shell that uses it
+    :ivar setting: the setting of the core that names its strategy
+    :ivar use: a line of Python or of a shell that uses it; empty if ``setting`` says it all
     :ivar replaces: the plugin of lakelog whose strategy it extends, and which must be switched off;
         empty if it needs none
     :ivar kept: hooks of that plugin for its other strategies, which the new plugin offers again
@@ -39,7 +40,8 @@ class PluginTemplate:
     kind: Kind
     strategy: str
     summary: str
-    use: str
+    setting: str = ""
+    use: str = ""
     replaces: str = ""
     kept: tuple[str, ...] = ()
 
@@ -48,14 +50,10 @@ class PluginTemplate:
         """The kind as ``--kind`` takes it, such as ``flush-strategy``."""
         return self.kind.name.lower().replace("_", "-")
 
-    @property
-    def folder(self) -> str:
-        """The folder of its texts."""
-        return self.kind.name.lower()
-
     def values(self, name: str) -> Mapping[str, str]:
         """The values of the variables in the texts, for a strategy ``name``."""
         protocol, words = PROTOCOLS[self.kind].__name__, kind_text(self.kind)
+        use = self.use or f'>>> store = lakelog.open("events", {self.setting}="{{name}}")'
         return {
             "name": name,
             "kind": self.kind.name,
@@ -68,7 +66,7 @@ class PluginTemplate:
             "strategy": self.strategy,
             "settings": f"{self.strategy}Settings",
             "summary": self.summary,
-            "use": self.use.format(name=name),
+            "use": use.format(name=name),
             **self._replacing(),
         }
 
@@ -87,78 +85,52 @@ class PluginTemplate:
 
 
 _ALL: Final = (
-    PluginTemplate(
-        Kind.APPEND_CALLBACK,
-        "Label",
-        "adds a property to every message",
-        '>>> store = lakelog.open("events", append="{name}")',
-    ),
-    PluginTemplate(
-        Kind.WRITER,
-        "PiecesWriter",
-        "writes long data in pieces",
-        '>>> store = lakelog.open("events", writer="{name}")',
-    ),
-    PluginTemplate(
-        Kind.FLUSH_STRATEGY,
-        "EveryN",
-        "durable once per so many appends",
-        '>>> store = lakelog.open("events", flush="{name}")',
-    ),
+    PluginTemplate(Kind.APPEND_CALLBACK, "Label", "adds a property to every message", "append"),
+    PluginTemplate(Kind.WRITER, "PiecesWriter", "writes long data in pieces", "writer"),
+    PluginTemplate(Kind.FLUSH_STRATEGY, "EveryN", "durable once per so many appends", "flush"),
     PluginTemplate(
         Kind.REPLICATOR,
         "Confirmed",
         "waits until another program has copied the bytes",
-        '>>> store = lakelog.open("events", replicator="{name}")',
+        "replicator",
     ),
     PluginTemplate(
         Kind.DISPATCHER,
         "TopicTable",
         "keeps a table of topics in SQLite",
-        '>>> store = lakelog.open("events", dispatchers=["consume-queue", "{name}"])',
+        use='>>> store = lakelog.open("events", dispatchers=["consume-queue", "{name}"])',
     ),
     PluginTemplate(
         Kind.FOLLOWER,
         "Totals",
         "counts messages by topic",
-        "lakelog serve events --set 'followers=[\"{name}\"]'",
+        use="lakelog serve events --set 'followers=[\"{name}\"]'",
+    ),
+    PluginTemplate(Kind.CLEANER, "Newest", "keeps the newest segments", "cleaner"),
+    PluginTemplate(
+        Kind.DISK_WATCHER, "FreeSpace", "judges disks by their free bytes", "disk_watcher"
     ),
     PluginTemplate(
-        Kind.CLEANER,
-        "Newest",
-        "keeps the newest segments",
-        '>>> store = lakelog.open("events", cleaner="{name}")',
-    ),
-    PluginTemplate(
-        Kind.DISK_WATCHER,
-        "FreeSpace",
-        "judges disks by their free bytes",
-        '>>> store = lakelog.open("events", disk_watcher="{name}")',
-    ),
-    PluginTemplate(
-        Kind.SEGMENT_SOURCE,
-        "SegmentFolder",
-        "serves deleted segments from a folder",
-        '>>> store = lakelog.open("events", archive="{name}")',
+        Kind.SEGMENT_SOURCE, "SegmentFolder", "serves deleted segments from a folder", "archive"
     ),
     PluginTemplate(
         Kind.ACCELERATOR,
         "ShortCalls",
         "leaves long batches to Python, so that other threads run",
-        '>>> store = lakelog.open("events", accelerator="{name}")',
+        "accelerator",
         replaces="native",
     ),
     PluginTemplate(
         Kind.SETTINGS_FORMAT,
         "IniFile",
         "reads settings from INI files",
-        '>>> store = lakelog.open("events", settings="events.ini")',
+        use='>>> store = lakelog.open("events", settings="events.ini")',
     ),
     PluginTemplate(
         Kind.STORE_EXTENSION,
         "Counting",
         "adds a method that counts the messages of a topic",
-        '>>> lakelog.open("events").count("orders")',
+        use='>>> lakelog.open("events").count("orders")',
         replaces="queues",
         kept=("lakelog_dispatchers",),
     ),
@@ -252,16 +224,16 @@ def write_package(folder: Path, names: PluginNames, template: PluginTemplate) ->
 
 def _contents(names: PluginNames, template: PluginTemplate) -> Iterator[tuple[Path, str]]:
     """The path of each file in the folder, and its text."""
-    source = Path("src", names.package)
+    source, folder = Path("src", names.package), template.kind.name.lower()
     places = {
         "package/README.md": Path("README.md"),
         "package/pyproject.toml": Path("pyproject.toml"),
         "package/init.py": source / "__init__.py",
         "package/plugin.py": source / "plugin.py",
-        f"{template.folder}/settings.py": source / "settings.py",
-        f"{template.folder}/strategy.py": source / "strategy.py",
+        f"{folder}/settings.py": source / "settings.py",
+        f"{folder}/strategy.py": source / "strategy.py",
         "package/conftest.py": Path("tests", "conftest.py"),
-        f"{template.folder}/test_strategy.py": Path("tests", "test_strategy.py"),
+        f"{folder}/test_strategy.py": Path("tests", "test_strategy.py"),
     }
     known = {
         **template.values(names.strategy),

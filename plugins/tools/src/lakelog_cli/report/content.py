@@ -21,9 +21,8 @@ from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.maintenance.pins import read_pins
 from lakelog.processes.ownership import is_owned
 from lakelog_cli.statelines import CopyLags, GroupLag, group_lags, lag_rows
-from lakelog_cli.walk import directory_of, segments_of
 from lakelog_daemon.status import disks
-from lakelog_doctor.parallel_scan import Part, WholeSegment
+from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of, segments_of
 
 
 @attrs.define
