@@ -45,11 +45,8 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    escaped = (each.encode("unicode_escape").decode("ascii") for each in text)
+    return "".join(a if a.isprintable() else b for a, b in zip(text, escaped, strict=True))
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:

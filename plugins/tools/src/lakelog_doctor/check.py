@@ -114,6 +114,8 @@ class Checking:
         files: FileSystem | None = None,
     ) -> Checking:
         """Start the checks of a store that is open for reading; raises like :func:`check`."""
+        if not queues and not index:
+            return cls((), (), store.min_offset)
         seam = files or RealFileSystem()
         context = Context(store.path, store.settings.core, seam, read_only=True)
         made = make_dispatchers(Registry.load(plugins, os.environ), store.settings, context)
@@ -190,21 +192,13 @@ def problems(
 
 def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
     """The problem of a segment whose length no other setting explains."""
-    if segment.length < size_bytes:
-        what = (
-            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; restore it "
-            "from a backup, or let 'lakelog recover' keep its whole records and extend it with "
-            "zeros"
-        )
-    else:
-        what = (
-            f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
-            "recover' cuts it, and keeps the surplus in lakelog/quarantine"
-        )
-    return BadSegment(
-        what,
-        path=segment.path,
-        offset=segment.start_offset + min(segment.length, size_bytes),
-        expected=size_bytes,
-        found=segment.length,
+    length, path = segment.length, segment.path
+    what = (
+        f"the file is truncated: {length} bytes are left of {size_bytes}; restore it from a "
+        "backup, or let 'lakelog recover' keep its whole records and extend it with zeros"
+        if length < size_bytes
+        else f"the file is too long: {length} bytes instead of {size_bytes}; 'lakelog recover' "
+        "cuts it, and keeps the surplus in lakelog/quarantine"
     )
+    end = segment.start_offset + min(length, size_bytes)
+    return BadSegment(what, path=path, offset=end, expected=size_bytes, found=length)

@@ -29,7 +29,6 @@ ROOT: Final = 0
 
 Entry: TypeAlias = "tuple[int, str]"
 """The number of a directory, and a name in it."""
-
 Directories: TypeAlias = "Mapping[int, Mapping[str, int]]"
 """The entries of each directory: numbers of files and directories by name."""
 
@@ -165,11 +164,8 @@ class Names:
 # --- contents ---
 
 PAGE_BYTES: Final = 4096
-
 SECTOR_BYTES: Final = 512
-
 ZEROS: Final = bytes(PAGE_BYTES)
-
 _T = TypeVar("_T")
 
 

@@ -71,12 +71,7 @@ class DoctorDocument(TypedDict):
 
 
 @prints(DoctorDocument, is_document=True)
-def doctor(
-    opening: OpenOptions,
-    store: StorePath,
-    *,
-    as_json: AsJson = False,
-) -> None:
+def doctor(opening: OpenOptions, store: StorePath, as_json: AsJson = False) -> None:
     """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
     The last lines are the commands that repair it. The whole log, queues and index are read, and
@@ -113,9 +108,7 @@ def _document(
     store: Store, verdict: Verdict, report: RecoveryReport | None, refusal: str | None
 ) -> dict[str, Any]:
     files = RealFileSystem()
-    directory = directory_of(store)
-    segments = segments_of(store)
-    replica = read_replica(files, store.path)
+    segments, replica = segments_of(store), read_replica(files, store.path)
     is_in_use = is_owned(files, store.path)
     is_clean = not (store.path / ABORT_FILE).exists()
     document: dict[str, Any] = {
@@ -136,7 +129,7 @@ def _document(
         "behind": verdict.reporter.behind,
         "recovery": recovery_row(report) if report is not None else None,
         "recovery_refused": refusal,
-        "disks": disks(store.path, directory.commitlog),
+        "disks": disks(store.path, directory_of(store).commitlog),
     }
     document["rocketmq"] = _rocketmq(document, report, store, segments)
     document["findings"], document["next"] = _advice(document, verdict, report)
@@ -200,9 +193,8 @@ def _advice(
         findings.append("records that were durable are missing at the end of the log")
         commands.append("bring the missing segments back from a copy, if there is one")
     if report is not None and report.changed:
-        findings.append(
-            "a recovery has to mend what the stop left, without a loss of whole records"
-        )
+        what = "a recovery has to mend what the stop left, without a loss of whole records"
+        findings.append(what)
         commands.append(f"lakelog recover {store}")
     if verdict.found.damaged_places or verdict.found.segment_problems:
         findings.append("records are damaged; readers pass them over")
@@ -260,6 +252,6 @@ def _opening(document: dict[str, Any]) -> str:
     cut = sum(each["end_offset"] - each["offset"] for each in recovery["cut"])
     parts = [f"set {cut} bytes aside"] if cut else []
     parts += [f"mend {len(recovery['mended'])} other things"] if recovery["mended"] else []
-    return (
-        f"would {' and '.join(parts)}, and lose nothing whole" if parts else "would change nothing"
-    )
+    if not parts:
+        return "would change nothing"
+    return f"would {' and '.join(parts)}, and lose nothing whole"

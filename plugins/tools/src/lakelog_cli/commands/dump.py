@@ -40,35 +40,24 @@ Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
 GAP_BYTES: Final = 1 << 16
 """Largest gap between two records that is read with them."""
 RUN_BYTES: Final = 16 << 20
-"""Approximate size of one read."""
+"""Largest size of one read, about: each ends at a multiple of it."""
 
 
 def queued_records(units: Units, pieces: Pieces) -> Iterator[tuple[Units, RecordBatch]]:
-    """Yield ``units`` with their records; units without a whole record are omitted."""
-    for run in _runs(units):
+    """Yield ``units`` with their records; units without a whole record are omitted.
+
+    A run of them is read at once: its offsets ascend in small steps, as in an intact queue.
+    """
+    if not len(units):
+        return
+    steps, reads = np.diff(units.offsets), np.diff(units.offsets // RUN_BYTES)
+    cuts = np.flatnonzero((steps <= 0) | (steps - units.sizes[:-1] > GAP_BYTES) | (reads > 0)) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(units)]):
+        run = units[start:end]
         first, last = int(run.offsets[0]), int(run.offsets[-1])
         for piece in pieces(first, last + 1):
             if isinstance(piece, RecordBatch):
                 yield from _met(run, piece)
-
-
-def _runs(units: Units) -> Iterator[Units]:
-    """Split into runs with offsets that ascend in small steps, as in an intact queue."""
-    if not len(units):
-        return
-    steps = np.diff(units.offsets)
-    cuts = np.flatnonzero((steps <= 0) | (steps - units.sizes[:-1] > GAP_BYTES)) + 1
-    bounds = [0, *cuts.tolist(), len(units)]
-    for start, end in pairwise(bounds):
-        yield from _limited(units[start:end])
-
-
-def _limited(run: Units) -> Iterator[Units]:
-    """Split a run into parts of about ``RUN_BYTES``."""
-    part = (run.offsets - run.offsets[0]) // RUN_BYTES
-    cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(run)]
-    for start, end in pairwise(cuts):
-        yield run[start:end]
 
 
 def _met(run: Units, batch: RecordBatch) -> Iterator[tuple[Units, RecordBatch]]:
@@ -142,6 +131,7 @@ def store_line(store: Store, queues: Iterable[Row]) -> Row:
 
     A store that cannot be loaded cannot be dumped, so ``loaded`` is always true.
     """
+    queued = max((each["maxPhysicOffset"] for each in queues), default=NO_OFFSET)
     return {
         "kind": "store",
         "loaded": True,
@@ -149,9 +139,7 @@ def store_line(store: Store, queues: Iterable[Row]) -> Row:
         "minPhyOffset": store.min_offset,
         "maxPhyOffset": store.max_offset,
         "confirmOffset": store.max_offset,
-        "maxPhyOffsetInConsumeQueue": max(
-            (each["maxPhysicOffset"] for each in queues), default=NO_OFFSET
-        ),
+        "maxPhyOffsetInConsumeQueue": queued,
     }
 
 

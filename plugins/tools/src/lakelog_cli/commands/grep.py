@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Final, TypedDict
@@ -155,19 +155,13 @@ def _reported(
 
 def _ranges(store: Store) -> list[tuple[int, int | None]]:
     """A range for each segment; the last one has no end, as it may grow."""
-    starts = [
-        each.start_offset
-        for each in segments_of(store)
-        if store.min_offset <= each.start_offset < store.max_offset
-    ]
-    ends: list[int | None] = [*starts[1:], None]
-    return list(zip(starts, ends, strict=True))
+    found = [each.start_offset for each in segments_of(store)]
+    starts = [each for each in found if store.min_offset <= each < store.max_offset]
+    return list(zip_longest(starts, starts[1:]))
 
 
 def _search_range(
-    open_store: Callable[[], Store],
-    wanted: Search,
-    part: tuple[int, int | None],
+    open_store: Callable[[], Store], wanted: Search, part: tuple[int, int | None]
 ) -> tuple[list[int], list[Damage]]:
     """Search a range in a process of its own."""
     with open_store() as store:
@@ -235,15 +229,8 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     crashed broker. Compressed bodies are decompressed. The exit code is 1 if no message matches,
     or if damage was found.
     """
-    wanted = Search(
-        _compiled(pattern, is_regex=is_regex, ignore_case=ignore_case),
-        not is_regex,
-        frozenset(topic or ()),
-        tag,
-        key,
-        since,
-        until,
-    )
+    compiled = _compiled(pattern, is_regex=is_regex, ignore_case=ignore_case)
+    wanted = Search(compiled, not is_regex, frozenset(topic or ()), tag, key, since, until)
     damages, found = DamageCounter(), 0
     for store in stores:
         left = None if limit is None else limit - found
@@ -252,7 +239,8 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
             places = islice(search(opened, again, wanted, processes, damages), left)
             if count:
                 number = sum(1 for _ in places)
-                _print_count(store, number, is_single=len(stores) == 1, as_json=as_json)
+                text = str(number) if len(stores) == 1 else f"{store}: {number}"
+                write_result({"store": str(store), "messages": number}, text, as_json=as_json)
                 found += number
                 continue
             for message in map(opened.look_up, places):
@@ -262,11 +250,6 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
         print_line("no message matches", err=True)
     if damages.count or not found:
         raise typer.Exit(FOUND)
-
-
-def _print_count(store: Path, number: int, *, is_single: bool, as_json: bool) -> None:
-    text = str(number) if is_single else f"{store}: {number}"
-    write_result({"store": str(store), "messages": number}, text, as_json=as_json)
 
 
 def _compiled(text: str, *, is_regex: bool, ignore_case: bool) -> re.Pattern[bytes] | None:

@@ -20,7 +20,7 @@ from lakelog.recovery.quarantine import COPYING, LIST_FILE
 from lakelog.times import iso
 from lakelog_cli.options import AsJson, OpenOptions, StorePath
 from lakelog_cli.output import blocks, print_lines, prints, write_document
-from lakelog_cli.report.content import TrafficOverTime, first_and_last_time, read_traffic
+from lakelog_cli.pages import TrafficOverTime, first_and_last_time, read_traffic
 from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
 from lakelog_daemon.status import disks
 from lakelog_doctor.parallel_scan import directory_of, segments_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -17,13 +17,11 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
-from lakelog_cli import findings
+from lakelog_cli import findings, pages
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
 from lakelog_cli.output import labelled, prints, size, write_file, write_result
-from lakelog_cli.report import charts
-from lakelog_cli.report.charts import document, facts, paragraphs, section
-from lakelog_cli.report.content import SegmentCounts
+from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_cli.walk import walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
 from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of
@@ -169,20 +167,16 @@ def checked(
     :param queues: whether to compare queues with the log; ``index`` likewise
     :param segments: counts the records of each segment
     """
-    with ExitStack() as held:
-        checking = None
-        if queues or index:
-            checking = Checking.of(store, queues=queues, index=index)
-            held.callback(checking.close)
+    with closing(Checking.of(store, queues=queues, index=index)) as checking:
         crash = findings.crash_of(store)
         reporter = findings.ProblemReporter(crash, as_json=as_json)
         found = _findings_of(store, checking, reporter, processes, segments)
-    return Verdict(found, reporter, crash, () if checking is None else checking.names)
+    return Verdict(found, reporter, crash, checking.names)
 
 
 def _findings_of(
     store: Store,
-    checking: Checking | None,
+    checking: Checking,
     reporter: findings.ProblemReporter,
     processes: int | None,
     segments: SegmentCounts | None,
@@ -197,11 +191,9 @@ def _findings_of(
             found.count(part)
             if segments is not None:
                 segments.add(part)
-        if checking is not None:
-            for piece in _pieces(store, part):
-                reporter.report(checking.take(piece))
-    if checking is not None:
-        reporter.report(checking.finish())
+        for piece in _pieces(store, part) if checking.names else ():
+            reporter.report(checking.take(piece))
+    reporter.report(checking.finish())
     return found
 
 
@@ -323,7 +315,7 @@ def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
     parts = [
         facts(values, bad=["state"] if verdict.is_damaged else []),
         section("What to do", paragraphs([advice])) if advice else "",
-        section("Segments", charts.segment_map(segments)),
+        section("Segments", pages.segment_map(segments)),
         section("Findings", _findings(reporter)),
     ]
     return document(f"Check of {store.path}", parts)
@@ -331,7 +323,7 @@ def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
 
 def _findings(reporter: findings.ProblemReporter) -> str:
     heads = ["kind", "file", "at", "what", "expected", "found"]
-    table = charts.table(heads, map(_finding, reporter.rows))
+    table = pages.table(heads, map(_finding, reporter.rows))
     left = reporter.not_kept
     return table + (paragraphs([f"and {left} more: lakelog verify --json"]) if left else "")
 
