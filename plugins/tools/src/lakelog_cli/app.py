@@ -16,6 +16,7 @@ from functools import wraps
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
+from itertools import chain
 from typing import Annotated, Any, Final
 
 import typer
@@ -89,8 +90,8 @@ class NotInstalled(LakelogError):
 class App(typer.Typer):
     """A set of commands.
 
-    A parameter of a class with ``OPTIONS``, such as :class:`~lakelog_cli.options.OpenOptions`,
-    stands for these options.
+    A parameter of a class with ``OPTIONS`` and ``ARGUMENTS``, such as
+    :class:`~lakelog_cli.options.GivenStore`, stands for these.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -115,7 +116,7 @@ def _registering(register: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _with_options(function: Any) -> Any:
     """``function`` with several options in place of one parameter of a class with ``OPTIONS``."""
-    taken = inspect.signature(function, eval_str=True).parameters.values()
+    taken = list(inspect.signature(function, eval_str=True).parameters.values())
     whole = next((each for each in taken if hasattr(each.annotation, "OPTIONS")), None)
     if whole is None:
         return function
@@ -123,20 +124,23 @@ def _with_options(function: Any) -> Any:
 
     @wraps(function)
     def run(**given: Any) -> Any:
-        options = made(**{name: given.pop(name) for name in made.OPTIONS})
+        names = (*made.ARGUMENTS, *made.OPTIONS)
+        options = made(**{name: given.pop(name) for name in names})
         return function(**given, **{whole.name: options})
 
-    named = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        *(each.replace(kind=named) for each in taken if each is not whole),
-        *(
-            inspect.Parameter(name, named, default=None, annotation=hint)
-            for name, hint in made.OPTIONS.items()
-        ),
-    ]
+    place = taken.index(whole)
+    arguments = [_named(*each) for each in made.ARGUMENTS.items()]
+    options = [_named(*each).replace(default=None) for each in made.OPTIONS.items()]
+    others = (arguments, taken[place + 1 :], options)
+    kept = [*taken[:place], *chain.from_iterable(others)]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in kept]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def _named(name: str, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
 
 
 class LakelogGroup(TyperGroup):

@@ -218,14 +218,9 @@ class ProblemReporter:
 
 
 def _row(kind: str, problem: Problem) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "path": str(problem.path),
-        "position": problem.position,
-        "what": problem.what,
-        "expected": problem.expected,
-        "found": problem.found,
-    }
+    row = {"kind": kind, **problem._asdict(), "path": str(problem.path)}
+    del row["recoverable"]
+    return row
 
 
 def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -194,21 +194,42 @@ class _Repair:
         scanned = self._scan_log(() if recovery is None else recovery.damage)
         end = scanned.end_offset if recovery is None else recovery.end_offset
         scanned.gaps = [each for each in scanned.gaps if each.end_offset < end]
-        fillings = tuple(find_fillings(self.directory, scanned, self.size_bytes, missing))
+        fillings = self._fillings(scanned, missing)
         plan = RepairPlan(strays, missing, recovery, fillings)
         return RepairReport(plan, seconds=time.monotonic() - begun)
 
     def _odd_files(self) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...]]:
-        files, folder = self.directory.files, self.directory.commitlog
-        check_sizes(segment_files(folder, files.list(folder)), self.size_bytes)
-        strays = find_strays(self.directory, self.size_bytes)
-        return tuple(strays), tuple(find_missing(self.directory, self.size_bytes))
+        """Files whose name or length no segment can have, and segments missing between others."""
+        files, folder, size_bytes = self.directory.files, self.directory.commitlog, self.size_bytes
+        listing = files.list(folder)
+        segments = segment_files(folder, listing)
+        check_sizes(segments, size_bytes)
+        strays = tuple(
+            Stray(folder / name, length)
+            for name, length in listing
+            if not is_segment_name(name) or int(name) % size_bytes
+        )
+        starts = [each.start_offset for each in segments if not each.start_offset % size_bytes]
+        missing = tuple(
+            MissingRange(self.directory.segment(start), start, size_bytes)
+            for before, behind in pairwise(starts)  # a loss at either end only shortens the log
+            for start in range(before + size_bytes, behind, size_bytes)
+        )
+        return strays, missing
 
     def _scan_log(self, damage: Sequence[Damage] = ()) -> LogScan:
         """Scan the whole log; ranges in which recovery found damage count as damaged."""
         sealed = self.core.record_crc or self.core.require_record_crc
         known = read_damage(self.directory.files, self.directory.path)
         return LogScan.at(self._pieces((*known, *damage)), sealed=sealed)
+
+    def _fillings(
+        self, scanned: LogScan, missing: Sequence[MissingRange] = ()
+    ) -> tuple[filler.Filling, ...]:
+        """The filling of each gap that is not a missing segment."""
+        absent = {each.start_offset for each in missing}
+        found = (filler.fillings_of(self.directory, gap, self.size_bytes) for gap in scanned.gaps)
+        return tuple(each for each in chain.from_iterable(found) if each.start_offset not in absent)
 
     def _pieces(self, known_damage: Sequence[Damage]) -> Iterator[Piece]:
         directory = self.directory
@@ -279,7 +300,7 @@ class _Repair:
         files, path = self.directory.files, self.directory.path
         with self._locked():
             scanned = self._scan_log()
-            fillings = tuple(find_fillings(self.directory, scanned, self.size_bytes, ()))
+            fillings = self._fillings(scanned)
             possible = [each for each in fillings if each.is_possible]
             if not possible:
                 return fillings, ()
@@ -354,37 +375,6 @@ def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
             expected=size_bytes,
             found=odd[0].length,
         )
-
-
-def find_strays(directory: StoreDirectory, size_bytes: int) -> Iterator[Stray]:
-    """Yield files whose name or length no segment can have."""
-    for name, length in directory.files.list(directory.commitlog):
-        if not is_segment_name(name) or int(name) % size_bytes:
-            yield Stray(directory.commitlog / name, length)
-
-
-def find_missing(directory: StoreDirectory, size_bytes: int) -> Iterator[MissingRange]:
-    """Yield segments missing between others; a loss at either end only shortens the log."""
-    starts = [each.start_offset for each in _segments(directory, size_bytes)]
-    for before, behind in pairwise(starts):
-        for start in range(before + size_bytes, behind, size_bytes):
-            yield MissingRange(directory.segment(start), start, size_bytes)
-
-
-def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    return [each for each in found if not each.start_offset % size_bytes]
-
-
-def find_fillings(
-    directory: StoreDirectory, scanned: LogScan, size_bytes: int, missing: Sequence[MissingRange]
-) -> Iterator[filler.Filling]:
-    """Yield the filling of each gap that is not a missing segment."""
-    absent = {each.start_offset for each in missing}
-    for gap in scanned.gaps:
-        for filling in filler.fillings_of(directory, gap, size_bytes):
-            if filling.start_offset not in absent:
-                yield filling
 
 
 @attrs.define

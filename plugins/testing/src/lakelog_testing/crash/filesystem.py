@@ -25,10 +25,6 @@ from lakelog.message import Body
 from lakelog_testing.crash.states import ROOT, Contents, Entry, FrozenFile, FrozenNames, Names
 
 
-def _nothing(_where: str) -> None:
-    """Do not stop other threads."""
-
-
 @attrs.frozen(eq=False)
 class FrozenState:
     """A whole file system at one moment.
@@ -136,7 +132,7 @@ class SimFileSystem(RealFileSystem):
         self.has_failed = False
         self.trespasses: list[str] = []
         self.recording = True
-        self.moment: Callable[[str], None] = _nothing
+        self.moment: Callable[[str], None] = lambda _where: None
         self.lock = RLock()
         self._names = Names()
         self._contents: dict[int, Contents] = {}

@@ -190,16 +190,30 @@ def pages(length: int) -> range:
     return range(-(-length // PAGE_BYTES))
 
 
-@attrs.frozen
-class FrozenEpoch:
+@attrs.define(eq=False)
+class Epoch:
     """The period between two truncations of a file.
 
     :ivar versions: states of each page, oldest first
     :ivar lengths: lengths of the file, oldest first
     """
 
-    versions: Mapping[int, tuple[bytes, ...]]
-    lengths: tuple[int, ...]
+    versions: dict[int, list[bytes]]
+    lengths: list[int]
+
+    def note_page(self, page: int, before: bytes, now: bytes) -> None:
+        """Record a changed page."""
+        self.versions.setdefault(page, [before]).append(now)
+
+    def note_length(self, length: int) -> None:
+        """Record a changed length."""
+        if self.lengths[-1] != length:
+            self.lengths.append(length)
+
+    def copied(self) -> Epoch:
+        """A copy, in which each state and each length is once."""
+        versions = {page: list(dict.fromkeys(each)) for page, each in self.versions.items()}
+        return Epoch(versions, list(dict.fromkeys(self.lengths)))
 
     def choices(self) -> int:
         """The number of possible contents, with whole pages only."""
@@ -216,7 +230,7 @@ class FrozenFile:
 
     durable: bytes
     volatile: bytes
-    epochs: tuple[FrozenEpoch, ...]
+    epochs: tuple[Epoch, ...]
 
     @property
     def is_settled(self) -> bool:
@@ -268,28 +282,6 @@ def _torn(rng: Random, versions: Sequence[bytes]) -> bytes:
     return b"".join(rng.choice(some)[start : start + SECTOR_BYTES] for start in starts)
 
 
-class Epoch:
-    """A :class:`FrozenEpoch` under construction."""
-
-    def __init__(self, versions: dict[int, list[bytes]], lengths: list[int]) -> None:
-        self.versions = versions
-        self.lengths = lengths
-
-    def note_page(self, page: int, before: bytes, now: bytes) -> None:
-        """Record a changed page."""
-        self.versions.setdefault(page, [before]).append(now)
-
-    def note_length(self, length: int) -> None:
-        """Record a changed length."""
-        if self.lengths[-1] != length:
-            self.lengths.append(length)
-
-    def frozen(self) -> FrozenEpoch:
-        """An immutable copy."""
-        versions = {page: tuple(dict.fromkeys(each)) for page, each in self.versions.items()}
-        return FrozenEpoch(versions, tuple(dict.fromkeys(self.lengths)))
-
-
 class Contents:
     """Tracks the states of one inode, which it reads by its own descriptor.
 
@@ -314,10 +306,7 @@ class Contents:
         """Track an inode with volatile content, after the process died and the machine survived."""
         found = cls(fd, before.durable, trespass=trespass)
         found._with_blocks |= _not_zero(before.volatile)
-        found._epochs = [
-            Epoch({page: list(each) for page, each in epoch.versions.items()}, list(epoch.lengths))
-            for epoch in before.epochs
-        ]
+        found._epochs = [epoch.copied() for epoch in before.epochs]
         found._seen = before.volatile
         return found
 
@@ -408,7 +397,7 @@ class Contents:
         """An immutable copy."""
         self.look()
         if self._frozen is None:
-            epochs = tuple(epoch.frozen() for epoch in self._epochs)
+            epochs = tuple(epoch.copied() for epoch in self._epochs)
             self._frozen = FrozenFile(self._durable, self._seen, epochs)
         return self._frozen
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 import typer
@@ -22,7 +21,7 @@ from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.commands.verify import Verdict, checked
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_row
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import labelled, print_lines, prints, progress, shown, write_document
 from lakelog_cli.statelines import DiskRow, bars
 from lakelog_daemon.status import disks
@@ -71,17 +70,17 @@ class DoctorDocument(TypedDict):
 
 
 @prints(DoctorDocument, is_document=True)
-def doctor(opening: OpenOptions, store: StorePath, as_json: AsJson = False) -> None:
+def doctor(store: GivenStore, as_json: AsJson = False) -> None:
     """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
     The last lines are the commands that repair it. The whole log, queues and index are read, and
     nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
     --all'. The exit code is 1 if a command has to be run.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         verdict = checked(opened, queues=True, index=True)
         verdict.reporter.finish()
-        report, refusal = _planned(store, opened, opening.arguments)
+        report, refusal = _planned(store, opened)
         document = _document(opened, verdict, report, refusal)
     if as_json:
         write_document(document)
@@ -91,15 +90,14 @@ def doctor(opening: OpenOptions, store: StorePath, as_json: AsJson = False) -> N
         raise typer.Exit(FOUND)
 
 
-def _planned(
-    path: Path, store: Store, given: dict[str, Any]
-) -> tuple[RecoveryReport | None, str | None]:
+def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, str | None]:
     """The plan of a recovery, or the reason why it would not begin; neither while it is owned."""
     if is_owned(RealFileSystem(), store.path):
         return None, None
     try:
         with progress("planning a recovery") as advance:
-            return recover(path, dry_run=True, full=True, progress=advance, **given), None
+            options = {"dry_run": True, "full": True, "progress": advance, **given.arguments}
+            return recover(given.path, **options), None
     except LakelogError as error:
         return None, str(error)
 

@@ -28,7 +28,7 @@ from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AlwaysJson, OpenOptions, StorePath
+from lakelog_cli.options import AlwaysJson, GivenStore
 from lakelog_cli.output import print_line, prints, write_lines
 from lakelog_cli.walk import DamageCounter, walk
 from lakelog_queues.finding.finder import java_order
@@ -341,8 +341,7 @@ class QueryLine(TypedDict):
 
 @prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)
 def dump(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     records: Annotated[
         bool, typer.Option("--records", help="Print only the records and blanks of the log.")
     ] = False,
@@ -354,7 +353,7 @@ def dump(
     1. If the store is written to meanwhile, later lines may be newer than earlier ones.
     """
     damages = DamageCounter()
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
     if damages.count:
         raise typer.Exit(FOUND)

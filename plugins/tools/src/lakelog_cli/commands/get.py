@@ -9,15 +9,7 @@ import typer
 
 from lakelog import Store, times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import (
-    AsJson,
-    OpenOptions,
-    StorePath,
-    Tags,
-    Topic,
-    check_queue,
-    time_option,
-)
+from lakelog_cli.options import AsJson, GivenStore, Tags, Topic, check_queue, time_option
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 from lakelog_queues.finding.results import GetResult, GetStatus
 
@@ -36,9 +28,8 @@ _GO_ON: Final = frozenset(
 
 
 @prints(MessageRow)
-def get(  # noqa: PLR0913  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+def get(  # each argument is an option of the command
+    store: GivenStore,
     topic: Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],
     *,
@@ -64,7 +55,7 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     """
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         check_queue(opened, topic, queue)
         first = _start(opened, topic, queue, offset or EARLIEST, at)
         found = opened.get(topic, queue, first, 1, tags=tags)

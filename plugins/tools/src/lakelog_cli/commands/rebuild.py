@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 import typer
 
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import prints, progress, write_result
 from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
@@ -31,8 +31,7 @@ class RebuildRow(TypedDict):
 
 @prints(RebuildRow)
 def rebuild(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Build the queues.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Build the key index.")] = False,
@@ -46,11 +45,11 @@ def rebuild(
     """
     with progress("rebuilding") as advance:
         report = rebuild_store(
-            store,
+            store.path,
             queues=queues or not index,
             index=index or not queues,
             progress=advance,
-            **opening.arguments,
+            **store.arguments,
         )
     for damage in report.damage:
         print_damage(damage)

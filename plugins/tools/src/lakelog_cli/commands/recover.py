@@ -10,7 +10,7 @@ import typer
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
-from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, DryRun, GivenStore
 from lakelog_cli.output import labelled, prints, progress, write_result
 from lakelog_doctor.recover import recover as recover_store
 
@@ -26,8 +26,7 @@ class RecoverRow(RecoveryDocument):
 
 @prints(RecoverRow)
 def recover(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     dry_run: DryRun = False,
     full: Annotated[
@@ -48,10 +47,10 @@ def recover(
     stays in the log, and reads skip it; the exit code is then 1. It is also 1 if durable records at
     the end of the log are missing.
     """
-    given = opening.arguments | ({"on_damage": on_damage} if on_damage is not None else {})
+    given = store.arguments | ({"on_damage": on_damage} if on_damage is not None else {})
     with progress("recovering") as advance:
-        report = recover_store(store, dry_run=dry_run, full=full, progress=advance, **given)
-    lines = recovery_lines(store, report, dry_run=dry_run)
+        report = recover_store(store.path, dry_run=dry_run, full=full, progress=advance, **given)
+    lines = recovery_lines(store.path, report, dry_run=dry_run)
     lines = chain(lines, [labelled("next", _next(report, dry_run=dry_run))])
     write_result({"dry_run": dry_run, **recovery_row(report)}, lines, as_json=as_json)
     if report.damage or report.missing:

@@ -12,7 +12,7 @@ import typer
 from lakelog.recovery.filler import Step
 from lakelog_cli.exitcodes import FOUND, USAGE
 from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
-from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, DryRun, GivenStore
 from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_result
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
@@ -59,8 +59,7 @@ class RepairRow(TypedDict):
 
 @prints(RepairRow)
 def repair(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -73,12 +72,11 @@ def repair(
     be confirmed; without a terminal, --yes is required. The exit code is 1 if a repair is not
     possible, and with --dry-run if a repair is needed.
     """
-    given = opening.arguments
     if not dry_run and not yes:
-        _ask(store, _run(store, given, dry_run=True))
-    report = _run(store, given, dry_run=dry_run)
+        _ask(store.path, _run(store, dry_run=True))
+    report = _run(store, dry_run=dry_run)
     lines = _done_lines if report.done else _plan_lines
-    write_result(_row(report), lines(store, report), as_json=as_json)
+    write_result(_row(report), lines(store.path, report), as_json=as_json)
     if report.left or (dry_run and _finds(report)):
         raise typer.Exit(FOUND)
 
@@ -90,9 +88,9 @@ def _finds(planned: RepairReport) -> bool:
     return bool(found or planned.plan.steps)
 
 
-def _run(store: Path, given: dict[str, Any], *, dry_run: bool) -> RepairReport:
+def _run(store: GivenStore, *, dry_run: bool) -> RepairReport:
     with progress("reading" if dry_run else "repairing") as advance:
-        return repair_store(store, dry_run=dry_run, progress=advance, **given)
+        return repair_store(store.path, dry_run=dry_run, progress=advance, **store.arguments)
 
 
 def _ask(store: Path, planned: RepairReport) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from lakelog_cli import pages
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import prints, progress, size, write_file, write_result
 from lakelog_cli.pages import Content, document, facts, read_content, section
 
@@ -101,8 +101,7 @@ class ReportRow(TypedDict):
 
 @prints(ReportRow)
 def report(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
     ] = Path("report.html"),
@@ -113,7 +112,7 @@ def report(
     The page is one file without references to others. The whole log is read once; the store may be
     in use, or left by a crashed broker. The exit code is 1 if damage was found.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         start, end = opened.min_offset, opened.max_offset
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))

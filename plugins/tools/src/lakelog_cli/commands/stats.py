@@ -18,7 +18,7 @@ from lakelog.format import layout
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
 from lakelog.times import iso
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import blocks, print_lines, prints, write_document
 from lakelog_cli.pages import TrafficOverTime, first_and_last_time, read_traffic
 from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
@@ -90,8 +90,7 @@ class StatsDocument(TypedDict):
 
 @prints(StatsDocument, is_document=True)
 def stats(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     plot: Annotated[
         bool, typer.Option("--plot", help="Read the log, and plot its traffic over time.")
     ] = False,
@@ -104,7 +103,7 @@ def stats(
     slaves of a master, have their lags in bytes, messages and seconds. Each disk of the store has
     a bar.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         document = {
             "path": str(opened.path),
             "is_owned": is_owned(RealFileSystem(), opened.path),

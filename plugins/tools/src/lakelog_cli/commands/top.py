@@ -22,7 +22,7 @@ from rich.text import Text
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog_cli import output, statelines
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"
@@ -392,8 +392,7 @@ class TopView(TypedDict):
 
 @output.prints(TopView, is_document=True)
 def top(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between frames.")] = 1.0,
     as_json: AsJson = False,
@@ -407,8 +406,8 @@ def top(
     copies of several masters, it shows their programs; each copy has its own view.
     Exit code 3 if no process has the store open.
     """
-    given = opening.arguments
-    watcher = Watcher.of(store, **given)
+    given = store.arguments
+    watcher = Watcher.of(store.path, **given)
     history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
 
     def with_lags(view: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings, pages
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
+from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
 from lakelog_cli.output import labelled, prints, size, write_file, write_result
 from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_cli.walk import walk_parts
@@ -105,8 +105,7 @@ class CheckSummary(TypedDict):
 
 @prints(*findings.ROWS, CheckSummary)
 def verify(  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Compare queues, too.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Compare the key index, too.")] = False,
@@ -130,7 +129,7 @@ def verify(  # each argument is an option of the command
     A store whose owner crashed is whole, and the exit code is 0, if a recovery loses nothing: then
     queues and index that lag behind the log, and a torn put at its end, are no problems.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         segments = SegmentCounts.of(opened) if html is not None else None
         verdict = checked(
             opened,
