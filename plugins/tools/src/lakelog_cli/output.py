@@ -216,6 +216,12 @@ def write_result(row: Mapping[str, Any], text: str | Iterable[str], *, as_json: 
         print_lines([text] if isinstance(text, str) else text)
 
 
+def exit_if_found(finding: object) -> None:
+    """End the command with the exit code of a finding, if there is one."""
+    if finding:
+        raise typer.Exit(exitcodes.FOUND)
+
+
 def write_document(document: object) -> None:
     """Print one indented JSON document, in ASCII."""
     sys.stdout.write(f"{json.dumps(document, indent=2, default=plain_value)}\n")

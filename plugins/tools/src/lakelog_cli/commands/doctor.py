@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypedDict
 
-import typer
-
 from lakelog import Store
 from lakelog.errors import LakelogError
 from lakelog.files.checkpoint import read_checkpoint
@@ -18,11 +16,10 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.processes.ownership import is_owned, owner_pid
 from lakelog.recovery.examine import MARGIN_MS
 from lakelog.recovery.report import RecoveryReport
+from lakelog_cli import output
 from lakelog_cli.commands.verify import Verdict, checked
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import labelled, print_lines, prints, progress, shown, write_document
 from lakelog_cli.statelines import DiskRow, bars
 from lakelog_daemon.status import disks
 from lakelog_doctor.parallel_scan import directory_of, segments_of
@@ -69,7 +66,7 @@ class DoctorDocument(TypedDict):
     next: list[str]
 
 
-@prints(DoctorDocument, is_document=True)
+@output.prints(DoctorDocument, is_document=True)
 def doctor(store: GivenStore, as_json: AsJson = False) -> None:
     """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
@@ -83,11 +80,10 @@ def doctor(store: GivenStore, as_json: AsJson = False) -> None:
         report, refusal = _planned(store, opened)
         document = _document(opened, verdict, report, refusal)
     if as_json:
-        write_document(document)
+        output.write_document(document)
     else:
-        print_lines(_lines(document))
-    if document["findings"]:
-        raise typer.Exit(FOUND)
+        output.print_lines(_lines(document))
+    output.exit_if_found(document["findings"])
 
 
 def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, str | None]:
@@ -95,7 +91,7 @@ def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, st
     if is_owned(RealFileSystem(), store.path):
         return None, None
     try:
-        with progress("planning a recovery") as advance:
+        with output.progress("planning a recovery") as advance:
             options = {"dry_run": True, "full": True, "progress": advance, **given.arguments}
             return recover(given.path, **options), None
     except LakelogError as error:
@@ -149,7 +145,7 @@ def _rocketmq(
         return "is refused by the lock while a process has the store open"
     odd = [each for each in segments if each.length != document["segment_size_bytes"]]
     if odd:
-        return f"would not start: {shown(odd[0].path.name)} is {odd[0].length} bytes long"
+        return f"would not start: {output.shown(odd[0].path.name)} is {odd[0].length} bytes long"
     if report is None:
         return "is not foreseen, as the recovery could not be planned"
     damaged = [(each.offset, each.end_offset) for each in report.damage]
@@ -182,7 +178,7 @@ def _advice(
     document: dict[str, Any], verdict: Verdict, report: RecoveryReport | None
 ) -> tuple[list[str], list[str]]:
     """The findings, and the commands to run in this order."""
-    store = shown(document["path"])
+    store = output.shown(document["path"])
     findings, commands = [], []
     if document["recovery_refused"]:
         findings.append(f"a recovery would not begin: {document['recovery_refused']}")
@@ -211,24 +207,26 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     names = {"lakelog": "lakelog", "rocketmq": "RocketMQ; lakelog has not written to it"}
     yield f"{document['path']}: a store of {names[document['written_by']]}"
     if document["replica_of"]:
-        yield labelled("copy of", f"{document['replica_of']}; it takes no puts before a promote")
-    yield labelled("state", _state(document))
-    yield labelled(
+        yield output.labelled(
+            "copy of", f"{document['replica_of']}; it takes no puts before a promote"
+        )
+    yield output.labelled("state", _state(document))
+    yield output.labelled(
         "log",
         f"{document['min_offset']} to {document['end_offset']}, {document['records']} records in "
         f"{document['segments']} segments of {document['segment_size_bytes']} bytes",
     )
     damaged = f"{document['damaged_places']} places ({document['damaged_bytes']} bytes)"
-    yield labelled("damaged", damaged)
+    yield output.labelled("damaged", damaged)
     lagging = f"they lag in {document['behind']} places"
-    yield labelled("queues", f"and index: {document['problems']} problems; {lagging}")
-    yield labelled("open", _opening(document))
-    yield labelled("RocketMQ", document["rocketmq"])
+    yield output.labelled("queues", f"and index: {document['problems']} problems; {lagging}")
+    yield output.labelled("open", _opening(document))
+    yield output.labelled("RocketMQ", document["rocketmq"])
     yield from (f"  {line}" for line in bars(document["disks"]))
     for finding in document["findings"]:
-        yield labelled("finding", finding)
+        yield output.labelled("finding", finding)
     for command in document["next"] or ["nothing has to be done"]:
-        yield labelled("next", command)
+        yield output.labelled("next", command)
 
 
 def _state(document: dict[str, Any]) -> str:

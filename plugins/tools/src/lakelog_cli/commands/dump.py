@@ -27,9 +27,8 @@ from lakelog.format.message_id import format_message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AlwaysJson, GivenStore
-from lakelog_cli.output import print_line, prints, write_lines
+from lakelog_cli.output import exit_if_found, print_line, prints, write_lines
 from lakelog_cli.walk import DamageCounter, walk
 from lakelog_queues.finding.finder import java_order
 from lakelog_queues.finding.results import QueueInfo
@@ -355,8 +354,7 @@ def dump(
     damages = DamageCounter()
     with store.read() as opened:
         write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
-    if damages.count:
-        raise typer.Exit(FOUND)
+    exit_if_found(damages.count)
 
 
 def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:

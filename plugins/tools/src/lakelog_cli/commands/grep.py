@@ -21,9 +21,8 @@ from lakelog import Store, times
 from lakelog.format.compression import decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
-from lakelog_cli.exitcodes import FOUND
+from lakelog_cli import output
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
 from lakelog_cli.walk import DamageCounter
 from lakelog_doctor.parallel_scan import segments_of
 
@@ -194,7 +193,7 @@ class CountRow(TypedDict):
     messages: int
 
 
-@prints(MessageRow, CountRow)
+@output.prints(output.MessageRow, CountRow)
 def grep(  # noqa: PLR0913  # each argument is an option of the command
     opening: OpenOptions,
     pattern: Annotated[
@@ -240,16 +239,17 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
             if count:
                 number = sum(1 for _ in places)
                 text = str(number) if len(stores) == 1 else f"{store}: {number}"
-                write_result({"store": str(store), "messages": number}, text, as_json=as_json)
+                output.write_result(
+                    {"store": str(store), "messages": number}, text, as_json=as_json
+                )
                 found += number
                 continue
             for message in map(opened.look_up, places):
                 found += 1
-                write_messages([message], as_json=as_json)
+                output.write_messages([message], as_json=as_json)
     if not found and not count:
-        print_line("no message matches", err=True)
-    if damages.count or not found:
-        raise typer.Exit(FOUND)
+        output.print_line("no message matches", err=True)
+    output.exit_if_found(damages.count or not found)
 
 
 def _compiled(text: str, *, is_regex: bool, ignore_case: bool) -> re.Pattern[bytes] | None:

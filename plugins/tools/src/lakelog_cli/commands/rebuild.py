@@ -6,9 +6,8 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import prints, progress, write_result
+from lakelog_cli.output import exit_if_found, prints, progress, write_result
 from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
@@ -54,8 +53,7 @@ def rebuild(
     for damage in report.damage:
         print_damage(damage)
     write_result(_row(report), _summary(report), as_json=as_json)
-    if report.damage:
-        raise typer.Exit(FOUND)
+    exit_if_found(report.damage)
 
 
 def _row(report: RebuildReport) -> dict[str, Any]:

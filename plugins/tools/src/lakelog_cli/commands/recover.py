@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from lakelog.recovery.report import RecoveryReport
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, GivenStore
-from lakelog_cli.output import labelled, prints, progress, write_result
+from lakelog_cli.output import exit_if_found, labelled, prints, progress, write_result
 from lakelog_doctor.recover import recover as recover_store
 
 
@@ -53,8 +52,7 @@ def recover(
     lines = recovery_lines(store.path, report, dry_run=dry_run)
     lines = chain(lines, [labelled("next", _next(report, dry_run=dry_run))])
     write_result({"dry_run": dry_run, **recovery_row(report)}, lines, as_json=as_json)
-    if report.damage or report.missing:
-        raise typer.Exit(FOUND)
+    exit_if_found(report.damage or report.missing)
 
 
 def _next(report: RecoveryReport, *, dry_run: bool) -> str:

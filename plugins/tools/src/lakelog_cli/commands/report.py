@@ -10,9 +10,8 @@ from typing import Annotated, TypedDict
 import typer
 
 from lakelog_cli import pages
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import prints, progress, size, write_file, write_result
+from lakelog_cli.output import exit_if_found, prints, progress, size, write_file, write_result
 from lakelog_cli.pages import Content, document, facts, read_content, section
 
 
@@ -119,5 +118,4 @@ def report(
     write_file(output, document(content.path, _sections(content), content.made_ms))
     row = {"path": str(output), "damaged_places": len(content.damages)}
     write_result(row, str(output), as_json=as_json)
-    if content.damages:
-        raise typer.Exit(FOUND)
+    exit_if_found(content.damages)

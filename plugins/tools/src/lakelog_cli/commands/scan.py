@@ -10,9 +10,8 @@ import typer
 
 from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import MessageRow, prints, write_messages
+from lakelog_cli.output import MessageRow, exit_if_found, prints, write_messages
 from lakelog_cli.walk import DamageCounter, walk
 
 
@@ -34,8 +33,7 @@ def scan(
     with store.read() as opened:
         messages = islice(_messages(walk(opened, damages, start, end), end), limit)
         write_messages(messages, as_json=as_json)
-    if damages.count:
-        raise typer.Exit(FOUND)
+    exit_if_found(damages.count)
 
 
 def _messages(pieces: Iterable[Piece], end: int | None) -> Iterator[StoredMessage]:

@@ -18,9 +18,8 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings, pages
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
-from lakelog_cli.output import labelled, prints, size, write_file, write_result
+from lakelog_cli.output import exit_if_found, labelled, prints, size, write_file, write_result
 from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_cli.walk import walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
@@ -148,8 +147,7 @@ def verify(  # each argument is an option of the command
         write_result(_row(verdict, opened), _summary(verdict, opened), as_json=as_json)
         if html is not None and segments is not None:
             write_file(html, _page(verdict, opened, segments))
-    if verdict.is_damaged:
-        raise typer.Exit(FOUND)
+    exit_if_found(verdict.is_damaged)
 
 
 def checked(
