@@ -76,7 +76,8 @@ def make(opening: Opening, name: str) -> Follower:
 def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     """Run the follower until ``stop`` is set; raises the errors of its methods."""
     if isinstance(follower, FollowerProgram):
-        _become(follower.command())
+        command = list(follower.command())
+        os.execvp(command[0], command)  # ``serve`` keeps watching the same process
     follower.start()
     manager.send(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
@@ -88,11 +89,6 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     finally:
         manager.send(STOPPING)
         follower.stop()
-
-
-def _become(command: Sequence[str]) -> None:
-    """Replace this process by ``command``, so that ``serve`` keeps watching the same process."""
-    os.execvp(command[0], list(command))
 
 
 def _stopped_by_signals() -> Event:

@@ -512,11 +512,8 @@ def end_leftovers(files: FileSystem, path: Path, loop: asyncio.AbstractEventLoop
     """
     for pid in _named(files, path):
         if _serves(pid, path):
-            _LOG.warning(
-                "process %d was left by a former run and is stopped",
-                pid,
-                extra=fields("leftover", pid=pid),
-            )
+            what = "process %d was left by a former run and is stopped"
+            _LOG.warning(what, pid, extra=fields("leftover", pid=pid))
             with suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGCONT)

@@ -159,7 +159,7 @@ class StatusReporter:
             "health": FAILED if failed else "degraded" if problems else "ok",
             "problems": problems,
             "positions": sample.counts,
-            "rates": {name: round(rate, 1) for name, rate in rates(former, sample).items()},
+            "rates": rates(former, sample),
             "lags": self._lags(sample.counts),
             "flush": {"mean_ms": sync_ms(former, sample)},
             "disks": disks(self.store.path, self.commitlog),
@@ -231,7 +231,7 @@ class CounterSample:
 
 
 def rates(former: CounterSample | None, now: CounterSample) -> dict[str, float]:
-    """Increase per second, by name; a counter that decreased was reset by a new owner.
+    """Increase per second, to a tenth; a counter that decreased was reset by a new owner.
 
     >>> rates(CounterSample(1.0, {"syncs": 5}), CounterSample(3.0, {"syncs": 9}))["syncs"]
     2.0
@@ -239,7 +239,7 @@ def rates(former: CounterSample | None, now: CounterSample) -> dict[str, float]:
     if former is None or now.time <= former.time:
         return dict.fromkeys(RATED, 0.0)
     passed = now.time - former.time
-    return {name: _grown(former, now, name) / passed for name in RATED}
+    return {name: round(_grown(former, now, name) / passed, 1) for name in RATED}
 
 
 def sync_ms(former: CounterSample | None, now: CounterSample) -> float | None:

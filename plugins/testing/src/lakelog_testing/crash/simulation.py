@@ -214,17 +214,10 @@ class _Simulation:
     def _workload(
         self, root: Path, system: SimFileSystem, ledger: Ledger, rng: Random, *, threads: bool
     ) -> Workload:
-        plan = self.plan
-        return Workload(
-            root / STORE,
-            self.checker.opener,
-            system,
-            ledger,
-            rng,
-            plan,
-            threads,
-            plan.interleave and plan.body_bytes is None and rng.random() < _INTERLEAVED_SHARE,
-        )
+        plan, opener = self.plan, self.checker.opener
+        may_roll = plan.interleave and plan.body_bytes is None
+        interleave = may_roll and rng.random() < _INTERLEAVED_SHARE
+        return Workload(root / STORE, opener, system, ledger, rng, plan, threads, interleave)
 
     def _note_leaks(self, system: SimFileSystem, seed: str) -> None:
         leaks = system.leaks()

@@ -6,6 +6,7 @@ Some of them come during commits and syncs of the log, and roll it: see :class:`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from random import Random
@@ -177,24 +178,16 @@ class Workload:
 
     def _burst(self, store: Store) -> None:
         """Put from several threads at once; raises the first exception."""
-        failures: list[Exception] = []
         threads = range(self.rng.choice(_THREADS))
         work = [[self._message() for _ in range(self.rng.randint(1, 2))] for _ in threads]
 
         def put(messages: Sequence[Message]) -> None:
-            try:
-                for message in messages:
-                    self._one(store, message)
-            except Exception as error:  # noqa: BLE001  # raised by the thread that waits for this one
-                failures.append(error)
+            for message in messages:
+                self._one(store, message)
 
-        started = [Thread(target=put, args=(messages,)) for messages in work]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        if failures:
-            raise failures[0]
+        with ThreadPoolExecutor(len(work)) as pool:
+            for done in [pool.submit(put, messages) for messages in work]:
+                done.result()
 
     def _acknowledged(self, entries: Sequence[Entry], results: Sequence[PutResult]) -> None:
         self.ledger.finish(entries, results)
