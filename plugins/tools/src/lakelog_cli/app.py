@@ -24,8 +24,7 @@ from typer.core import TyperGroup
 
 from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import LakelogError
-from lakelog_cli import exitcodes
-from lakelog_cli.output import print_line
+from lakelog_cli import exitcodes, output
 
 COMMANDS: Final = {
     "init": "Make an empty store; an existing store stays as it is.",
@@ -161,7 +160,7 @@ class LakelogGroup(TyperGroup):
             if error.errno not in _NO_ROOM:
                 raise
             _drop_output()
-            print_line(f"lakelog: the output cannot be written: {error.strerror}", err=True)
+            output.print_line(f"lakelog: the output cannot be written: {error.strerror}", err=True)
             raise typer.Exit(exitcodes.NO_OUTPUT) from None
         except KeyboardInterrupt:
             raise typer.Exit(exitcodes.INTERRUPTED) from None
@@ -170,7 +169,7 @@ class LakelogGroup(TyperGroup):
 
 def _report(error: Exception) -> None:
     """Print an error on stderr, as one line."""
-    print_line(f"lakelog: {' '.join(str(error).splitlines())}", err=True)
+    output.print_line(f"lakelog: {' '.join(str(error).splitlines())}", err=True)
 
 
 def _drop_output() -> None:
@@ -289,7 +288,7 @@ def _print_anything() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print_line(version("lakelog-core"))
+        output.print_line(version("lakelog-core"))
         raise typer.Exit
 
 

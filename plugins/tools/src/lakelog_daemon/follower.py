@@ -42,12 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     path, name = arguments
     given = json.load(sys.stdin)
     try:
-        opening = prepare(
-            Path(path),
-            settings=given["settings"],
-            broker_conf=given["broker_conf"],
-            arguments=given["arguments"],
-        )
+        opening = prepare(Path(path), **given)
         follow(make(opening, name), Notifier.of(os.environ), _stopped_by_signals())
     except LakelogError as error:
         sys.stderr.write(f"{error}\n")

@@ -31,9 +31,7 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.settings.catalog import ServeSettings
-from lakelog_daemon import notify
-from lakelog_daemon.arguments import hidden
-from lakelog_daemon.logs import fields, read_line
+from lakelog_daemon import arguments, logs, notify
 from lakelog_daemon.notify import READY, STATUS, WATCHDOG, NotifyReceiver
 from lakelog_daemon.plan import Spec
 from lakelog_daemon.processes import look_at
@@ -231,8 +229,8 @@ class Service:
         child.send(signal.SIGKILL)
 
     def _printed(self, line: str) -> None:
-        level, text = read_line(line)
-        _LOG.log(level, "%s", text, extra=fields("output", service=self.spec.name, pid=self.pid))
+        level, text = logs.read_line(line)
+        self._log(level, "output", text)
 
     def _handle_notification(self, line: str) -> None:
         record = self.record
@@ -270,7 +268,7 @@ class Service:
         self.start()
 
     def _log(self, level: int, event: str, what: str) -> None:
-        extra = fields(event, service=self.spec.name, pid=self.pid)
+        extra = logs.fields(event, service=self.spec.name, pid=self.pid)
         _LOG.log(level, "%s", what, extra=extra)
 
 
@@ -478,7 +476,7 @@ class Child:
 
 def _start(spec: Spec, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     launcher = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid())]
-    with hidden(spec.stdin) as stdin:
+    with arguments.hidden(spec.stdin) as stdin:
         return subprocess.Popen(
             [*launcher, *spec.command],
             stdin=stdin,
@@ -513,7 +511,7 @@ def end_leftovers(files: FileSystem, path: Path, loop: asyncio.AbstractEventLoop
     for pid in _named(files, path):
         if _serves(pid, path):
             what = "process %d was left by a former run and is stopped"
-            _LOG.warning(what, pid, extra=fields("leftover", pid=pid))
+            _LOG.warning(what, pid, extra=logs.fields("leftover", pid=pid))
             with suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGCONT)

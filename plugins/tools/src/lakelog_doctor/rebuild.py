@@ -29,8 +29,7 @@ from lakelog.log.damage import read_damage
 from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.processes.membership import alone
-from lakelog.processes.ownership import remove_abort, unowned, write_abort
+from lakelog.processes import membership, ownership
 from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import make_dispatchers
 from lakelog_doctor.check import is_asked_for
@@ -101,8 +100,8 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     directory = StoreDirectory.of(seam, place, opening.settings.core)
     try:
         directory.check_readable()
-        with unowned(seam, place), ExitStack() as held:
-            held.callback(alone(seam, place).leave)
+        with ownership.unowned(seam, place), ExitStack() as held:
+            held.callback(membership.alone(seam, place).leave)
             work = _Rebuild(directory, opening, progress or ignore_progress)
             held.callback(work.clear)
             return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)
@@ -270,10 +269,10 @@ class _Rebuild:
         files, path = self.directory.files, self.directory.path
         crashed = (path / ABORT_FILE).exists()
         if not crashed:
-            write_abort(files, path)
+            ownership.write_abort(files, path)
         yield
         if not crashed:
-            remove_abort(files, path)
+            ownership.remove_abort(files, path)
 
 
 def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:

@@ -36,8 +36,7 @@ from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.processes.membership import alone
-from lakelog.processes.ownership import is_owned, locked, unowned, write_abort
+from lakelog.processes import membership, ownership
 from lakelog.recovery import filler
 from lakelog.recovery.quarantine import Tail, keep
 from lakelog.recovery.report import Aside, RecoveryReport
@@ -160,7 +159,7 @@ def repair(  # all but the path are optional keyword arguments
     work = _Repair(directory, core, given, progress or ignore_progress)
     try:
         directory.check_readable()
-        with unowned(opening.files, place):
+        with ownership.unowned(opening.files, place):
             return work.plan() if dry_run else work.run()
     except OSError as error:
         raise readable(error, place) from error
@@ -187,8 +186,8 @@ class _Repair:
     def plan(self) -> RepairReport:
         """Return the plan; changes nothing. Raises ``StoreLocked`` while the store is owned."""
         begun = time.monotonic()
-        if is_owned(self.directory.files, self.directory.path):
-            raise locked(self.directory.files, self.directory.path)
+        if ownership.is_owned(self.directory.files, self.directory.path):
+            raise ownership.locked(self.directory.files, self.directory.path)
         strays, missing = self._odd_files()
         recovery = None if strays or missing else self._recover(dry_run=True)
         scanned = self._scan_log(() if recovery is None else recovery.damage)
@@ -265,7 +264,7 @@ class _Repair:
         with self._locked():
             strays, missing = self._odd_files()
             if strays or missing:
-                write_abort(self.directory.files, self.directory.path)
+                ownership.write_abort(self.directory.files, self.directory.path)
             moved = tuple(self._move_away(strays))
             self._make_missing(missing)
         return strays, missing, moved
@@ -304,7 +303,7 @@ class _Repair:
             possible = [each for each in fillings if each.is_possible]
             if not possible:
                 return fillings, ()
-            write_abort(files, path)
+            ownership.write_abort(files, path)
             forget_ends(files, path)  # so that recovery adds units for the fillers
             queue_id, next_offset = scanned.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
@@ -341,7 +340,7 @@ class _Repair:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        held = alone(self.directory.files, self.directory.path)
+        held = membership.alone(self.directory.files, self.directory.path)
         try:
             yield
         finally:

@@ -19,10 +19,8 @@ from lakelog.errors import CorruptRecord, LakelogError, PluginError
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.segment_files import segment_files
-from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR, OWN_DIR, QUARANTINE_DIR, segment_name
-from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format import layout, properties, record
 from lakelog.format.queue_offsets import Queue, Units
-from lakelog.format.record import checked_frame
 from lakelog.log.damage import read_damage
 from lakelog.message import Message, StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
@@ -106,7 +104,7 @@ class Checker:
             raise
         except Exception as error:
             raise Violation(f"{name} fails: {type(error).__name__}: {error}") from error
-        if was_there and (path / ABORT_FILE).exists():
+        if was_there and (path / layout.ABORT_FILE).exists():
             raise Violation(f"{name} left no clean stop")
 
     def examine(self, store: Store, expected: Expected, rng: Random) -> dict[int, Entry]:
@@ -278,14 +276,14 @@ class LogBytes:
 
     def _record(self, offset: int, end_offset: int) -> bytes | None:
         start = offset % self.segment_bytes
-        name = segment_name(offset - start)
-        segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
+        name = layout.segment_name(offset - start)
+        segment = self.files.get(f"{self.store}/{layout.COMMITLOG_DIR}/{name}", b"")
         data = segment[start : start + end_offset - offset]
         try:
-            frame = checked_frame(memoryview(data), 0, len(data), offset, sealed=True)
+            frame = record.checked_frame(memoryview(data), 0, len(data), offset, sealed=True)
         except CorruptRecord:
             return None
-        if frame.topic == REPAIRED_TOPIC:
+        if frame.topic == properties.REPAIRED_TOPIC:
             return None  # written by a repair
         return data if frame.size == len(data) else None
 
@@ -297,7 +295,7 @@ def check_asides(files: FileSystem, path: Path, removed: Mapping[int, bytes]) ->
     """
     if not removed:
         return
-    folder = path / OWN_DIR / QUARANTINE_DIR
+    folder = path / layout.OWN_DIR / layout.QUARANTINE_DIR
     kept = [
         (folder / name).read_bytes() for name, _ in files.list(folder) if name.endswith(".bytes")
     ]

@@ -21,9 +21,7 @@ import numpy as np
 import typer
 
 from lakelog import Store
-from lakelog.format.checksum import crc32
-from lakelog.format.layout import ABORT_FILE
-from lakelog.format.message_id import format_message_id
+from lakelog.format import checksum, layout, message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
@@ -96,7 +94,7 @@ def record_columns(batch: RecordBatch) -> dict[str, list[Any]]:
         "storeHost": [java_host(store) for _, store in hosts],
         "reconsumeTimes": batch.reconsume_times.tolist(),
         "preparedTransactionOffset": batch.prepared_transaction_offsets.tolist(),
-        "rawCrc32": [crc32(batch.record(at)) for at in range(len(batch))],
+        "rawCrc32": [checksum.crc32(batch.record(at)) for at in range(len(batch))],
     }
 
 
@@ -134,7 +132,7 @@ def store_line(store: Store, queues: Iterable[Row]) -> Row:
     return {
         "kind": "store",
         "loaded": True,
-        "abortFilePresent": (store.path / ABORT_FILE).exists(),
+        "abortFilePresent": (store.path / layout.ABORT_FILE).exists(),
         "minPhyOffset": store.min_offset,
         "maxPhyOffset": store.max_offset,
         "confirmOffset": store.max_offset,
@@ -187,7 +185,7 @@ def _content(batch: RecordBatch) -> dict[str, list[Any]]:
     stored = [store for _, store in batch.hosts()]
     properties = list(map(java_properties, batch.property_strings))
     return {
-        "msgId": list(map(format_message_id, stored, offsets)),
+        "msgId": list(map(message_id.format_message_id, stored, offsets)),
         "tags": [each.get(TAGS) for each in properties],
         "keys": [each.get(KEYS) for each in properties],
         "properties": properties,

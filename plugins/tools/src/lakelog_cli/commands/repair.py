@@ -10,8 +10,7 @@ from typing import Annotated, Any, TypedDict
 import typer
 
 from lakelog.recovery.filler import Step
-from lakelog_cli import output
-from lakelog_cli.exitcodes import USAGE
+from lakelog_cli import exitcodes, output
 from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
 from lakelog_cli.options import AsJson, DryRun, GivenStore
 from lakelog_doctor.repair import RepairReport
@@ -97,7 +96,7 @@ def _ask(store: Path, planned: RepairReport) -> None:
     output.print_lines(_plan_lines(store, planned), err=True)
     if not sys.stdin.isatty():
         output.print_line("lakelog: nobody can be asked here; give --yes to do it", err=True)
-        raise typer.Exit(USAGE)
+        raise typer.Exit(exitcodes.USAGE)
     typer.confirm("Do it?", abort=True, err=True)
 
 
