@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
@@ -30,13 +30,11 @@ from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes import membership, ownership
+from lakelog.recovery.report import Progress
 from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import make_dispatchers
 from lakelog_doctor.check import is_asked_for
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the bytes of the log read so far, and the total length of its segments."""
 
 _OLD: Final = "replaced"
 _NO_FOLDER: Final = "none"
@@ -81,6 +79,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     topics: their queues return as long as the log has their records. A queue without records in the
     log is removed. The other arguments are those of :func:`lakelog.open`.
 
+    :param progress: called with the bytes of the log read so far, and the total of its segments
     :param keep_tombstones: leave removed topics out of the queues, and keep their tombstones
 
     Raises :class:`~lakelog.errors.StoreLocked` while a process owns the store, and

@@ -39,10 +39,10 @@ from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes import membership, ownership
 from lakelog.recovery import filler
 from lakelog.recovery.quarantine import Tail, keep
-from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.report import Aside, Progress, RecoveryReport
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
-from lakelog_doctor.rebuild import Progress, ignore_progress, rebuild
+from lakelog_doctor.rebuild import ignore_progress, rebuild
 from lakelog_doctor.recover import recover
 from lakelog_queues.check.checkqueues import queues_with_replacements
 

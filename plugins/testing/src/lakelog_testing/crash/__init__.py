@@ -73,20 +73,17 @@ runs.
 
 from __future__ import annotations
 
-from lakelog_testing.crash.checker import Checker, Violation
+from lakelog_testing.crash.checker import Violation
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import Image, all_lost, images, nothing_lost
-from lakelog_testing.crash.ledger import Ledger
 from lakelog_testing.crash.opener import CrashPlan
 from lakelog_testing.crash.simulation import Broken, SimulationResult, simulate
 
 __all__ = [
     "Broken",
-    "Checker",
     "CrashPlan",
     "CrashPoint",
     "Image",
-    "Ledger",
     "SimFileSystem",
     "SimulationResult",
     "Violation",

@@ -126,7 +126,8 @@ def _document(
         "disks": disks(store.path, directory_of(store).commitlog),
     }
     document["rocketmq"] = _rocketmq(document, report, store, segments)
-    document["findings"], document["next"] = _advice(document, verdict, report)
+    advice = list(_advice(document, verdict, report))
+    document |= {"findings": [what for what, _ in advice], "next": [act for _, act in advice]}
     return document
 
 
@@ -176,31 +177,26 @@ def _read_from(store: Store, starts: Sequence[int], report: RecoveryReport) -> i
 
 def _advice(
     document: dict[str, Any], verdict: Verdict, report: RecoveryReport | None
-) -> tuple[list[str], list[str]]:
-    """The findings, and the commands to run in this order."""
+) -> Iterator[tuple[str, str]]:
+    """Yield each finding with the command to run, in this order."""
     store = output.shown(document["path"])
-    findings, commands = [], []
     if document["recovery_refused"]:
-        findings.append(f"a recovery would not begin: {document['recovery_refused']}")
-        commands.append(f"lakelog repair {store} --dry-run")
+        refused = f"a recovery would not begin: {document['recovery_refused']}"
+        yield refused, f"lakelog repair {store} --dry-run"
     if report is not None and report.missing:
-        findings.append("records that were durable are missing at the end of the log")
-        commands.append("bring the missing segments back from a copy, if there is one")
+        what = "records that were durable are missing at the end of the log"
+        yield what, "bring the missing segments back from a copy, if there is one"
     if report is not None and report.changed:
         what = "a recovery has to mend what the stop left, without a loss of whole records"
-        findings.append(what)
-        commands.append(f"lakelog recover {store}")
+        yield what, f"lakelog recover {store}"
     if verdict.found.damaged_places or verdict.found.segment_problems:
-        findings.append("records are damaged; readers pass them over")
-        commands.append(f"lakelog repair {store}")
+        yield "records are damaged; readers pass them over", f"lakelog repair {store}"
     if verdict.reporter.problems:
-        findings.append("queues or index differ from the log")
-        commands.append(f"lakelog rebuild {store}")
+        yield "queues or index differ from the log", f"lakelog rebuild {store}"
     for each in document["disks"]:
         if each["used_ratio"] >= _FULL:
-            findings.append(f"the disk of {each['path']} is full to {each['used_ratio']:.0%}")
-            commands.append(f"lakelog clean {store} --dry-run")
-    return findings, commands
+            full = f"the disk of {each['path']} is full to {each['used_ratio']:.0%}"
+            yield full, f"lakelog clean {store} --dry-run"
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
