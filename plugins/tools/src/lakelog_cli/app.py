@@ -16,7 +16,6 @@ from functools import wraps
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
-from itertools import chain
 from typing import Annotated, Any, Final
 
 import typer
@@ -114,7 +113,7 @@ def _registering(register: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _with_options(function: Any) -> Any:
-    """``function`` with several options in place of one parameter of a class with ``OPTIONS``."""
+    """``function`` with arguments and options in place of one parameter of a class with both."""
     taken = list(inspect.signature(function, eval_str=True).parameters.values())
     whole = next((each for each in taken if hasattr(each.annotation, "OPTIONS")), None)
     if whole is None:
@@ -128,18 +127,18 @@ def _with_options(function: Any) -> Any:
         return function(**given, **{whole.name: options})
 
     place = taken.index(whole)
-    arguments = [_named(*each) for each in made.ARGUMENTS.items()]
-    options = [_named(*each).replace(default=None) for each in made.OPTIONS.items()]
-    others = (arguments, taken[place + 1 :], options)
-    kept = [*taken[:place], *chain.from_iterable(others)]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in kept]
+    kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in taken]
+    arguments = [_named(name, hint) for name, hint in made.ARGUMENTS.items()]
+    options = [_named(name, hint, None) for name, hint in made.OPTIONS.items()]
+    parameters = [*kept[:place], *arguments, *kept[place + 1 :], *options]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
 
 
-def _named(name: str, hint: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
+def _named(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
 class LakelogGroup(TyperGroup):

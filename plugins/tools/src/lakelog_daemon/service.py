@@ -32,7 +32,6 @@ import attrs
 from lakelog.files.filesystem import FileSystem
 from lakelog.settings.catalog import ServeSettings
 from lakelog_daemon import arguments, logs, notify
-from lakelog_daemon.notify import READY, STATUS, WATCHDOG, NotifyReceiver
 from lakelog_daemon.plan import Spec
 from lakelog_daemon.processes import look_at
 from lakelog_daemon.status import read_status
@@ -132,11 +131,6 @@ class Service:
         """The id of its process, if it runs."""
         return None if self._child is None else self._child.pid
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has stopped permanently; ``over`` is set then."""
-        return self.state is ServiceState.STOPPED
-
     def start(self) -> None:
         """Start its program; after a failure, retry later."""
         events = ChildEvents(self._printed, self._handle_notification, self._ended)
@@ -234,12 +228,12 @@ class Service:
 
     def _handle_notification(self, line: str) -> None:
         record = self.record
-        if line == WATCHDOG:
+        if line == notify.WATCHDOG:
             record.watchdog_time = time.monotonic()
-        elif line == READY:
+        elif line == notify.READY:
             record.is_ready = True
-        elif line.startswith(STATUS):
-            record.message = line.removeprefix(STATUS)[:_LONGEST_STATUS]
+        elif line.startswith(notify.STATUS):
+            record.message = line.removeprefix(notify.STATUS)[:_LONGEST_STATUS]
 
     def _ended(self, status: int) -> None:
         self._child = None
@@ -318,7 +312,7 @@ class Supervisor:
             await asyncio.wait(
                 (over, hurried), timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            late = [each for each in self.services if not each.is_over]
+            late = [each for each in self.services if not each.over.is_set()]
             for each in late:
                 each.kill()
             await asyncio.wait((over,), timeout=_REAP_SECONDS)
@@ -394,7 +388,7 @@ class Child:
         self._loop = loop
         self._events = events
         self._rest = b""
-        self._notifications = NotifyReceiver()
+        self._notifications = notify.NotifyReceiver()
         with ExitStack() as undo:
             undo.callback(self._notifications.close)
             self._process = _start(spec, _environ(store, self._notifications.address, hang_seconds))

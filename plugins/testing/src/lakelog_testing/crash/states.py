@@ -201,10 +201,6 @@ class Epoch:
     versions: dict[int, list[bytes]]
     lengths: list[int]
 
-    def note_page(self, page: int, before: bytes, now: bytes) -> None:
-        """Record a changed page."""
-        self.versions.setdefault(page, [before]).append(now)
-
     def note_length(self, length: int) -> None:
         """Record a changed length."""
         if self.lengths[-1] != length:
@@ -340,7 +336,7 @@ class Contents:
         for page in pages(len(data)):
             before, now = page_of(seen, page), page_of(data, page)
             if before != now:
-                epoch.note_page(page, before, now)
+                epoch.versions.setdefault(page, [before]).append(now)
                 changed.append(page)
         self._complain("stored to", changed)
         self._seen = data
