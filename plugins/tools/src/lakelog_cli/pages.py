@@ -110,11 +110,8 @@ def log_files(store: Store) -> list[SegmentFile]:
 
 BINS: Final = 120
 """Points of the charts over time."""
-
 _DAY_MS: Final = 86_400_000
-
 _HOUR_MS: Final = 3_600_000
-
 _KEYS: Final = b"KEYS\x01"
 
 
@@ -364,12 +361,9 @@ def safe(text: str) -> str:
 
 
 WIDTH: Final = 720
-
 HEIGHT: Final = 160
-
 _LEFT: Final = 64
 """Pixels for the labels of the vertical axis."""
-
 _MOST_ROWS: Final = 20
 
 

@@ -131,16 +131,15 @@ class Checking:
 
     def take(self, piece: Piece) -> Iterator[Problem]:
         """Compare with the next piece of the log; iterate to the end."""
-        if isinstance(piece, Blank):
-            self._end_offset = piece.offset + piece.size
-        elif isinstance(piece, Damage):
+        if isinstance(piece, Damage):
             for each in self._verifiers:
                 if isinstance(each, DamageAware):
                     each.pass_damage(piece.offset, piece.end_offset)
-        else:
+            return
+        self._end_offset = piece.end_offset
+        if not isinstance(piece, Blank):
             for each in self._verifiers:
                 yield from each.take(piece)
-            self._end_offset = piece.end_offset
 
     def finish(self) -> Iterator[Problem]:
         """Compare the remainder, after the last piece of the log."""

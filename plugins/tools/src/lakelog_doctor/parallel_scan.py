@@ -155,10 +155,9 @@ def read_whole(segment: SegmentFile) -> WholeSegment | None:
     for piece in scan(source, start, end):
         if isinstance(piece, Damage):
             return None
-        if isinstance(piece, Blank):
-            at = piece.offset + piece.size
-        else:
-            at, last = piece.end_offset, piece.base_offset + int(piece.starts[-1])
+        at = piece.end_offset
+        if not isinstance(piece, Blank):
+            last = piece.base_offset + int(piece.starts[-1])
             time_ms = int(piece.store_timestamps_ms[-1])
             records += len(piece)
             size += int(piece.sizes.sum())

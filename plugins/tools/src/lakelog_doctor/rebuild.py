@@ -226,20 +226,15 @@ class _Rebuild:
         """Yield the pieces of the log, and count them."""
         for piece in scan(source, first):
             yield piece
-            self.progress(self._count(piece) - first, end - first)
+            if isinstance(piece, Damage):
+                self.damage.append(piece)
+            elif isinstance(piece, Blank):
+                self.bytes += piece.size
+            else:
+                self.records += len(piece)
+                self.bytes += int(piece.sizes.sum())
+            self.progress(piece.end_offset - first, end - first)
         self.progress(end - first, end - first)
-
-    def _count(self, piece: Piece) -> int:
-        """Count a piece; returns its end offset."""
-        if isinstance(piece, Damage):
-            self.damage.append(piece)
-            return piece.end_offset
-        if isinstance(piece, Blank):
-            self.bytes += piece.size
-            return piece.offset + piece.size
-        self.records += len(piece)
-        self.bytes += int(piece.sizes.sum())
-        return piece.end_offset
 
     def _swap(self, dispatcher: Dispatcher) -> list[str]:
         """Replace the old folders of a dispatcher by the new ones; returns their names."""

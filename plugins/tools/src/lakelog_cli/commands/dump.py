@@ -25,9 +25,9 @@ from lakelog.format import checksum, layout, message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
+from lakelog_cli.findings import DamageCounter, walk
 from lakelog_cli.options import AlwaysJson, GivenStore
 from lakelog_cli.output import exit_if_found, print_line, prints, write_lines
-from lakelog_cli.walk import DamageCounter, walk
 from lakelog_queues.finding.finder import java_order
 from lakelog_queues.finding.results import QueueInfo
 

@@ -22,8 +22,8 @@ from lakelog.format.compression import decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli import output
+from lakelog_cli.findings import DamageCounter
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_cli.walk import DamageCounter
 from lakelog_doctor.parallel_scan import segments_of
 
 WORTH_BYTES: Final = 128 << 20

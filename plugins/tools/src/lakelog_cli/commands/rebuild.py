@@ -6,9 +6,9 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
+from lakelog_cli.findings import print_damage
 from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import exit_if_found, prints, progress, write_result
-from lakelog_cli.walk import print_damage
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
 

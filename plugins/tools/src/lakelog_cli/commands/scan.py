@@ -10,9 +10,9 @@ import typer
 
 from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
+from lakelog_cli.findings import DamageCounter, walk
 from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import MessageRow, exit_if_found, prints, write_messages
-from lakelog_cli.walk import DamageCounter, walk
 
 
 @prints(MessageRow)

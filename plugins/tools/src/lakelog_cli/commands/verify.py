@@ -18,10 +18,10 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings, pages
+from lakelog_cli.findings import walk_parts
 from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
 from lakelog_cli.output import exit_if_found, labelled, prints, size, write_file, write_result
 from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
-from lakelog_cli.walk import walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint, problems
 from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of
 
@@ -51,23 +51,20 @@ class Findings:
 
     def count(self, piece: Part) -> None:
         """Add a part."""
+        if isinstance(piece, Damage):
+            self.damaged_places += 1
+            self.damaged_bytes += piece.end_offset - piece.offset
+            return
+        self.end_offset = piece.end_offset
+        self.blanks += isinstance(piece, Blank | WholeSegment)
         if isinstance(piece, WholeSegment):
             self.records += piece.records
             self.record_bytes += piece.record_bytes
-            self.blanks += 1
-            self.end_offset = piece.end_offset
             self.last_timestamp_ms = max(self.last_timestamp_ms, piece.last_timestamp_ms)
         elif isinstance(piece, RecordBatch):
             self.records += len(piece)
             self.record_bytes += int(piece.sizes.sum())
-            self.end_offset = piece.end_offset
             self.last_timestamp_ms = int(piece.store_timestamps_ms[-1])
-        elif isinstance(piece, Blank):
-            self.blanks += 1
-            self.end_offset = piece.offset + piece.size
-        else:
-            self.damaged_places += 1
-            self.damaged_bytes += piece.end_offset - piece.offset
 
 
 class CheckSummary(TypedDict):
