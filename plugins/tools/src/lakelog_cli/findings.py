@@ -24,7 +24,7 @@ from lakelog.processes.ownership import is_owned
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
 from lakelog_cli.output import labelled, print_line, progress, write_lines
-from lakelog_doctor.parallel_scan import Part, directory_of, parallel_scan, segments_of
+from lakelog_doctor.parallel_scan import Part, directory_of, parallel_scan
 
 PartT = TypeVar("PartT", bound="Part")
 
@@ -87,7 +87,8 @@ def _walked(
 
 def _log_end(store: Store) -> int:
     """The end of the last segment, a physical offset."""
-    return max((each.start_offset + each.length for each in segments_of(store)), default=0)
+    segments = directory_of(store).segments()
+    return max((each.start_offset + each.length for each in segments), default=0)
 
 
 class PlaceRow(TypedDict):

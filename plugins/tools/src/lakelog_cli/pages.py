@@ -31,7 +31,7 @@ from lakelog.times import iso
 from lakelog_cli.output import shown, size
 from lakelog_cli.statelines import CopyLags, GroupLag, group_lags, lag_rows
 from lakelog_daemon.status import disks
-from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of, segments_of
+from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of
 
 
 @attrs.define
@@ -104,7 +104,7 @@ class SegmentCounts:
 
 def log_files(store: Store) -> list[SegmentFile]:
     """The segments that have bytes of the log."""
-    found = segments_of(store)
+    found = directory_of(store).segments()
     return [each for each in found if each.start_offset + each.length > store.min_offset]
 
 

@@ -24,7 +24,7 @@ import attrs
 from lakelog import Store, accelerate
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import BLANK
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.damage import read_damage
@@ -89,7 +89,9 @@ def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
 
 def _sealed(store: Store) -> list[SegmentFile]:
     """The segments before the last one with records."""
-    found = [each for each in segments_of(store) if each.start_offset >= store.min_offset]
+    found = [
+        each for each in directory_of(store).segments() if each.start_offset >= store.min_offset
+    ]
     size_bytes = store.settings.core.segment_size_bytes
     used = [number for number, each in enumerate(found) if _begins(each.path)]
     is_whole = all(each.length == size_bytes for each in found)
@@ -99,12 +101,6 @@ def _sealed(store: Store) -> list[SegmentFile]:
 def directory_of(store: Store) -> StoreDirectory:
     """The files of an open store."""
     return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
-
-
-def segments_of(store: Store) -> list[SegmentFile]:
-    """The segments of an open store, in the order of the log."""
-    directory = directory_of(store)
-    return segment_files(directory.commitlog, directory.files.list(directory.commitlog))
 
 
 def _undamaged(store: Store, sealed: Sequence[SegmentFile]) -> list[SegmentFile]:

@@ -18,10 +18,10 @@ from lakelog import Store
 from lakelog.errors import CorruptRecord, LakelogError, PluginError
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.segment_files import segment_files
 from lakelog.format import layout, properties, record
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.log.damage import read_damage
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message, StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_queues.dispatching.tombstones import read_tombstones
@@ -64,7 +64,7 @@ class Checker:
         try:
             check_claim(claimed, store.max_offset)
             directory = owned_by(store).directory
-            check_tail(directory.files, directory.commitlog, store)
+            check_tail(directory, store)
             found = _scanned(store)
             if not self._truncates:
                 check_synced_time(checkpoint, found)
@@ -190,13 +190,13 @@ def _last_ms(found: Mapping[int, StoredMessage]) -> int:
     return max((each.store_timestamp_ms for each in found.values()), default=0)
 
 
-def check_tail(files: FileSystem, commitlog: Path, store: Store) -> None:
+def check_tail(directory: StoreDirectory, store: Store) -> None:
     """Check that the log ends in zeros: other bytes could return after another crash."""
     end, size_bytes = store.max_offset, store.settings.core.segment_size_bytes
-    for each in segment_files(commitlog, files.list(commitlog)):
+    for each in directory.segments():
         start = each.start_offset
         if start + size_bytes > end:
-            data = read_file(files, each.path) or b""
+            data = read_file(directory.files, each.path) or b""
             if data[max(end - start, 0) :].strip(b"\0"):
                 raise Violation(f"{start:020d} is not zero behind the end of the log, {end}")
 

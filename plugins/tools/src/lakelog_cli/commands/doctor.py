@@ -22,7 +22,7 @@ from lakelog_cli.findings import RecoveryDocument, recovery_row
 from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.statelines import DiskRow, bars
 from lakelog_daemon.status import disks
-from lakelog_doctor.parallel_scan import directory_of, segments_of
+from lakelog_doctor.parallel_scan import directory_of
 from lakelog_doctor.recover import recover
 
 _FULL: Final = 0.9
@@ -102,7 +102,8 @@ def _document(
     store: Store, verdict: Verdict, report: RecoveryReport | None, refusal: str | None
 ) -> dict[str, Any]:
     files = RealFileSystem()
-    segments, replica = segments_of(store), read_replica(files, store.path)
+    directory, replica = directory_of(store), read_replica(files, store.path)
+    segments = directory.segments()
     is_in_use = is_owned(files, store.path)
     is_clean = not (store.path / ABORT_FILE).exists()
     document: dict[str, Any] = {
@@ -123,7 +124,7 @@ def _document(
         "behind": verdict.reporter.behind,
         "recovery": recovery_row(report) if report is not None else None,
         "recovery_refused": refusal,
-        "disks": disks(store.path, directory_of(store).commitlog),
+        "disks": disks(store.path, directory.commitlog),
     }
     document["rocketmq"] = _rocketmq(document, report, store, segments)
     advice = list(_advice(document, verdict, report))

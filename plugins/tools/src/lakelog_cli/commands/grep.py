@@ -24,7 +24,7 @@ from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli import output
 from lakelog_cli.findings import DamageCounter
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_doctor.parallel_scan import segments_of
+from lakelog_doctor.parallel_scan import directory_of
 
 WORTH_BYTES: Final = 128 << 20
 """A shorter log is read by one process: starting others takes longer."""
@@ -154,7 +154,7 @@ def _reported(
 
 def _ranges(store: Store) -> list[tuple[int, int | None]]:
     """A range for each segment; the last one has no end, as it may grow."""
-    found = [each.start_offset for each in segments_of(store)]
+    found = [each.start_offset for each in directory_of(store).segments()]
     starts = [each for each in found if store.min_offset <= each < store.max_offset]
     return list(zip_longest(starts, starts[1:]))
 

@@ -23,7 +23,7 @@ from lakelog_cli.output import blocks, print_lines, prints, write_document
 from lakelog_cli.pages import TrafficOverTime, first_and_last_time, read_traffic
 from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
 from lakelog_daemon.status import disks
-from lakelog_doctor.parallel_scan import directory_of, segments_of
+from lakelog_doctor.parallel_scan import directory_of
 
 BATCHCONSUMEQUEUE_DIR: Final = "batchconsumequeue"
 _BLOCK_BYTES: Final = 512
@@ -138,7 +138,7 @@ def _log(store: Store) -> dict[str, Any]:
     return {
         "min_offset": store.min_offset,
         "max_offset": store.max_offset,
-        "segments": len(segments_of(store)),
+        "segments": len(directory_of(store).segments()),
         "segment_size_bytes": store.settings.core.segment_size_bytes,
         "first_store_timestamp_ms": first_ms,
         "last_store_timestamp_ms": last_ms,

@@ -23,7 +23,7 @@ from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
 from lakelog_cli.output import exit_if_found, labelled, prints, size, write_file, write_result
 from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_doctor.check import Checking, check_checkpoint, problems
-from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of
+from lakelog_doctor.parallel_scan import Part, WholeSegment
 
 
 @attrs.define
@@ -175,8 +175,7 @@ def _findings_of(
     processes: int | None,
     segments: SegmentCounts | None,
 ) -> Findings:
-    directory, size = directory_of(store), store.settings.core.segment_size_bytes
-    wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
+    wrong = problems(store)
     for problem in wrong:
         reporter.segment(problem)
     found = Findings(len(wrong), store.min_offset)
