@@ -9,8 +9,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from lakelog_cli.report import charts
-from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
+from lakelog_cli import pages
+from lakelog_cli.pages import document, facts, paragraphs, safe, section
 from tests.bench.model import LAKELOG, Suite
 from tests.bench.rounds import Score
 
@@ -167,18 +167,18 @@ def _contest(suite: Suite, rows: Sequence[Row]) -> str:
             lines.append([row["store"], row["not_run"]])
             continue
         values, median = _values(row, first.name), row["median"]
-        bar = charts.Bar(median[first.name] / most, min(values) / most, max(values) / most)
+        bar = pages.Bar(median[first.name] / most, min(values) / most, max(values) / most)
         line = [row["store"], bar, format(median[first.name], first.form)]
         line.append(f"{(max(values) - min(values)) / (median[first.name] or 1):.0%}")
         for each in headings:
             ratio = _ratio(row, each)
-            drawn = "" if ratio is None else charts.Bar(ratio / most_times, mark=1 / most_times)
+            drawn = "" if ratio is None else pages.Bar(ratio / most_times, mark=1 / most_times)
             line += [drawn, "" if ratio is None else f"{ratio:.2f}"]
         line += [
             format(median[each.name], each.form) if each.name in median else "" for each in others
         ]
         lines.append(line)
-    return f'<div class="small">{charts.table(heads, lines)}</div>'
+    return f'<div class="small">{pages.table(heads, lines)}</div>'
 
 
 def _values(row: Row, column: str) -> list[float]:

@@ -21,7 +21,7 @@ from PIL import Image
 from typer.testing import Result
 
 import lakelog
-from lakelog_cli.report.content import BINS, Content, TrafficOverTime, read_content
+from lakelog_cli.pages import BINS, Content, TrafficOverTime, read_content
 from lakelog_cli.statelines import GroupLag
 from plugins.lake.tests.maintenance.planting import change, without
 from tests.bench.__main__ import main as measure

@@ -19,8 +19,7 @@ from lakelog import Message
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_testing.crash import CrashPlan
-from lakelog_testing.crash.opener import Opener
-from lakelog_testing.crash.plan import FLUSHES, WRITERS
+from lakelog_testing.crash.opener import FLUSHES, WRITERS, Opener
 from tests.crash.planted import sealed_segment_not_committed
 
 THREADS: Final = 6

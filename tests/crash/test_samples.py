@@ -17,7 +17,7 @@ from lakelog_hash_index.coverage import IndexProgress
 from lakelog_hash_index.filewriter import IndexAppender
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.crash import CrashPlan, simulate
-from lakelog_testing.crash.plan import FLUSHES, WRITERS
+from lakelog_testing.crash.opener import FLUSHES, WRITERS
 
 PAIRS: Final = [*product(WRITERS, FLUSHES)]
 LONG: Final = 20_000

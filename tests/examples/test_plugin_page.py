@@ -15,7 +15,7 @@ import lakelog_testing
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import PROTOCOLS, Context
 from lakelog.registry.loading import kind_text
-from lakelog_cli.newplugin.package import TEMPLATES, PluginTemplate
+from lakelog_cli.commands.plugins import TEMPLATES, PluginTemplate
 from lakelog_testing.samples import messages, record_batch
 
 PAGE: Final = (Path(__file__).parents[2] / "core/docs/guides/plugins.md").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_cli.newplugin.package import TEMPLATES
+from lakelog_cli.commands.plugins import TEMPLATES
 from tests.packages.environment import Environment, run
 from tests.support import maven
 from tests.support.once import once
@@ -21,8 +21,8 @@ from tests.support.required import missing
 NEW = """
 import sys, pathlib
 from lakelog.registry import Registry
-from lakelog_cli.newplugin.package import TEMPLATES
-from lakelog_cli.newplugin.package import PluginNames, write_package
+from lakelog_cli.commands.plugins import TEMPLATES
+from lakelog_cli.commands.plugins import PluginNames, write_package
 registry = Registry.load(None, {})
 for kind, _, name in (each.partition("=") for each in sys.argv[1:]):
     write_package(pathlib.Path(name), PluginNames.of(name, registry), TEMPLATES[kind])

@@ -240,9 +240,13 @@ class NoGapSource:
     """
 
     def __init__(self, source: Source, minimum: Callable[[], int]) -> None:
-        self.known_damage = source.known_damage
         self._source = source
         self._minimum = minimum
+
+    @property
+    def known_damage(self) -> Mapping[int, Damage]:
+        """The known damage of the log."""
+        return self._source.known_damage
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from threading import Condition, Event
 from typing import Final
 
@@ -83,23 +82,21 @@ class FakeClock(Clock):
         if no thread waits.
         """
         target = self._passed_ms + ms
-        while (due := self._next_due()) <= target:
+        waits = 0
+        while (due := self._next_due(waits)) <= target:
             waits = self._waits
             self.advance(due - self._passed_ms)
-            self._until(partial(self._has_waited_since, waits))
         self.advance(target - self._passed_ms)
 
-    def _next_due(self) -> int:
-        self._until(lambda: bool(self._waiting))
-        return self._waiting[0]
-
-    def _has_waited_since(self, waits: int) -> bool:
-        return self._waits > waits
-
-    def _until(self, is_so: Callable[[], bool]) -> None:
+    def _next_due(self, waits: int) -> int:
+        """The end of a wait that is there, and that began after ``waits`` others."""
         with self._changed:
-            if not self._changed.wait_for(is_so, _PATIENCE_SECONDS):
+            has_begun = self._changed.wait_for(
+                lambda: bool(self._waiting) and self._waits > waits, _PATIENCE_SECONDS
+            )
+            if not has_begun:
                 raise TimeoutError("no thread waits for the clock")
+            return self._waiting[0]
 
 
 def _at_once() -> DeletionRate:

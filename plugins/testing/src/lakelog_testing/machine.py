@@ -61,12 +61,8 @@ class Model:
 
     def queue(self, topic: str, queue_id: int) -> list[Known]:
         """The messages of a queue that are still in the log."""
-        return [
-            each
-            for each in self.log
-            if (each.topic, each.queue_id) == (topic, queue_id)
-            and each.physical_offset >= self.minimum
-        ]
+        left = (each for each in self.log if each.physical_offset >= self.minimum)
+        return [each for each in left if (each.topic, each.queue_id) == (topic, queue_id)]
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first queue offset and the next one."""
@@ -231,10 +227,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
         due = [each for each in self.model.queue(*queue) if each.queue_offset >= offset][:count]
         assert found.status is GetStatus.FOUND
-        assert [each.physical_offset for each in found.messages] == [
-            each.physical_offset for each in due
-        ]
-        assert [bytes(each.body) for each in found.messages] == [each.body for each in due]
+        read = [(each.physical_offset, bytes(each.body)) for each in found.messages]
+        assert read == [(each.physical_offset, each.body) for each in due]
         assert found.next_offset == due[-1].queue_offset + 1
 
     def _check_columns(self, store: Store, queue: tuple[str, int]) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem, chunks
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.layout import TMP_DIR
 from lakelog.format.queue_offsets import QueueOffsets
@@ -109,9 +107,11 @@ def copy_store(source: str | os.PathLike[str], target: str | os.PathLike[str]) -
 
 def _copy(source: str, target: str) -> None:
     try:
-        with open(source, "rb") as reading, open(target, "wb") as writing:
-            size_bytes = os.fstat(reading.fileno()).st_size
-            _copy_data(reading.fileno(), writing.fileno(), size_bytes)
+        with closing(RealFileSystem().open(Path(source))) as reading, open(target, "wb") as writing:
+            size_bytes = reading.size()
+            for position, data in chunks(reading.next_data, reading.read_at, 0, size_bytes):
+                writing.seek(position)
+                writing.write(data)
             writing.truncate(size_bytes)
         shutil.copystat(source, target)
     except FileNotFoundError:
@@ -119,31 +119,5 @@ def _copy(source: str, target: str) -> None:
             raise
 
 
-def _copy_data(reading: int, writing: int, size_bytes: int) -> None:
-    end = 0
-    while end < size_bytes:
-        try:
-            start = os.lseek(reading, end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # only a hole follows
-                return
-            raise
-        end = os.lseek(reading, start, os.SEEK_HOLE)
-        os.lseek(reading, start, os.SEEK_SET)
-        os.lseek(writing, start, os.SEEK_SET)
-        while start < end:
-            sent = os.sendfile(writing, reading, None, end - start)
-            if not sent:  # the file has become shorter meanwhile
-                return
-            start += sent
-
-
 def _sockets(folder: str, names: list[str]) -> set[str]:
-    return {name for name in names if _is_socket(os.path.join(folder, name))}
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except FileNotFoundError:
-        return False
+    return {name for name in names if Path(folder, name).is_socket()}

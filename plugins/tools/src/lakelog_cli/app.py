@@ -23,8 +23,7 @@ from typer.core import TyperGroup
 
 from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import LakelogError
-from lakelog_cli import exitcodes
-from lakelog_cli.output import print_line
+from lakelog_cli import exitcodes, output
 
 COMMANDS: Final = {
     "init": "Make an empty store; an existing store stays as it is.",
@@ -89,8 +88,8 @@ class NotInstalled(LakelogError):
 class App(typer.Typer):
     """A set of commands.
 
-    A parameter of a class with ``OPTIONS``, such as :class:`~lakelog_cli.options.OpenOptions`,
-    stands for these options.
+    A parameter of a class with ``OPTIONS`` and ``ARGUMENTS``, such as
+    :class:`~lakelog_cli.options.GivenStore`, stands for these.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -114,8 +113,8 @@ def _registering(register: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _with_options(function: Any) -> Any:
-    """``function`` with several options in place of one parameter of a class with ``OPTIONS``."""
-    taken = inspect.signature(function, eval_str=True).parameters.values()
+    """``function`` with arguments and options in place of one parameter of a class with both."""
+    taken = list(inspect.signature(function, eval_str=True).parameters.values())
     whole = next((each for each in taken if hasattr(each.annotation, "OPTIONS")), None)
     if whole is None:
         return function
@@ -123,20 +122,23 @@ def _with_options(function: Any) -> Any:
 
     @wraps(function)
     def run(**given: Any) -> Any:
-        options = made(**{name: given.pop(name) for name in made.OPTIONS})
+        names = (*made.ARGUMENTS, *made.OPTIONS)
+        options = made(**{name: given.pop(name) for name in names})
         return function(**given, **{whole.name: options})
 
-    named = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        *(each.replace(kind=named) for each in taken if each is not whole),
-        *(
-            inspect.Parameter(name, named, default=None, annotation=hint)
-            for name, hint in made.OPTIONS.items()
-        ),
-    ]
+    place = taken.index(whole)
+    kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in taken]
+    arguments = [_named(name, hint) for name, hint in made.ARGUMENTS.items()]
+    options = [_named(name, hint, None) for name, hint in made.OPTIONS.items()]
+    parameters = [*kept[:place], *arguments, *kept[place + 1 :], *options]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def _named(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
 class LakelogGroup(TyperGroup):
@@ -157,7 +159,7 @@ class LakelogGroup(TyperGroup):
             if error.errno not in _NO_ROOM:
                 raise
             _drop_output()
-            print_line(f"lakelog: the output cannot be written: {error.strerror}", err=True)
+            output.print_line(f"lakelog: the output cannot be written: {error.strerror}", err=True)
             raise typer.Exit(exitcodes.NO_OUTPUT) from None
         except KeyboardInterrupt:
             raise typer.Exit(exitcodes.INTERRUPTED) from None
@@ -166,7 +168,7 @@ class LakelogGroup(TyperGroup):
 
 def _report(error: Exception) -> None:
     """Print an error on stderr, as one line."""
-    print_line(f"lakelog: {' '.join(str(error).splitlines())}", err=True)
+    output.print_line(f"lakelog: {' '.join(str(error).splitlines())}", err=True)
 
 
 def _drop_output() -> None:
@@ -184,6 +186,11 @@ class ListByDefault(LakelogGroup):
         if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
             args = ["list", *args]
         return super().parse_args(ctx, args)
+
+
+def subcommands_of(name: str, cls: type[LakelogGroup] = ListByDefault) -> App:
+    """The group for the subcommands of lakelog's own command ``name``."""
+    return App(cls=cls, help=COMMANDS[name], no_args_is_help=True)
 
 
 class RootGroup(LakelogGroup):
@@ -280,7 +287,7 @@ def _print_anything() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print_line(version("lakelog-core"))
+        output.print_line(version("lakelog-core"))
         raise typer.Exit
 
 

@@ -1,15 +1,16 @@
-"""Reports what a check or a recovery found, as text or as rows of JSON.
+"""Reads of whole logs with a progress bar, and reports of what they, checks and recoveries found.
 
-Of a check, some findings of each kind are printed, and the rest is counted. Findings that a crash
-explains are told apart: a recovery repairs them without loss.
+Findings are text, or rows of JSON. Of a check, some findings of each kind are printed, and the rest
+is counted. Findings that a crash explains are told apart: a recovery repairs them without loss.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import attrs
 
@@ -17,13 +18,77 @@ from lakelog import Store
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE
-from lakelog.format.record_batch import Damage
+from lakelog.format.record_batch import Damage, Piece
 from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
 from lakelog_cli.output import labelled, print_line, progress, write_lines
-from lakelog_cli.walk import directory_of, print_damage
+from lakelog_doctor.parallel_scan import Part, directory_of, parallel_scan
+
+PartT = TypeVar("PartT", bound="Part")
+
+
+@attrs.define
+class DamageCounter:
+    """Counts damage, and prints each instance to stderr.
+
+    :ivar count: number of damaged ranges
+    """
+
+    count: int = 0
+
+    def __call__(self, damage: Damage) -> None:
+        """Count and print one instance."""
+        print_damage(damage)
+        self.count += 1
+
+
+def walk(
+    store: Store, on_damage: DamageCounter, start: int | None = None, end: int | None = None
+) -> Iterator[Piece]:
+    """Yield the log from ``start`` to ``end``."""
+    first = max(store.min_offset, start or 0)
+    last = _log_end(store) if end is None else end
+    # Lines on a terminal show progress themselves, and a bar between them would flicker.
+    hidden = sys.stdout.isatty()
+    pieces = store.scan_pieces(start, end)
+    return _walked(pieces, first, last, hidden=hidden, on_damage=on_damage)
+
+
+def walk_parts(
+    store: Store, processes: int | None, on_damage: Callable[[Damage], None]
+) -> Iterator[Part]:
+    """Yield the whole log, read by several processes."""
+    parts = parallel_scan(store, processes)
+    return _walked(parts, store.min_offset, _log_end(store), hidden=False, on_damage=on_damage)
+
+
+def print_damage(damage: Damage) -> None:
+    """Print one line to stderr."""
+    print_line(f"damaged: {damage}", err=True)
+
+
+def _walked(
+    parts: Iterator[PartT],
+    first: int,
+    last: int,
+    *,
+    hidden: bool,
+    on_damage: Callable[[Damage], None],
+) -> Iterator[PartT]:
+    with progress("reading", max(0, last - first), hidden=hidden) as advance:
+        for part in parts:
+            if isinstance(part, Damage):
+                on_damage(part)
+            yield part
+            advance(part.end_offset - first)
+
+
+def _log_end(store: Store) -> int:
+    """The end of the last segment, a physical offset."""
+    segments = directory_of(store).segments()
+    return max((each.start_offset + each.length for each in segments), default=0)
 
 
 class PlaceRow(TypedDict):
@@ -217,14 +282,9 @@ class ProblemReporter:
 
 
 def _row(kind: str, problem: Problem) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "path": str(problem.path),
-        "position": problem.position,
-        "what": problem.what,
-        "expected": problem.expected,
-        "found": problem.found,
-    }
+    row = {"kind": kind, **problem._asdict(), "path": str(problem.path)}
+    del row["recoverable"]
+    return row
 
 
 def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Iterator[str]:

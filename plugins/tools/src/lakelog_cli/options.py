@@ -1,6 +1,6 @@
 """Options shared by several commands, each defined once, and the stores and names that they mean.
 
-Most commands take :class:`OpenOptions`: the store to open is an argument of its own.
+Most commands take a :class:`GivenStore`: a store directory, and the options of how to open it.
 """
 
 from __future__ import annotations
@@ -98,30 +98,19 @@ def a_time(text: str) -> int:
     return 0 if found < _FIRST_MS and not text.strip().lstrip("+-").isdigit() else found
 
 
-Since: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        parser=a_time,
-        metavar="TIME",
-        help=f"Only messages stored at this time or later; {times.LOCAL}.",
-    ),
-]
-Until: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        parser=a_time,
-        metavar="TIME",
-        help=f"Only messages stored at this time or before; {times.LOCAL}.",
-    ),
-]
+def time_option(words: str) -> Any:
+    """An option whose value is a time, with its help."""
+    return typer.Option(parser=a_time, metavar="TIME", help=f"{words}; {times.LOCAL}.")
+
+
+Since: TypeAlias = Annotated[int | None, time_option("Only messages stored at this time or later")]
+Until: TypeAlias = Annotated[int | None, time_option("Only messages stored at this time or before")]
 
 # --- opening a store ---
 
-_ARGUMENTS: Final = frozenset(
-    {
-        *("path", "mode", "settings", "broker_conf", "plugins", "files", "clock", "arguments"),
-        *("queues", "index", "keep_tombstones", "progress", "dry_run", "full"),
-    }
+_ARGUMENTS: Final = (
+    *("path", "mode", "settings", "broker_conf", "plugins", "files", "clock", "arguments"),
+    *("queues", "index", "keep_tombstones", "progress", "dry_run", "full"),
 )
 """Arguments of ``lakelog.open``, ``recover``, ``repair`` and ``rebuild`` that are no settings."""
 
@@ -133,6 +122,7 @@ class OpenOptions:
     A command of :class:`~lakelog_cli.app.App` has them all if it has a parameter of this class.
     """
 
+    ARGUMENTS: ClassVar[dict[str, Any]] = {}
     OPTIONS: ClassVar = {
         "broker_conf": BrokerConf,
         "settings": SettingsFile,
@@ -174,6 +164,23 @@ class OpenOptions:
         """Open an existing store for writing; raises ``NotAStore``, and creates none."""
         self.open("read", path).close()
         return self.open("write", path, notes=False)
+
+
+@attrs.frozen(slots=False)
+class GivenStore(OpenOptions):
+    """The argument of a command that is a store, with the options of how to open it."""
+
+    ARGUMENTS: ClassVar = {"path": StorePath}
+
+    path: Path = attrs.field(kw_only=True)
+
+    def read(self) -> Store:
+        """Open it for reading; raises as :meth:`open`."""
+        return self.open("read", self.path)
+
+    def change(self) -> Store:
+        """Open it for writing; raises as :meth:`open_to_change`."""
+        return self.open_to_change(self.path)
 
 
 def assignment(text: str) -> tuple[str, Any]:

@@ -45,11 +45,8 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    escaped = (each.encode("unicode_escape").decode("ascii") for each in text)
+    return "".join(a if a.isprintable() else b for a, b in zip(text, escaped, strict=True))
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
@@ -211,12 +208,18 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-def write_result(row: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print the one result of a command: ``row``, or else a line of text."""
+def write_result(row: Mapping[str, Any], text: str | Iterable[str], *, as_json: bool) -> None:
+    """Print the one result of a command: ``row``, or else a line of text, or several."""
     if as_json:
         write_lines([row])
     else:
-        print_line(text)
+        print_lines([text] if isinstance(text, str) else text)
+
+
+def exit_if_found(finding: object) -> None:
+    """End the command with the exit code of a finding, if there is one."""
+    if finding:
+        raise typer.Exit(exitcodes.FOUND)
 
 
 def write_document(document: object) -> None:

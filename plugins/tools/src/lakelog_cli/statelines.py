@@ -289,18 +289,11 @@ def group_lags(store: Store, queues: Sequence[QueueInfo] | None = None) -> list[
     """
     found = store.queues() if queues is None else queues
     ends = {(each.topic, each.queue_id): each.max_offset for each in found}
-    lags = [
-        GroupLag(
-            group,
-            topic,
-            sum(
-                max(0, ends.get((topic, queue_id), 0) - offset)
-                for queue_id, offset in offsets.items()
-            ),
-        )
-        for group, topics in store.groups().items()
-        for topic, offsets in topics.items()
-    ]
+    lags = []
+    for group, topics in store.groups().items():
+        for topic, offsets in topics.items():
+            left = (ends.get((topic, queue), 0) - at for queue, at in offsets.items())
+            lags.append(GroupLag(group, topic, sum(max(0, each) for each in left)))
     return sorted(lags, key=lambda each: (-each.behind, each.group, each.topic))
 
 

@@ -26,10 +26,9 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.processes.shared_page import PageView
 from lakelog.runtime.threads import started
 from lakelog_daemon import notify, status
-from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.logs import LogWriter, fields, stop_log
 from lakelog_daemon.plan import ServePlan
-from lakelog_daemon.service import Supervisor
+from lakelog_daemon.service import Supervisor, end_leftovers
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)

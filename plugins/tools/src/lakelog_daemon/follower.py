@@ -42,12 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     path, name = arguments
     given = json.load(sys.stdin)
     try:
-        opening = prepare(
-            Path(path),
-            settings=given["settings"],
-            broker_conf=given["broker_conf"],
-            arguments=given["arguments"],
-        )
+        opening = prepare(Path(path), **given)
         follow(make(opening, name), Notifier.of(os.environ), _stopped_by_signals())
     except LakelogError as error:
         sys.stderr.write(f"{error}\n")
@@ -76,7 +71,8 @@ def make(opening: Opening, name: str) -> Follower:
 def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     """Run the follower until ``stop`` is set; raises the errors of its methods."""
     if isinstance(follower, FollowerProgram):
-        _become(follower.command())
+        command = list(follower.command())
+        os.execvp(command[0], command)  # ``serve`` keeps watching the same process
     follower.start()
     manager.send(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
@@ -88,11 +84,6 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     finally:
         manager.send(STOPPING)
         follower.stop()
-
-
-def _become(command: Sequence[str]) -> None:
-    """Replace this process by ``command``, so that ``serve`` keeps watching the same process."""
-    os.execvp(command[0], list(command))
 
 
 def _stopped_by_signals() -> Event:

@@ -151,20 +151,11 @@ class ServePlan:
             "broker_conf": _absolute(broker_conf),
         }
         opening = prepare(place, arguments=arguments, **given)
-        return cls(
-            place,
-            opening.settings.core.commitlog(place),
-            check_names(
-                (
-                    *_followers(opening, given | {"arguments": arguments}),
-                    *_commands(opening, services),
-                )
-            ),
-            opening.settings.section(SERVE),
-            opening,
-            given,
-            arguments,
-        )
+        effective = opening.settings
+        followers = _followers(opening, given | {"arguments": arguments})
+        log = effective.core.commitlog(place)
+        specs = check_names((*followers, *_commands(opening, services)))
+        return cls(place, log, specs, effective.section(SERVE), opening, given, arguments)
 
     def open(self) -> Store:
         """Open the store with its services; raises like :func:`.open_to_serve`."""

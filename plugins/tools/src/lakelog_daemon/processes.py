@@ -110,16 +110,13 @@ class Usage:
 
         listed = list(services)
         rows = [_plain("owner", owner_pid) | used(look_at(owner_pid))]
-        rows += [{**row, **used(_tree(row["pid"]))} for row in listed]
+        trees = [None if row["pid"] is None else with_children(row["pid"]) for row in listed]
+        rows += [{**row, **used(tree)} for row, tree in zip(listed, trees, strict=True)]
         others = set(children(owner_pid)) - {row["pid"] for row in listed}
         for found in filter(None, map(with_children, sorted(others))):
             rows.append(_plain("child", found.pid, _name(found)) | used(found))
         self._former = seen
         return rows
-
-
-def _tree(pid: int | None) -> ProcessSample | None:
-    return None if pid is None else with_children(pid)
 
 
 def _plain(kind: str, pid: int, name: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Supervised services: started, watched, restarted, and stopped.
+"""Supervised services: started, watched, restarted, and stopped; leftovers of a former ``serve``.
 
 ::
 
@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from enum import StrEnum, unique
 from functools import partial
 from pathlib import Path
@@ -25,12 +29,12 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog.files.filesystem import FileSystem
 from lakelog.settings.catalog import ServeSettings
-from lakelog_daemon.child import Child, ChildEvents
-from lakelog_daemon.logs import fields, read_line
-from lakelog_daemon.notify import READY, STATUS, WATCHDOG
+from lakelog_daemon import arguments, logs, notify
 from lakelog_daemon.plan import Spec
 from lakelog_daemon.processes import look_at
+from lakelog_daemon.status import read_status
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 SPREAD: Final = 0.2
@@ -127,11 +131,6 @@ class Service:
         """The id of its process, if it runs."""
         return None if self._child is None else self._child.pid
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has stopped permanently; ``over`` is set then."""
-        return self.state is ServiceState.STOPPED
-
     def start(self) -> None:
         """Start its program; after a failure, retry later."""
         events = ChildEvents(self._printed, self._handle_notification, self._ended)
@@ -224,17 +223,17 @@ class Service:
         child.send(signal.SIGKILL)
 
     def _printed(self, line: str) -> None:
-        level, text = read_line(line)
-        _LOG.log(level, "%s", text, extra=fields("output", service=self.spec.name, pid=self.pid))
+        level, text = logs.read_line(line)
+        self._log(level, "output", text)
 
     def _handle_notification(self, line: str) -> None:
         record = self.record
-        if line == WATCHDOG:
+        if line == notify.WATCHDOG:
             record.watchdog_time = time.monotonic()
-        elif line == READY:
+        elif line == notify.READY:
             record.is_ready = True
-        elif line.startswith(STATUS):
-            record.message = line.removeprefix(STATUS)[:_LONGEST_STATUS]
+        elif line.startswith(notify.STATUS):
+            record.message = line.removeprefix(notify.STATUS)[:_LONGEST_STATUS]
 
     def _ended(self, status: int) -> None:
         self._child = None
@@ -263,7 +262,7 @@ class Service:
         self.start()
 
     def _log(self, level: int, event: str, what: str) -> None:
-        extra = fields(event, service=self.spec.name, pid=self.pid)
+        extra = logs.fields(event, service=self.spec.name, pid=self.pid)
         _LOG.log(level, "%s", what, extra=extra)
 
 
@@ -313,7 +312,7 @@ class Supervisor:
             await asyncio.wait(
                 (over, hurried), timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            late = [each for each in self.services if not each.is_over]
+            late = [each for each in self.services if not each.over.is_set()]
             for each in late:
                 each.kill()
             await asyncio.wait((over,), timeout=_REAP_SECONDS)
@@ -343,3 +342,194 @@ def _exit_text(status: int) -> str:
         return f"ended by {signal.Signals(-status).name}"
     except ValueError:
         return f"ended by signal {-status}"
+
+
+# --- processes ---
+
+SERVES: Final = "SERVICE_OF_LAKELOG"
+"""Environment variable with the store of a service; the next ``serve`` finds leftovers by it."""
+_NOT_INHERITED: Final = (notify.SOCKET, notify.WATCHDOG_US, notify.WATCHDOG_PID, "LISTEN_FDS")
+_LAUNCH: Final = Path(__file__).with_name("launch.py")
+_CHUNK: Final = 1 << 16
+GRACE_SECONDS: Final = 5.0
+"""Time that a leftover process has to stop by itself, in seconds."""
+
+
+@attrs.frozen
+class ChildEvents:
+    """Callbacks for the events of a child.
+
+    :ivar line: called with each line of output
+    :ivar notified: called with each line of its notifications
+    :ivar ended: called with its exit status, negative for a signal, after it ended
+    """
+
+    line: Callable[[str], None]
+    notified: Callable[[str], None]
+    ended: Callable[[int], None]
+
+
+class Child:
+    """A program from start to end; all methods are called from the loop.
+
+    It leads its own session. So Ctrl-C at the terminal reaches ``serve`` alone, and the program can
+    be killed together with the processes that it started.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        store: Path,
+        hang_seconds: float,
+        loop: asyncio.AbstractEventLoop,
+        events: ChildEvents,
+    ) -> None:
+        """Start the program; raises ``OSError`` if no process can be created."""
+        self._loop = loop
+        self._events = events
+        self._rest = b""
+        self._notifications = notify.NotifyReceiver()
+        with ExitStack() as undo:
+            undo.callback(self._notifications.close)
+            self._process = _start(spec, _environ(store, self._notifications.address, hang_seconds))
+            undo.callback(_kill_unwatched, self._process)
+            self._end = os.pidfd_open(self._process.pid)
+            undo.pop_all()
+        assert self._process.stdout is not None
+        self._output = self._process.stdout.fileno()
+        os.set_blocking(self._output, False)
+        loop.add_reader(self._end, self._ended)
+        loop.add_reader(self._output, self._printed)
+        loop.add_reader(self._notifications, self._notified)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, and of its process group."""
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the program; SIGKILL goes to its whole process group."""
+        with suppress(ProcessLookupError):
+            if number is signal.SIGKILL:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask the program to end."""
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
+
+    def _notified(self) -> None:
+        for line in self._notifications.lines():
+            self._events.notified(line)
+
+    def _printed(self) -> None:
+        data = self._read()
+        if data is None:
+            return
+        if not data:
+            self._loop.remove_reader(self._output)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) >= _CHUNK:  # a line without end
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._events.line(line.decode(errors="replace"))
+
+    def _read(self) -> bytes | None:
+        """Read available output; empty at its end, ``None`` if there is none yet."""
+        with suppress(BlockingIOError):
+            return os.read(self._output, _CHUNK)
+        return None
+
+    def _ended(self) -> None:
+        """Kill the rest of its process group; its id is not reused, since it is not reaped yet."""
+        self.send(signal.SIGKILL)
+        self._notified()
+        for line in self._last_lines():
+            self._events.line(line)
+        self._close()
+        self._events.ended(self._process.wait())
+
+    def _last_lines(self) -> Iterator[str]:
+        data = self._rest
+        while more := self._read():
+            data += more
+            if len(data) > 16 * _CHUNK:  # a process outside the group may print without end
+                break
+        yield from data.decode(errors="replace").splitlines()
+
+    def _close(self) -> None:
+        for each in (self._end, self._output, self._notifications):
+            self._loop.remove_reader(each)
+        os.close(self._end)
+        self._notifications.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def _start(spec: Spec, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    launcher = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid())]
+    with arguments.hidden(spec.stdin) as stdin:
+        return subprocess.Popen(
+            [*launcher, *spec.command],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            start_new_session=True,
+        )
+
+
+def _kill_unwatched(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that cannot be watched."""
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _environ(store: Path, address: str, hang_seconds: float) -> dict[str, str]:
+    """The environment of this process, without the variables of its own service manager."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    watchdog = {notify.WATCHDOG_US: str(round(hang_seconds * 1e6))} if hang_seconds else {}
+    return kept | watchdog | {notify.SOCKET: address, SERVES: str(store)}
+
+
+def end_leftovers(files: FileSystem, path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    """End services that a killed ``serve`` left; call it as owner, before starting services.
+
+    Linux sent them SIGTERM when it ended. A service that hangs or is stopped may still exist. It is
+    identified by its environment, so that an unrelated process with a reused id is not killed.
+    """
+    for pid in _named(files, path):
+        if _serves(pid, path):
+            what = "process %d was left by a former run and is stopped"
+            _LOG.warning(what, pid, extra=logs.fields("leftover", pid=pid))
+            with suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGCONT)
+            loop.call_later(GRACE_SECONDS, _kill_leftover, pid, path)
+
+
+def _named(files: FileSystem, path: Path) -> Iterator[int]:
+    """The process ids in the former status file; they may belong to other processes now."""
+    processes = (read_status(files, path) or {}).get("processes")
+    for row in processes if isinstance(processes, list) else ():
+        pid = row.get("pid") if isinstance(row, dict) else None
+        if type(pid) is int and pid > 1:
+            yield pid
+
+
+def _serves(pid: int, path: Path) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it ended, or belongs to another user
+        return False
+    return os.fsencode(f"{SERVES}={path}") in environ.split(b"\0")
+
+
+def _kill_leftover(pid: int, path: Path) -> None:
+    if _serves(pid, path):
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)

@@ -49,7 +49,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog import Store
-from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance.pins import read_pins
 from lakelog.maintenance.rounds import watched
@@ -86,11 +86,9 @@ def appender(page: PageView) -> tuple[int, int] | None:
     ``None`` while a single process has the store open.
     """
     words = page.words
-    return (
-        (words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE])
-        if words[shared_page.SEVERAL]
-        else None
-    )
+    if not words[shared_page.SEVERAL]:
+        return None
+    return words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE]
 
 
 def append_life(page: PageView) -> int | None:
@@ -161,7 +159,7 @@ class StatusReporter:
             "health": FAILED if failed else "degraded" if problems else "ok",
             "problems": problems,
             "positions": sample.counts,
-            "rates": {name: round(rate, 1) for name, rate in rates(former, sample).items()},
+            "rates": rates(former, sample),
             "lags": self._lags(sample.counts),
             "flush": {"mean_ms": sync_ms(former, sample)},
             "disks": disks(self.store.path, self.commitlog),
@@ -233,7 +231,7 @@ class CounterSample:
 
 
 def rates(former: CounterSample | None, now: CounterSample) -> dict[str, float]:
-    """Increase per second, by name; a counter that decreased was reset by a new owner.
+    """Increase per second, to a tenth; a counter that decreased was reset by a new owner.
 
     >>> rates(CounterSample(1.0, {"syncs": 5}), CounterSample(3.0, {"syncs": 9}))["syncs"]
     2.0
@@ -241,7 +239,7 @@ def rates(former: CounterSample | None, now: CounterSample) -> dict[str, float]:
     if former is None or now.time <= former.time:
         return dict.fromkeys(RATED, 0.0)
     passed = now.time - former.time
-    return {name: _grown(former, now, name) / passed for name in RATED}
+    return {name: round(_grown(former, now, name) / passed, 1) for name in RATED}
 
 
 def sync_ms(former: CounterSample | None, now: CounterSample) -> float | None:
@@ -304,10 +302,5 @@ def read_status(files: FileSystem, path: Path) -> dict[str, Any] | None:
 
 def _replace(files: FileSystem, target: Path, content: bytes) -> None:
     temporary = target.with_name(f"{target.name}.tmp")
-    file = files.open(temporary, write=True, create=True)
-    try:
-        file.truncate(0)
-        file.write_at(0, content)
-    finally:
-        file.close()
+    overwrite_file(files, temporary, content, durable=False)
     files.rename(temporary, target)

@@ -275,9 +275,7 @@ class Watcher:
         former, self._former = self._former, sample
         view: dict[str, Any] = {"positions": sample.counts}
         if former is not None:
-            view["rates"] = {
-                name: round(rate, 1) for name, rate in status.rates(former, sample).items()
-            }
+            view["rates"] = status.rates(former, sample)
             view["flush"] = {"mean_ms": status.sync_ms(former, sample)}
         followers = status.follower_lags(self.files, self.path, sample.counts["flushed"])
         return {**view, "lags": {**status.lags(sample.counts), "followers": followers}}

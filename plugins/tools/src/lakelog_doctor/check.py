@@ -16,14 +16,9 @@ import attrs
 from lakelog import Store
 from lakelog.dispatch import NamedDispatcher
 from lakelog.errors import BadSegment, PluginError
+from lakelog.files import segment_files
 from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
-from lakelog.files.segment_files import (
-    SegmentFile,
-    bad_segments,
-    may_be_of_another_size,
-    segment_files,
-)
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks import Context, KeyIndex, QueueReader
@@ -32,6 +27,7 @@ from lakelog.processes.ownership import is_owned
 from lakelog.registry import Registry
 from lakelog.store.open import open_store
 from lakelog.store.strategies import make_dispatchers
+from lakelog_doctor.parallel_scan import directory_of
 
 
 def check(
@@ -114,6 +110,8 @@ class Checking:
         files: FileSystem | None = None,
     ) -> Checking:
         """Start the checks of a store that is open for reading; raises like :func:`check`."""
+        if not queues and not index:
+            return cls((), (), store.min_offset)
         seam = files or RealFileSystem()
         context = Context(store.path, store.settings.core, seam, read_only=True)
         made = make_dispatchers(Registry.load(plugins, os.environ), store.settings, context)
@@ -129,16 +127,15 @@ class Checking:
 
     def take(self, piece: Piece) -> Iterator[Problem]:
         """Compare with the next piece of the log; iterate to the end."""
-        if isinstance(piece, Blank):
-            self._end_offset = piece.offset + piece.size
-        elif isinstance(piece, Damage):
+        if isinstance(piece, Damage):
             for each in self._verifiers:
                 if isinstance(each, DamageAware):
                     each.pass_damage(piece.offset, piece.end_offset)
-        else:
+            return
+        self._end_offset = piece.end_offset
+        if not isinstance(piece, Blank):
             for each in self._verifiers:
                 yield from each.take(piece)
-            self._end_offset = piece.end_offset
 
     def finish(self) -> Iterator[Problem]:
         """Compare the remainder, after the last piece of the log."""
@@ -171,40 +168,30 @@ def _check_all_asked_for(asked: Sequence[NamedDispatcher], *, queues: bool, inde
             )
 
 
-def problems(
-    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
-) -> list[BadSegment]:
-    """All problems of a directory of segments of ``size_bytes``.
+def problems(store: Store) -> list[BadSegment]:
+    """All problems of the names and lengths of a store's segments.
 
     RocketMQ refuses to load a store with any of them.
     """
-    segments = segment_files(directory, listing)
-    alone = len(segments) == 1
-    return bad_segments(directory, listing, size_bytes) + [
-        _wrong_length(each, size_bytes)
-        for each in segments
-        if each.length != size_bytes
-        and not (alone and may_be_of_another_size(each.length, size_bytes))
-    ]
+    directory, size_bytes = directory_of(store), store.settings.core.segment_size_bytes
+    listing = directory.files.list(directory.commitlog)
+    found = segment_files.segment_files(directory.commitlog, listing)
+    wrong = [each for each in found if each.length != size_bytes]
+    if len(found) == 1 and segment_files.may_be_of_another_size(found[0].length, size_bytes):
+        wrong = []  # it is among the bad ones
+    bad = segment_files.bad_segments(directory.commitlog, listing, size_bytes)
+    return bad + [_wrong_length(each, size_bytes) for each in wrong]
 
 
-def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+def _wrong_length(segment: segment_files.SegmentFile, size_bytes: int) -> BadSegment:
     """The problem of a segment whose length no other setting explains."""
-    if segment.length < size_bytes:
-        what = (
-            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; restore it "
-            "from a backup, or let 'lakelog recover' keep its whole records and extend it with "
-            "zeros"
-        )
-    else:
-        what = (
-            f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
-            "recover' cuts it, and keeps the surplus in lakelog/quarantine"
-        )
-    return BadSegment(
-        what,
-        path=segment.path,
-        offset=segment.start_offset + min(segment.length, size_bytes),
-        expected=size_bytes,
-        found=segment.length,
+    length, path = segment.length, segment.path
+    what = (
+        f"the file is truncated: {length} bytes are left of {size_bytes}; restore it from a "
+        "backup, or let 'lakelog recover' keep its whole records and extend it with zeros"
+        if length < size_bytes
+        else f"the file is too long: {length} bytes instead of {size_bytes}; 'lakelog recover' "
+        "cuts it, and keeps the surplus in lakelog/quarantine"
     )
+    end = segment.start_offset + min(length, size_bytes)
+    return BadSegment(what, path=path, offset=end, expected=size_bytes, found=length)

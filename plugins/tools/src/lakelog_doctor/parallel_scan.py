@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -24,12 +24,12 @@ import attrs
 from lakelog import Store, accelerate
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import BLANK
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.log.damage import read_damage
 from lakelog.log.scan import scan
-from lakelog.log.sources import FileExtent
+from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 
@@ -89,13 +89,18 @@ def parallel_scan(store: Store, processes: int | None = None) -> Iterator[Part]:
 
 def _sealed(store: Store) -> list[SegmentFile]:
     """The segments before the last one with records."""
-    core = store.settings.core
-    directory = StoreDirectory.of(RealFileSystem(), store.path, core)
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    found = [each for each in found if each.start_offset >= store.min_offset]
-    whole = [each.length == core.segment_size_bytes for each in found]
+    found = [
+        each for each in directory_of(store).segments() if each.start_offset >= store.min_offset
+    ]
+    size_bytes = store.settings.core.segment_size_bytes
     used = [number for number, each in enumerate(found) if _begins(each.path)]
-    return found[: used[-1]] if used and all(whole) else []
+    is_whole = all(each.length == size_bytes for each in found)
+    return found[: used[-1]] if used and is_whole else []
+
+
+def directory_of(store: Store) -> StoreDirectory:
+    """The files of an open store."""
+    return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
 
 
 def _undamaged(store: Store, sealed: Sequence[SegmentFile]) -> list[SegmentFile]:
@@ -139,44 +144,20 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
     """Read a segment with every check; ``None`` if any part of it is not valid."""
-    with closing(RealFileSystem().open(segment.path)) as file:
-        extent = FileExtent(segment, file, segment.length)
-        return _summed(segment, scan(_Single(extent), extent.start, extent.end))
-
-
-@attrs.frozen
-class _Single:
-    """A single segment, in the form of a log."""
-
-    extent: FileExtent
-
-    @property
-    def known_damage(self) -> Mapping[int, Damage]:
-        return {}
-
-    def starts(self) -> Sequence[int]:
-        return [self.extent.start]
-
-    def extents(self, _start: int) -> Iterator[FileExtent]:
-        yield self.extent
-
-
-def _summed(segment: SegmentFile, pieces: Iterator[Piece]) -> WholeSegment | None:
-    at = last = segment.start_offset
+    start, end = segment.start_offset, segment.start_offset + segment.length
+    source = FileSource(RealFileSystem(), segment.path.parent, segment.length)
+    at = last = start
     records = size = time_ms = 0
-    for piece in pieces:
+    for piece in scan(source, start, end):
         if isinstance(piece, Damage):
             return None
-        if isinstance(piece, Blank):
-            at = piece.offset + piece.size
-        else:
-            at, last = piece.end_offset, piece.base_offset + int(piece.starts[-1])
+        at = piece.end_offset
+        if not isinstance(piece, Blank):
+            last = piece.base_offset + int(piece.starts[-1])
             time_ms = int(piece.store_timestamps_ms[-1])
             records += len(piece)
             size += int(piece.sizes.sum())
-    end = segment.start_offset + segment.length
-    whole = WholeSegment(segment.start_offset, end, records, size, last, time_ms)
-    return whole if at == end else None
+    return WholeSegment(start, end, records, size, last, time_ms) if at == end else None
 
 
 def _joined(store: Store, answers: Iterator[Answer]) -> Iterator[Part]:

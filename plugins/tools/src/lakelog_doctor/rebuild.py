@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
@@ -29,15 +29,12 @@ from lakelog.log.damage import read_damage
 from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.processes.membership import alone
-from lakelog.processes.ownership import remove_abort, unowned, write_abort
+from lakelog.processes import membership, ownership
+from lakelog.recovery.report import Progress
 from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import make_dispatchers
 from lakelog_doctor.check import is_asked_for
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the bytes of the log read so far, and the total length of its segments."""
 
 _OLD: Final = "replaced"
 _NO_FOLDER: Final = "none"
@@ -82,6 +79,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     topics: their queues return as long as the log has their records. A queue without records in the
     log is removed. The other arguments are those of :func:`lakelog.open`.
 
+    :param progress: called with the bytes of the log read so far, and the total of its segments
     :param keep_tombstones: leave removed topics out of the queues, and keep their tombstones
 
     Raises :class:`~lakelog.errors.StoreLocked` while a process owns the store, and
@@ -101,8 +99,8 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     directory = StoreDirectory.of(seam, place, opening.settings.core)
     try:
         directory.check_readable()
-        with unowned(seam, place), ExitStack() as held:
-            held.callback(alone(seam, place).leave)
+        with ownership.unowned(seam, place), ExitStack() as held:
+            held.callback(membership.alone(seam, place).leave)
             work = _Rebuild(directory, opening, progress or ignore_progress)
             held.callback(work.clear)
             return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)
@@ -228,20 +226,15 @@ class _Rebuild:
         """Yield the pieces of the log, and count them."""
         for piece in scan(source, first):
             yield piece
-            self.progress(self._count(piece) - first, end - first)
+            if isinstance(piece, Damage):
+                self.damage.append(piece)
+            elif isinstance(piece, Blank):
+                self.bytes += piece.size
+            else:
+                self.records += len(piece)
+                self.bytes += int(piece.sizes.sum())
+            self.progress(piece.end_offset - first, end - first)
         self.progress(end - first, end - first)
-
-    def _count(self, piece: Piece) -> int:
-        """Count a piece; returns its end offset."""
-        if isinstance(piece, Damage):
-            self.damage.append(piece)
-            return piece.end_offset
-        if isinstance(piece, Blank):
-            self.bytes += piece.size
-            return piece.offset + piece.size
-        self.records += len(piece)
-        self.bytes += int(piece.sizes.sum())
-        return piece.end_offset
 
     def _swap(self, dispatcher: Dispatcher) -> list[str]:
         """Replace the old folders of a dispatcher by the new ones; returns their names."""
@@ -270,10 +263,10 @@ class _Rebuild:
         files, path = self.directory.files, self.directory.path
         crashed = (path / ABORT_FILE).exists()
         if not crashed:
-            write_abort(files, path)
+            ownership.write_abort(files, path)
         yield
         if not crashed:
-            remove_abort(files, path)
+            ownership.remove_abort(files, path)
 
 
 def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,13 @@ from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.scan import scan
 from lakelog.log.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.processes.membership import alone
-from lakelog.processes.ownership import is_owned, locked, unowned, write_abort
+from lakelog.processes import membership, ownership
 from lakelog.recovery import filler
 from lakelog.recovery.quarantine import Tail, keep
-from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.report import Aside, Progress, RecoveryReport
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
-from lakelog_doctor.rebuild import Progress, ignore_progress, rebuild
+from lakelog_doctor.rebuild import ignore_progress, rebuild
 from lakelog_doctor.recover import recover
 from lakelog_queues.check.checkqueues import queues_with_replacements
 
@@ -70,12 +69,8 @@ class MissingRange:
 
     def step(self) -> filler.Step:
         """The step that creates it."""
-        return filler.Step(
-            self.path,
-            self.start_offset,
-            f"make the segment, with one blank record of {self.size_bytes} bytes",
-            "it is missing",
-        )
+        what = f"make the segment, with one blank record of {self.size_bytes} bytes"
+        return filler.Step(self.path, self.start_offset, what, "it is missing")
 
 
 @attrs.frozen
@@ -94,9 +89,9 @@ class RepairPlan:
     @property
     def steps(self) -> tuple[filler.Step, ...]:
         """The steps in order, without those of the recovery."""
-        strays = [each.step() for each in self.strays]
-        missing = [each.step() for each in self.missing]
-        return (*strays, *missing, *(each.step() for each in self.fillings))
+        due: tuple[Stray | MissingRange | filler.Filling, ...]
+        due = (*self.strays, *self.missing, *self.fillings)
+        return tuple(each.step() for each in due)
 
 
 @attrs.frozen
@@ -155,29 +150,16 @@ def repair(  # all but the path are optional keyword arguments
     differ from the settings, and :class:`~lakelog.errors.StoreError` if the disk is full.
     """
     place = Path(path).absolute()
-    given = {
-        **arguments,
-        "on_damage": "skip",
-        "settings": settings,
-        "broker_conf": broker_conf,
-        "plugins": plugins,
-        "files": files,
-    }
-    opening = prepare(
-        place,
-        settings=settings,
-        broker_conf=broker_conf,
-        plugins=plugins,
-        files=files,
-        tolerate_missing=True,
-        arguments=arguments,
-    )
+    given: dict[str, Any] = {"settings": settings, "broker_conf": broker_conf}
+    given |= {"plugins": plugins, "files": files}
+    opening = prepare(place, **given, tolerate_missing=True, arguments=arguments)
     core = opening.settings.core
     directory = StoreDirectory.of(opening.files, place, core)
+    given |= {**arguments, "on_damage": "skip"}
     work = _Repair(directory, core, given, progress or ignore_progress)
     try:
         directory.check_readable()
-        with unowned(opening.files, place):
+        with ownership.unowned(opening.files, place):
             return work.plan() if dry_run else work.run()
     except OSError as error:
         raise readable(error, place) from error
@@ -204,28 +186,49 @@ class _Repair:
     def plan(self) -> RepairReport:
         """Return the plan; changes nothing. Raises ``StoreLocked`` while the store is owned."""
         begun = time.monotonic()
-        if is_owned(self.directory.files, self.directory.path):
-            raise locked(self.directory.files, self.directory.path)
+        if ownership.is_owned(self.directory.files, self.directory.path):
+            raise ownership.locked(self.directory.files, self.directory.path)
         strays, missing = self._odd_files()
         recovery = None if strays or missing else self._recover(dry_run=True)
         scanned = self._scan_log(() if recovery is None else recovery.damage)
         end = scanned.end_offset if recovery is None else recovery.end_offset
         scanned.gaps = [each for each in scanned.gaps if each.end_offset < end]
-        fillings = tuple(find_fillings(self.directory, scanned, self.size_bytes, missing))
+        fillings = self._fillings(scanned, missing)
         plan = RepairPlan(strays, missing, recovery, fillings)
         return RepairReport(plan, seconds=time.monotonic() - begun)
 
     def _odd_files(self) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...]]:
-        files, folder = self.directory.files, self.directory.commitlog
-        check_sizes(segment_files(folder, files.list(folder)), self.size_bytes)
-        strays = find_strays(self.directory, self.size_bytes)
-        return tuple(strays), tuple(find_missing(self.directory, self.size_bytes))
+        """Files whose name or length no segment can have, and segments missing between others."""
+        files, folder, size_bytes = self.directory.files, self.directory.commitlog, self.size_bytes
+        listing = files.list(folder)
+        segments = segment_files(folder, listing)
+        check_sizes(segments, size_bytes)
+        strays = tuple(
+            Stray(folder / name, length)
+            for name, length in listing
+            if not is_segment_name(name) or int(name) % size_bytes
+        )
+        starts = [each.start_offset for each in segments if not each.start_offset % size_bytes]
+        missing = tuple(
+            MissingRange(self.directory.segment(start), start, size_bytes)
+            for before, behind in pairwise(starts)  # a loss at either end only shortens the log
+            for start in range(before + size_bytes, behind, size_bytes)
+        )
+        return strays, missing
 
     def _scan_log(self, damage: Sequence[Damage] = ()) -> LogScan:
         """Scan the whole log; ranges in which recovery found damage count as damaged."""
         sealed = self.core.record_crc or self.core.require_record_crc
         known = read_damage(self.directory.files, self.directory.path)
         return LogScan.at(self._pieces((*known, *damage)), sealed=sealed)
+
+    def _fillings(
+        self, scanned: LogScan, missing: Sequence[MissingRange] = ()
+    ) -> tuple[filler.Filling, ...]:
+        """The filling of each gap that is not a missing segment."""
+        absent = {each.start_offset for each in missing}
+        found = (filler.fillings_of(self.directory, gap, self.size_bytes) for gap in scanned.gaps)
+        return tuple(each for each in chain.from_iterable(found) if each.start_offset not in absent)
 
     def _pieces(self, known_damage: Sequence[Damage]) -> Iterator[Piece]:
         directory = self.directory
@@ -260,9 +263,8 @@ class _Repair:
         """Move stray files away and create missing segments, as recovery requires."""
         with self._locked():
             strays, missing = self._odd_files()
-            if not strays and not missing:
-                return strays, missing, ()
-            write_abort(self.directory.files, self.directory.path)
+            if strays or missing:
+                ownership.write_abort(self.directory.files, self.directory.path)
             moved = tuple(self._move_away(strays))
             self._make_missing(missing)
         return strays, missing, moved
@@ -281,7 +283,8 @@ class _Repair:
         """Create missing segments, each with one blank record."""
         files, temporary = self.directory.files, self.directory.temporary()
         maker = SegmentMaker(files, self.directory.commitlog, temporary, self.size_bytes)
-        files.make_dir(temporary)
+        if missing:
+            files.make_dir(temporary)
         for each in missing:
             with closing(maker.make(each.start_offset).file) as file:
                 filler.write_blank(file, 0, each.size_bytes)
@@ -296,11 +299,11 @@ class _Repair:
         files, path = self.directory.files, self.directory.path
         with self._locked():
             scanned = self._scan_log()
-            fillings = tuple(find_fillings(self.directory, scanned, self.size_bytes, ()))
+            fillings = self._fillings(scanned)
             possible = [each for each in fillings if each.is_possible]
             if not possible:
                 return fillings, ()
-            write_abort(files, path)
+            ownership.write_abort(files, path)
             forget_ends(files, path)  # so that recovery adds units for the fillers
             queue_id, next_offset = scanned.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
@@ -337,7 +340,7 @@ class _Repair:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        held = alone(self.directory.files, self.directory.path)
+        held = membership.alone(self.directory.files, self.directory.path)
         try:
             yield
         finally:
@@ -371,37 +374,6 @@ def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
             expected=size_bytes,
             found=odd[0].length,
         )
-
-
-def find_strays(directory: StoreDirectory, size_bytes: int) -> Iterator[Stray]:
-    """Yield files whose name or length no segment can have."""
-    for name, length in directory.files.list(directory.commitlog):
-        if not is_segment_name(name) or int(name) % size_bytes:
-            yield Stray(directory.commitlog / name, length)
-
-
-def find_missing(directory: StoreDirectory, size_bytes: int) -> Iterator[MissingRange]:
-    """Yield segments missing between others; a loss at either end only shortens the log."""
-    starts = [each.start_offset for each in _segments(directory, size_bytes)]
-    for before, behind in pairwise(starts):
-        for start in range(before + size_bytes, behind, size_bytes):
-            yield MissingRange(directory.segment(start), start, size_bytes)
-
-
-def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    return [each for each in found if not each.start_offset % size_bytes]
-
-
-def find_fillings(
-    directory: StoreDirectory, scanned: LogScan, size_bytes: int, missing: Sequence[MissingRange]
-) -> Iterator[filler.Filling]:
-    """Yield the filling of each gap that is not a missing segment."""
-    absent = {each.start_offset for each in missing}
-    for gap in scanned.gaps:
-        for filling in filler.fillings_of(directory, gap, size_bytes):
-            if filling.start_offset not in absent:
-                yield filling
 
 
 @attrs.define
@@ -444,9 +416,8 @@ class LogScan:
             time_ms = int(behind.store_timestamps_ms[0]) if before_ms is None else before_ms
             sealed = self.sealed or self._last_sealed or _seal(behind, 0)
             reason = damage.error.what
-            self.gaps.append(
-                filler.LogGap(damage.offset, damage.end_offset, reason, time_ms, sealed)
-            )
+            gap = filler.LogGap(damage.offset, damage.end_offset, reason, time_ms, sealed)
+            self.gaps.append(gap)
         self._pending.clear()
 
     def _note(self, batch: RecordBatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_cli.newplugin.package import TEMPLATES
+from lakelog_cli.commands.plugins import TEMPLATES
 from plugins.tools.tests.cli.conftest import Run
 
 FILES = {

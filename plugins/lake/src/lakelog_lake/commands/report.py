@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog_cli import pages
 from lakelog_cli.output import bar, blocks, print_line, print_lines, size, write_lines, write_rows
-from lakelog_cli.report import charts
-from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
+from lakelog_cli.pages import document, facts, paragraphs, safe, section
 from lakelog_lake.maintenance.rewind import Rewind
 from lakelog_lake.maintenance.tables import Status
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
@@ -231,11 +231,11 @@ def _parts(found: Verified) -> Iterator[str]:
     yield f"<h2>{safe(found.asked.table.name)}</h2>"
     yield facts(values, bad=[] if found.is_clean else ["verdict"])
     yield paragraphs([*remarks(found), verdict(found)])
-    yield section("The log, and where rows differ", charts.cell_map(_cells(found)) + _LEGEND)
+    yield section("The log, and where rows differ", pages.cell_map(_cells(found)) + _LEGEND)
     heads, rows = _as_table(queue_rows(found))
-    yield section("Queues", charts.table(heads, rows))
+    yield section("Queues", pages.table(heads, rows))
     heads, rows = _as_table(range_rows(found))
-    yield section("Ranges that differ", charts.table(heads, rows))
+    yield section("Ranges that differ", pages.table(heads, rows))
 
 
 _LEGEND: Final = (
@@ -244,7 +244,7 @@ _LEGEND: Final = (
 )
 
 
-def _cells(found: Verified) -> Iterator[charts.Cell]:
+def _cells(found: Verified) -> Iterator[pages.Cell]:
     start, end = found.log.low, max(found.log.end, found.position.end)
     bad = [(each.start, each.end) for each in found.differences.ranges]
     bad += [(each.start, each.end - 1) for each in found.damaged]
@@ -254,7 +254,7 @@ def _cells(found: Verified) -> Iterator[charts.Cell]:
         landed = min(max(0, found.position.end - first) / (last - first + 1), 1.0)
         is_bad = any(low <= last and first <= high for low, high in bad)
         words = f"{first} to {last}: " + ("differs" if is_bad else f"{landed:.0%} has landed")
-        yield charts.Cell(1.0 if is_bad else landed, is_bad, words)
+        yield pages.Cell(1.0 if is_bad else landed, is_bad, words)
 
 
 def _as_table(rows: Sequence[dict[str, object]]) -> tuple[list[str], list[list[object]]]:

@@ -29,13 +29,12 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR
 from lakelog_daemon import notify, status
 from lakelog_daemon.arguments import lakelog
-from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.daemon import Deadline, Ending, every, log_failure, signals_in
 from lakelog_daemon.file_lock import locked
 from lakelog_daemon.logs import LogWriter, fields
 from lakelog_daemon.plan import ServePlan, Spec
 from lakelog_daemon.processes import Usage
-from lakelog_daemon.service import Service, Supervisor
+from lakelog_daemon.service import Service, Supervisor, end_leftovers
 from lakelog_replication.address import Address
 from lakelog_replication.multisource.name_server import NameServerWatch
 from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters

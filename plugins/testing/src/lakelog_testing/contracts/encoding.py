@@ -88,7 +88,11 @@ class AppendCallbackContract:
     def test_it_has_the_methods_of_its_kind(self) -> None:
         assert check_object(self.make(), AppendCallback) is None
 
-    @pytest.mark.parametrize("count", COUNTS)
+    @pytest.fixture(params=COUNTS)
+    def count(self, request: pytest.FixtureRequest) -> int:
+        """A number of messages."""
+        return int(request.param)
+
     def test_what_is_placed_are_records_that_can_be_read(self, count: int) -> None:
         given = messages(count)
         callback = self.make()
@@ -101,7 +105,6 @@ class AppendCallbackContract:
         assert read.queue_ids.tolist() == [item.queue_id for item in given]
         assert read.store_timestamps_ms.tolist() == [NOW_MS] * count
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_messages_of_columns_can_be_read(self, count: int) -> None:
         given = [b"%d" % number * 400 for number in range(count)]
         for kind in (bytes, bytearray, memoryview):
@@ -111,13 +114,11 @@ class AppendCallbackContract:
             assert bodies(callback, read) == given
             assert read.tags == ["TagA"] * count
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_encoding_leaves_the_messages_alone(self, count: int) -> None:
         given = messages(count)
         self.make().encode(given)
         assert given == messages(count)
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_decoding_changes_bodies_and_what_is_said_of_them_only(self, count: int) -> None:
         callback = self.make()
         stored = stored_messages(placed(callback, messages(count))[1])
@@ -127,13 +128,11 @@ class AppendCallbackContract:
         assert list(given) == kept
         assert decoded(callback, stored[:1]) == given[:1]
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_decoding_leaves_messages_that_another_callback_stored(self, count: int) -> None:
         plain = RocketmqAppendCallback.of(StoreSettings())
         stored = stored_messages(placed(plain, messages(count))[1])
         assert decoded(self.make(), stored) == stored
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_results_say_where_the_records_are(self, count: int) -> None:
         batch, read = placed(self.make(), messages(count))
         results = list(batch.results(PutStatus.PUT_OK))
@@ -143,7 +142,6 @@ class AppendCallbackContract:
         assert [it.queue_offset for it in results] == read.queue_offsets.tolist()
         assert {it.status for it in results} == {PutStatus.PUT_OK}
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_each_queue_counts_on(self, count: int) -> None:
         callback, offsets = self.make(), QueueOffsets({("orders", 0): 10})
         seen: dict[int, list[int]] = {0: [], 1: []}
@@ -157,13 +155,11 @@ class AppendCallbackContract:
         assert seen[1] == list(range(len(seen[1])))
         assert offsets.next(("orders", 0)) == 10 + len(seen[0])
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_placing_leaves_the_queue_offsets_alone(self, count: int) -> None:
         callback, offsets = self.make(), QueueOffsets({("orders", 0): 10})
         placed(callback, messages(count), offsets)
         assert offsets.snapshot() == {("orders", 0): 10}
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_a_batch_that_does_not_fit_fits_into_the_next_segment(self, count: int) -> None:
         callback, offsets = self.make(), QueueOffsets()
         batch = callback.encode(messages(count))
@@ -173,7 +169,6 @@ class AppendCallbackContract:
         assert callback.place(batch, tight, ROOM, offsets, NOW_MS) is AppendStatus.PUT_OK
         assert decode_run(bytes(batch.buffer), tight).end_offset == tight + size
 
-    @pytest.mark.parametrize("count", COUNTS)
     def test_a_batch_that_fits_exactly(self, count: int) -> None:
         callback = self.make()
         batch = callback.encode(messages(count))

@@ -19,7 +19,7 @@ plant a bug, as in ``examples/crash_test_a_strategy.py``.
 How it works. A seeded workload puts messages of many sizes, topics, queues and keys: single, in
 batches, asynchronously, and from several threads. It flushes log and queues, removes topics, closes
 and reopens. In most runs, other threads append and roll the log during its commits and syncs. For
-that, :mod:`lakelog_testing.crash.interleaving` stops the committing or syncing thread until the log
+that, :mod:`lakelog_testing.crash.workload` stops the committing or syncing thread until the log
 has rolled. It does so before a commit, between commit and sync, at each write and sync of a file,
 and after the sync.
 
@@ -73,21 +73,17 @@ runs.
 
 from __future__ import annotations
 
-from lakelog_testing.crash.checker import Checker
+from lakelog_testing.crash.checker import Violation
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import Image, all_lost, images, nothing_lost
-from lakelog_testing.crash.ledger import Ledger
-from lakelog_testing.crash.plan import CrashPlan
+from lakelog_testing.crash.opener import CrashPlan
 from lakelog_testing.crash.simulation import Broken, SimulationResult, simulate
-from lakelog_testing.crash.verdicts import Violation
 
 __all__ = [
     "Broken",
-    "Checker",
     "CrashPlan",
     "CrashPoint",
     "Image",
-    "Ledger",
     "SimFileSystem",
     "SimulationResult",
     "Violation",

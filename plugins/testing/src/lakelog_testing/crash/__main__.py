@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from lakelog_testing.crash.plan import FLUSHES, WRITERS
+from lakelog_testing.crash.opener import FLUSHES, WRITERS
 from lakelog_testing.crash.simulation import SimulationResult, run_all
 
 

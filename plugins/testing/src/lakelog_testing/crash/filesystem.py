@@ -22,12 +22,7 @@ import attrs
 from lakelog.files.access import PRIVATE
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.message import Body
-from lakelog_testing.crash.contents import Contents, FrozenFile
-from lakelog_testing.crash.names import ROOT, Entry, FrozenNames, Names
-
-
-def _nothing(_where: str) -> None:
-    """Do not stop other threads."""
+from lakelog_testing.crash.states import ROOT, Contents, Entry, FrozenFile, FrozenNames, Names
 
 
 @attrs.frozen(eq=False)
@@ -137,7 +132,7 @@ class SimFileSystem(RealFileSystem):
         self.has_failed = False
         self.trespasses: list[str] = []
         self.recording = True
-        self.moment: Callable[[str], None] = _nothing
+        self.moment: Callable[[str], None] = lambda _where: None
         self.lock = RLock()
         self._names = Names()
         self._contents: dict[int, Contents] = {}

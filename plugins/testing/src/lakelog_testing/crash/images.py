@@ -12,9 +12,8 @@ from typing import Final
 
 import attrs
 
-from lakelog_testing.crash.contents import FrozenFile
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState
-from lakelog_testing.crash.names import ROOT
+from lakelog_testing.crash.states import ROOT, FrozenFile
 
 KILL: Final = "kill"
 """The kind of the image that loses nothing."""

@@ -224,10 +224,8 @@ class Ledger:
             if each.started <= after:
                 ends, must = found.get(each.topic, (frozenset[int](), False))
                 done = each.done <= clock
-                found[each.topic] = (
-                    (frozenset() if done else ends) | {each.end_offset},
-                    done or must,
-                )
+                ends = frozenset() if done else ends
+                found[each.topic] = (ends | {each.end_offset}, done or must)
         return found
 
 

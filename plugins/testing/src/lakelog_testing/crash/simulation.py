@@ -20,13 +20,11 @@ import attrs
 
 from lakelog.errors import PluginError
 from lakelog.format.layout import ABORT_FILE
-from lakelog_testing.crash.checker import Checker
+from lakelog_testing.crash.checker import Checker, LogBytes, Violation
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
 from lakelog_testing.crash.images import KILL, Image, different, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
-from lakelog_testing.crash.opener import TOOLS, Opener, Tool
-from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.verdicts import LogBytes, Violation
+from lakelog_testing.crash.opener import TOOLS, CrashPlan, Opener, Tool
 from lakelog_testing.crash.workload import CLOSED, Workload
 
 STORE: Final = "store"
@@ -216,17 +214,10 @@ class _Simulation:
     def _workload(
         self, root: Path, system: SimFileSystem, ledger: Ledger, rng: Random, *, threads: bool
     ) -> Workload:
-        plan = self.plan
-        return Workload(
-            root / STORE,
-            self.checker.opener,
-            system,
-            ledger,
-            rng,
-            plan,
-            threads,
-            plan.interleave and plan.body_bytes is None and rng.random() < _INTERLEAVED_SHARE,
-        )
+        plan, opener = self.plan, self.checker.opener
+        may_roll = plan.interleave and plan.body_bytes is None
+        interleave = may_roll and rng.random() < _INTERLEAVED_SHARE
+        return Workload(root / STORE, opener, system, ledger, rng, plan, threads, interleave)
 
     def _note_leaks(self, system: SimFileSystem, seed: str) -> None:
         leaks = system.leaks()

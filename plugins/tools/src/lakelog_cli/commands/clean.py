@@ -10,7 +10,7 @@ import typer
 from lakelog.hooks import CleaningReport, Deleted
 from lakelog.hooks.housekeeping import KeptSegment
 from lakelog.times import iso
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import print_lines, prints, write_lines
 
 
@@ -50,8 +50,7 @@ class CleanSummary(TypedDict):
 
 @prints(DeletedSegmentRow, CleanSummary)
 def clean(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     dry_run: Annotated[
         bool,
@@ -69,10 +68,10 @@ def clean(
     deletes, by its own settings. With --dry-run nothing is changed.
     With --json there is a line for each segment, and the summary last.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         report = opened.delete_expired(dry_run=True)  # or no store is here, or no cleaner is set
     if not dry_run:
-        with opening.open("write", store, notes=False) as opened:
+        with store.open("write", store.path, notes=False) as opened:
             opened.wait_dispatched(timeout_ms=60_000)
             report = opened.delete_expired()
     if as_json:

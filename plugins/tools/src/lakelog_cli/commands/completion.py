@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypedDict
 import typer
 
 from lakelog_cli.options import AsJson
-from lakelog_cli.output import print_lines, prints, write_lines
+from lakelog_cli.output import prints, write_result
 
 
 class CompletionRow(TypedDict):
@@ -35,7 +35,4 @@ def completion(
     script = get_completion_script(
         prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell
     )
-    if as_json:
-        write_lines([{"shell": shell, "script": script}])
-    else:
-        print_lines(script.splitlines())
+    write_result({"shell": shell, "script": script}, script.splitlines(), as_json=as_json)

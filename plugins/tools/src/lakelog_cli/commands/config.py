@@ -9,14 +9,11 @@ from typing import Any, TypedDict
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli import output
-from lakelog_cli.app import App
-from lakelog_cli.options import AlwaysJson, AsJson, OpenOptions, StorePath
+from lakelog_cli.app import LakelogGroup, subcommands_of
+from lakelog_cli.options import AlwaysJson, AsJson, GivenStore
 from lakelog_cli.schema import schema
 
-app = App(
-    help="Show settings: values, origins, and the schema.",
-    no_args_is_help=True,
-)
+app = subcommands_of("config", LakelogGroup)
 
 
 class SettingRow(TypedDict):
@@ -43,13 +40,9 @@ class SettingsDocument(TypedDict):
 
 @app.command()
 @output.prints(SettingsDocument, is_document=True)
-def show(
-    opening: OpenOptions,
-    store: StorePath,
-    as_json: AsJson = False,
-) -> None:
+def show(store: GivenStore, as_json: AsJson = False) -> None:
     """Print every setting of a store, with its value and origin."""
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         found, unused = rows(opened.settings), dict(opened.settings.unused)
     if as_json:
         output.write_document({"settings": found, "unused": unused})

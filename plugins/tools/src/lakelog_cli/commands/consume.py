@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from lakelog import GroupConsumer, StoredMessage, times
-from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, Tags, a_time
+from lakelog_cli.options import AsJson, GivenStore, Group, Tags, a_time
 from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST
 
@@ -20,8 +20,7 @@ _BATCH: Final = 32
 
 @prints(MessageRow)
 def consume(  # noqa: PLR0913  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     group: Group,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     *,
@@ -52,7 +51,7 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
     """Print messages as a member of a consumer group, and acknowledge each once it is printed."""
     place = start if start in _PLACES else datetime.fromtimestamp(a_time(start) / 1000, UTC)
     with (
-        opening.open_to_change(store) as opened,
+        store.change() as opened,
         opened.subscribe(group, topics, tags=tags, filter=chosen, start=place) as consumer,
     ):
         opened.wait_dispatched()

@@ -5,30 +5,21 @@ from __future__ import annotations
 from typing import TypedDict
 
 from lakelog import Store
-from lakelog_cli.app import App, LakelogGroup
-from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath
+from lakelog_cli.app import LakelogGroup, subcommands_of
+from lakelog_cli.options import AsJson, GivenStore, Group
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
 from lakelog_queues.consumers.offsettable import check_group
 from lakelog_queues.finding.results import QueueInfo
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, resent
 
-app = App(
-    cls=LakelogGroup,
-    help="List the dead letters of a consumer group, or put them into their topics again.",
-    no_args_is_help=True,
-)
+app = subcommands_of("dlq", LakelogGroup)
 
 
 @app.command(name="list")
 @prints(MessageRow)
-def list_letters(
-    opening: OpenOptions,
-    store: StorePath,
-    group: Group,
-    as_json: AsJson = False,
-) -> None:
+def list_letters(store: GivenStore, group: Group, as_json: AsJson = False) -> None:
     """Print the dead letters of a group, including resent ones."""
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         for each in _queues(opened, group):
             write_messages(opened.read(each.topic, each.queue_id), as_json=as_json)
 
@@ -42,18 +33,13 @@ class ResentRow(TypedDict):
 
 @app.command()
 @prints(ResentRow)
-def resend(
-    opening: OpenOptions,
-    store: StorePath,
-    group: Group,
-    as_json: AsJson = False,
-) -> None:
+def resend(store: GivenStore, group: Group, as_json: AsJson = False) -> None:
     """Put each dead letter that was not resent yet into its topic again; print their number.
 
     All groups of the topic receive it. The group's offset in its dead letters is the progress.
     """
     count = 0
-    with opening.open_to_change(store) as opened:
+    with store.change() as opened:
         opened.wait_dispatched()
         _queues(opened, group)
         topic = f"{DEAD_LETTER_PREFIX}{group}"

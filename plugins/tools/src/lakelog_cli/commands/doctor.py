@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
-
-import typer
 
 from lakelog import Store
 from lakelog.errors import LakelogError
@@ -19,14 +16,13 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.processes.ownership import is_owned, owner_pid
 from lakelog.recovery.examine import MARGIN_MS
 from lakelog.recovery.report import RecoveryReport
+from lakelog_cli import output
 from lakelog_cli.commands.verify import Verdict, checked
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_row
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_lines, prints, progress, shown, write_document
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.statelines import DiskRow, bars
-from lakelog_cli.walk import directory_of, segments_of
 from lakelog_daemon.status import disks
+from lakelog_doctor.parallel_scan import directory_of
 from lakelog_doctor.recover import recover
 
 _FULL: Final = 0.9
@@ -70,41 +66,34 @@ class DoctorDocument(TypedDict):
     next: list[str]
 
 
-@prints(DoctorDocument, is_document=True)
-def doctor(
-    opening: OpenOptions,
-    store: StorePath,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@output.prints(DoctorDocument, is_document=True)
+def doctor(store: GivenStore, as_json: AsJson = False) -> None:
     """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
     The last lines are the commands that repair it. The whole log, queues and index are read, and
     nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
     --all'. The exit code is 1 if a command has to be run.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         verdict = checked(opened, queues=True, index=True)
         verdict.reporter.finish()
-        report, refusal = _planned(store, opened, opening.arguments)
+        report, refusal = _planned(store, opened)
         document = _document(opened, verdict, report, refusal)
     if as_json:
-        write_document(document)
+        output.write_document(document)
     else:
-        print_lines(_lines(document))
-    if document["findings"]:
-        raise typer.Exit(FOUND)
+        output.print_lines(_lines(document))
+    output.exit_if_found(document["findings"])
 
 
-def _planned(
-    path: Path, store: Store, given: dict[str, Any]
-) -> tuple[RecoveryReport | None, str | None]:
+def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, str | None]:
     """The plan of a recovery, or the reason why it would not begin; neither while it is owned."""
     if is_owned(RealFileSystem(), store.path):
         return None, None
     try:
-        with progress("planning a recovery") as advance:
-            return recover(path, dry_run=True, full=True, progress=advance, **given), None
+        with output.progress("planning a recovery") as advance:
+            options = {"dry_run": True, "full": True, "progress": advance, **given.arguments}
+            return recover(given.path, **options), None
     except LakelogError as error:
         return None, str(error)
 
@@ -113,9 +102,8 @@ def _document(
     store: Store, verdict: Verdict, report: RecoveryReport | None, refusal: str | None
 ) -> dict[str, Any]:
     files = RealFileSystem()
-    directory = directory_of(store)
-    segments = segments_of(store)
-    replica = read_replica(files, store.path)
+    directory, replica = directory_of(store), read_replica(files, store.path)
+    segments = directory.segments()
     is_in_use = is_owned(files, store.path)
     is_clean = not (store.path / ABORT_FILE).exists()
     document: dict[str, Any] = {
@@ -139,7 +127,8 @@ def _document(
         "disks": disks(store.path, directory.commitlog),
     }
     document["rocketmq"] = _rocketmq(document, report, store, segments)
-    document["findings"], document["next"] = _advice(document, verdict, report)
+    advice = list(_advice(document, verdict, report))
+    document |= {"findings": [what for what, _ in advice], "next": [act for _, act in advice]}
     return document
 
 
@@ -158,7 +147,7 @@ def _rocketmq(
         return "is refused by the lock while a process has the store open"
     odd = [each for each in segments if each.length != document["segment_size_bytes"]]
     if odd:
-        return f"would not start: {shown(odd[0].path.name)} is {odd[0].length} bytes long"
+        return f"would not start: {output.shown(odd[0].path.name)} is {odd[0].length} bytes long"
     if report is None:
         return "is not foreseen, as the recovery could not be planned"
     damaged = [(each.offset, each.end_offset) for each in report.damage]
@@ -189,56 +178,52 @@ def _read_from(store: Store, starts: Sequence[int], report: RecoveryReport) -> i
 
 def _advice(
     document: dict[str, Any], verdict: Verdict, report: RecoveryReport | None
-) -> tuple[list[str], list[str]]:
-    """The findings, and the commands to run in this order."""
-    store = shown(document["path"])
-    findings, commands = [], []
+) -> Iterator[tuple[str, str]]:
+    """Yield each finding with the command to run, in this order."""
+    store = output.shown(document["path"])
     if document["recovery_refused"]:
-        findings.append(f"a recovery would not begin: {document['recovery_refused']}")
-        commands.append(f"lakelog repair {store} --dry-run")
+        refused = f"a recovery would not begin: {document['recovery_refused']}"
+        yield refused, f"lakelog repair {store} --dry-run"
     if report is not None and report.missing:
-        findings.append("records that were durable are missing at the end of the log")
-        commands.append("bring the missing segments back from a copy, if there is one")
+        what = "records that were durable are missing at the end of the log"
+        yield what, "bring the missing segments back from a copy, if there is one"
     if report is not None and report.changed:
-        findings.append(
-            "a recovery has to mend what the stop left, without a loss of whole records"
-        )
-        commands.append(f"lakelog recover {store}")
+        what = "a recovery has to mend what the stop left, without a loss of whole records"
+        yield what, f"lakelog recover {store}"
     if verdict.found.damaged_places or verdict.found.segment_problems:
-        findings.append("records are damaged; readers pass them over")
-        commands.append(f"lakelog repair {store}")
+        yield "records are damaged; readers pass them over", f"lakelog repair {store}"
     if verdict.reporter.problems:
-        findings.append("queues or index differ from the log")
-        commands.append(f"lakelog rebuild {store}")
+        yield "queues or index differ from the log", f"lakelog rebuild {store}"
     for each in document["disks"]:
         if each["used_ratio"] >= _FULL:
-            findings.append(f"the disk of {each['path']} is full to {each['used_ratio']:.0%}")
-            commands.append(f"lakelog clean {store} --dry-run")
-    return findings, commands
+            full = f"the disk of {each['path']} is full to {each['used_ratio']:.0%}"
+            yield full, f"lakelog clean {store} --dry-run"
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     names = {"lakelog": "lakelog", "rocketmq": "RocketMQ; lakelog has not written to it"}
     yield f"{document['path']}: a store of {names[document['written_by']]}"
     if document["replica_of"]:
-        yield labelled("copy of", f"{document['replica_of']}; it takes no puts before a promote")
-    yield labelled("state", _state(document))
-    yield labelled(
+        yield output.labelled(
+            "copy of", f"{document['replica_of']}; it takes no puts before a promote"
+        )
+    yield output.labelled("state", _state(document))
+    yield output.labelled(
         "log",
         f"{document['min_offset']} to {document['end_offset']}, {document['records']} records in "
         f"{document['segments']} segments of {document['segment_size_bytes']} bytes",
     )
     damaged = f"{document['damaged_places']} places ({document['damaged_bytes']} bytes)"
-    yield labelled("damaged", damaged)
+    yield output.labelled("damaged", damaged)
     lagging = f"they lag in {document['behind']} places"
-    yield labelled("queues", f"and index: {document['problems']} problems; {lagging}")
-    yield labelled("open", _opening(document))
-    yield labelled("RocketMQ", document["rocketmq"])
+    yield output.labelled("queues", f"and index: {document['problems']} problems; {lagging}")
+    yield output.labelled("open", _opening(document))
+    yield output.labelled("RocketMQ", document["rocketmq"])
     yield from (f"  {line}" for line in bars(document["disks"]))
     for finding in document["findings"]:
-        yield labelled("finding", finding)
+        yield output.labelled("finding", finding)
     for command in document["next"] or ["nothing has to be done"]:
-        yield labelled("next", command)
+        yield output.labelled("next", command)
 
 
 def _state(document: dict[str, Any]) -> str:
@@ -260,6 +245,6 @@ def _opening(document: dict[str, Any]) -> str:
     cut = sum(each["end_offset"] - each["offset"] for each in recovery["cut"])
     parts = [f"set {cut} bytes aside"] if cut else []
     parts += [f"mend {len(recovery['mended'])} other things"] if recovery["mended"] else []
-    return (
-        f"would {' and '.join(parts)}, and lose nothing whole" if parts else "would change nothing"
-    )
+    if not parts:
+        return "would change nothing"
+    return f"would {' and '.join(parts)}, and lose nothing whole"

@@ -21,16 +21,13 @@ import numpy as np
 import typer
 
 from lakelog import Store
-from lakelog.format.checksum import crc32
-from lakelog.format.layout import ABORT_FILE
-from lakelog.format.message_id import format_message_id
+from lakelog.format import checksum, layout, message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Longs, Units
 from lakelog.format.record_batch import Blank, Piece, RecordBatch
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AlwaysJson, OpenOptions, StorePath
-from lakelog_cli.output import print_line, prints, write_lines
-from lakelog_cli.walk import DamageCounter, walk
+from lakelog_cli.findings import DamageCounter, walk
+from lakelog_cli.options import AlwaysJson, GivenStore
+from lakelog_cli.output import exit_if_found, print_line, prints, write_lines
 from lakelog_queues.finding.finder import java_order
 from lakelog_queues.finding.results import QueueInfo
 
@@ -40,35 +37,24 @@ Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
 GAP_BYTES: Final = 1 << 16
 """Largest gap between two records that is read with them."""
 RUN_BYTES: Final = 16 << 20
-"""Approximate size of one read."""
+"""Largest size of one read, about: each ends at a multiple of it."""
 
 
 def queued_records(units: Units, pieces: Pieces) -> Iterator[tuple[Units, RecordBatch]]:
-    """Yield ``units`` with their records; units without a whole record are omitted."""
-    for run in _runs(units):
+    """Yield ``units`` with their records; units without a whole record are omitted.
+
+    A run of them is read at once: its offsets ascend in small steps, as in an intact queue.
+    """
+    if not len(units):
+        return
+    steps, reads = np.diff(units.offsets), np.diff(units.offsets // RUN_BYTES)
+    cuts = np.flatnonzero((steps <= 0) | (steps - units.sizes[:-1] > GAP_BYTES) | (reads > 0)) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(units)]):
+        run = units[start:end]
         first, last = int(run.offsets[0]), int(run.offsets[-1])
         for piece in pieces(first, last + 1):
             if isinstance(piece, RecordBatch):
                 yield from _met(run, piece)
-
-
-def _runs(units: Units) -> Iterator[Units]:
-    """Split into runs with offsets that ascend in small steps, as in an intact queue."""
-    if not len(units):
-        return
-    steps = np.diff(units.offsets)
-    cuts = np.flatnonzero((steps <= 0) | (steps - units.sizes[:-1] > GAP_BYTES)) + 1
-    bounds = [0, *cuts.tolist(), len(units)]
-    for start, end in pairwise(bounds):
-        yield from _limited(units[start:end])
-
-
-def _limited(run: Units) -> Iterator[Units]:
-    """Split a run into parts of about ``RUN_BYTES``."""
-    part = (run.offsets - run.offsets[0]) // RUN_BYTES
-    cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(run)]
-    for start, end in pairwise(cuts):
-        yield run[start:end]
 
 
 def _met(run: Units, batch: RecordBatch) -> Iterator[tuple[Units, RecordBatch]]:
@@ -108,7 +94,7 @@ def record_columns(batch: RecordBatch) -> dict[str, list[Any]]:
         "storeHost": [java_host(store) for _, store in hosts],
         "reconsumeTimes": batch.reconsume_times.tolist(),
         "preparedTransactionOffset": batch.prepared_transaction_offsets.tolist(),
-        "rawCrc32": [crc32(batch.record(at)) for at in range(len(batch))],
+        "rawCrc32": [checksum.crc32(batch.record(at)) for at in range(len(batch))],
     }
 
 
@@ -142,16 +128,15 @@ def store_line(store: Store, queues: Iterable[Row]) -> Row:
 
     A store that cannot be loaded cannot be dumped, so ``loaded`` is always true.
     """
+    queued = max((each["maxPhysicOffset"] for each in queues), default=NO_OFFSET)
     return {
         "kind": "store",
         "loaded": True,
-        "abortFilePresent": (store.path / ABORT_FILE).exists(),
+        "abortFilePresent": (store.path / layout.ABORT_FILE).exists(),
         "minPhyOffset": store.min_offset,
         "maxPhyOffset": store.max_offset,
         "confirmOffset": store.max_offset,
-        "maxPhyOffsetInConsumeQueue": max(
-            (each["maxPhysicOffset"] for each in queues), default=NO_OFFSET
-        ),
+        "maxPhyOffsetInConsumeQueue": queued,
     }
 
 
@@ -200,7 +185,7 @@ def _content(batch: RecordBatch) -> dict[str, list[Any]]:
     stored = [store for _, store in batch.hosts()]
     properties = list(map(java_properties, batch.property_strings))
     return {
-        "msgId": list(map(format_message_id, stored, offsets)),
+        "msgId": list(map(message_id.format_message_id, stored, offsets)),
         "tags": [each.get(TAGS) for each in properties],
         "keys": [each.get(KEYS) for each in properties],
         "properties": properties,
@@ -353,8 +338,7 @@ class QueryLine(TypedDict):
 
 @prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)
 def dump(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     records: Annotated[
         bool, typer.Option("--records", help="Print only the records and blanks of the log.")
     ] = False,
@@ -366,10 +350,9 @@ def dump(
     1. If the store is written to meanwhile, later lines may be newer than earlier ones.
     """
     damages = DamageCounter()
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         write_lines(_log(opened, None, damages) if records else _everything(opened, damages))
-    if damages.count:
-        raise typer.Exit(FOUND)
+    exit_if_found(damages.count)
 
 
 def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:

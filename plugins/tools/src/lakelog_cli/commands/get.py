@@ -9,7 +9,7 @@ import typer
 
 from lakelog import Store, times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, a_time, check_queue
+from lakelog_cli.options import AsJson, GivenStore, Tags, Topic, check_queue, time_option
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 from lakelog_queues.finding.results import GetResult, GetStatus
 
@@ -28,9 +28,8 @@ _GO_ON: Final = frozenset(
 
 
 @prints(MessageRow)
-def get(  # noqa: PLR0913  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+def get(  # each argument is an option of the command
+    store: GivenStore,
     topic: Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],
     *,
@@ -43,11 +42,7 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     at: Annotated[
         int | None,
-        typer.Option(
-            parser=a_time,
-            metavar="TIME",
-            help=f"Begin at the first message stored at this time or later; {times.LOCAL}.",
-        ),
+        time_option("Begin at the first message stored at this time or later"),
     ] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 32,
     tags: Tags = None,
@@ -60,7 +55,7 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     """
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         check_queue(opened, topic, queue)
         first = _start(opened, topic, queue, offset or EARLIEST, at)
         found = opened.get(topic, queue, first, 1, tags=tags)

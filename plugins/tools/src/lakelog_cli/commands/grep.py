@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Final, TypedDict
@@ -21,10 +21,10 @@ from lakelog import Store, times
 from lakelog.format.compression import decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
-from lakelog_cli.exitcodes import FOUND
+from lakelog_cli import output
+from lakelog_cli.findings import DamageCounter
 from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
-from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
-from lakelog_cli.walk import DamageCounter, segments_of
+from lakelog_doctor.parallel_scan import directory_of
 
 WORTH_BYTES: Final = 128 << 20
 """A shorter log is read by one process: starting others takes longer."""
@@ -154,19 +154,13 @@ def _reported(
 
 def _ranges(store: Store) -> list[tuple[int, int | None]]:
     """A range for each segment; the last one has no end, as it may grow."""
-    starts = [
-        each.start_offset
-        for each in segments_of(store)
-        if store.min_offset <= each.start_offset < store.max_offset
-    ]
-    ends: list[int | None] = [*starts[1:], None]
-    return list(zip(starts, ends, strict=True))
+    found = [each.start_offset for each in directory_of(store).segments()]
+    starts = [each for each in found if store.min_offset <= each < store.max_offset]
+    return list(zip_longest(starts, starts[1:]))
 
 
 def _search_range(
-    open_store: Callable[[], Store],
-    wanted: Search,
-    part: tuple[int, int | None],
+    open_store: Callable[[], Store], wanted: Search, part: tuple[int, int | None]
 ) -> tuple[list[int], list[Damage]]:
     """Search a range in a process of its own."""
     with open_store() as store:
@@ -199,7 +193,7 @@ class CountRow(TypedDict):
     messages: int
 
 
-@prints(MessageRow, CountRow)
+@output.prints(output.MessageRow, CountRow)
 def grep(  # noqa: PLR0913  # each argument is an option of the command
     opening: OpenOptions,
     pattern: Annotated[
@@ -234,15 +228,8 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     crashed broker. Compressed bodies are decompressed. The exit code is 1 if no message matches,
     or if damage was found.
     """
-    wanted = Search(
-        _compiled(pattern, is_regex=is_regex, ignore_case=ignore_case),
-        not is_regex,
-        frozenset(topic or ()),
-        tag,
-        key,
-        since,
-        until,
-    )
+    compiled = _compiled(pattern, is_regex=is_regex, ignore_case=ignore_case)
+    wanted = Search(compiled, not is_regex, frozenset(topic or ()), tag, key, since, until)
     damages, found = DamageCounter(), 0
     for store in stores:
         left = None if limit is None else limit - found
@@ -251,21 +238,18 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
             places = islice(search(opened, again, wanted, processes, damages), left)
             if count:
                 number = sum(1 for _ in places)
-                _print_count(store, number, is_single=len(stores) == 1, as_json=as_json)
+                text = str(number) if len(stores) == 1 else f"{store}: {number}"
+                output.write_result(
+                    {"store": str(store), "messages": number}, text, as_json=as_json
+                )
                 found += number
                 continue
             for message in map(opened.look_up, places):
                 found += 1
-                write_messages([message], as_json=as_json)
+                output.write_messages([message], as_json=as_json)
     if not found and not count:
-        print_line("no message matches", err=True)
-    if damages.count or not found:
-        raise typer.Exit(FOUND)
-
-
-def _print_count(store: Path, number: int, *, is_single: bool, as_json: bool) -> None:
-    text = str(number) if is_single else f"{store}: {number}"
-    write_result({"store": str(store), "messages": number}, text, as_json=as_json)
+        output.print_line("no message matches", err=True)
+    output.exit_if_found(damages.count or not found)
 
 
 def _compiled(text: str, *, is_regex: bool, ignore_case: bool) -> re.Pattern[bytes] | None:

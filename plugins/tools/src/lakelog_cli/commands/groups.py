@@ -9,8 +9,8 @@ import typer
 
 from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.app import App, ListByDefault
-from lakelog_cli.options import AsJson, Group, OpenOptions, StorePath, a_time, check_name
+from lakelog_cli.app import subcommands_of
+from lakelog_cli.options import AsJson, GivenStore, Group, a_time, check_name
 from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST, within
@@ -23,11 +23,7 @@ Topics: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated."),
 ]
-app = App(
-    cls=ListByDefault,
-    help="List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
-    no_args_is_help=True,
-)
+app = subcommands_of("groups")
 
 
 class GroupRow(TypedDict):
@@ -79,8 +75,7 @@ class ForgottenRow(TypedDict):
 @app.command(name="list")
 @prints(GroupRow)
 def list_groups(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     group: Annotated[
         str | None, typer.Argument(metavar="[GROUP]", help="Only this consumer group.")
     ] = None,
@@ -90,7 +85,7 @@ def list_groups(
 
     A removed queue has no lag.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         known = opened.groups()
         if group is not None:
             check_name("group", group, known)
@@ -108,8 +103,7 @@ def list_groups(
 @app.command()
 @prints(CreatedGroupRow)
 def create(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     group: Group,
     *,
     max_retries: Annotated[
@@ -125,7 +119,7 @@ def create(
     Members need no such entry; its limit applies to members that join later.
     """
     check_group(group)
-    with opening.open_to_change(store) as opened:
+    with store.change() as opened:
         set_retry_limit(RealFileSystem.of_store(opened.path), opened.path, group, max_retries)
     if as_json:
         write_lines([{"group": group, "max_retries": max_retries}])
@@ -134,8 +128,7 @@ def create(
 @app.command()
 @prints(ResetRow)
 def reset(  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     group: Group,
     *,
     to: Annotated[
@@ -147,7 +140,7 @@ def reset(  # each argument is an option of the command
 ) -> None:
     """Commit another offset in each queue; running members continue there within a second."""
     place = to if to in (EARLIEST, LATEST) else a_time(to)
-    with opening.open_to_change(store) as opened:
+    with store.change() as opened:
         opened.wait_dispatched()
         offsets = {each: _places(opened, each, place) for each in _topics(opened, group, topics)}
         opened.commit_offsets((group, topic, table) for topic, table in offsets.items())
@@ -161,19 +154,13 @@ def reset(  # each argument is an option of the command
 
 @app.command()
 @prints(ForgottenRow)
-def delete(
-    opening: OpenOptions,
-    store: StorePath,
-    group: Group,
-    topics: Topics = None,
-    as_json: AsJson = False,
-) -> None:
+def delete(store: GivenStore, group: Group, topics: Topics = None, as_json: AsJson = False) -> None:
     """Remove the offsets of a group; running members start again.
 
     Without --topic, its entry in config/subscriptionGroup.json is removed as well.
     """
     forgotten: list[str] = []
-    with opening.open_to_change(store) as opened:
+    with store.change() as opened:
         files = RealFileSystem.of_store(opened.path)
         is_configured = not topics and group in retry_limits(files, opened.path)
         if group in opened.groups() or not is_configured:

@@ -15,15 +15,11 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, PinValidator, read_pins, remove_pin
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.times import iso
-from lakelog_cli.app import App, ListByDefault
-from lakelog_cli.options import AsJson, OpenOptions, StorePath, check_name
+from lakelog_cli.app import subcommands_of
+from lakelog_cli.options import AsJson, GivenStore, check_name
 from lakelog_cli.output import print_line, prints, write_lines, write_rows
 
-app = App(
-    cls=ListByDefault,
-    help="List the pins of followers: 'lakelog pins STORE'. Segments that a pin needs are kept.",
-    no_args_is_help=True,
-)
+app = subcommands_of("pins")
 
 
 class PinRow(TypedDict):
@@ -51,13 +47,9 @@ class RemovedPinRow(TypedDict):
 
 @app.command(name="list")
 @prints(PinRow)
-def list_pins(
-    opening: OpenOptions,
-    store: StorePath,
-    as_json: AsJson = False,
-) -> None:
+def list_pins(store: GivenStore, as_json: AsJson = False) -> None:
     """List pins: the position of each follower, the time of its report, and the held bytes."""
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         pins = read_pins(RealFileSystem(), opened.path)
         found, rows = _judged(opened, pins)
     write_rows(rows, as_json=as_json)

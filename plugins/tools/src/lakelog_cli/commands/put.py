@@ -20,7 +20,7 @@ from lakelog import Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog_cli.options import AsJson, OpenOptions, PutMode, StorePath
+from lakelog_cli.options import AsJson, GivenStore, PutMode
 from lakelog_cli.output import print_line, prints, progress, write_lines
 
 BASE64: Final = "body_base64"
@@ -94,8 +94,7 @@ class PutRow(TypedDict):
 
 @prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of messages without one.")],
     bodies: Annotated[
         list[str] | None, typer.Argument(metavar="[BODY]...", help="Bodies; one message each.")
@@ -132,7 +131,7 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     )
     with ExitStack() as stack:
         messages = _messages(stack, like, bodies, jsonl)
-        opened = stack.enter_context(opening.open(mode, store))
+        opened = stack.enter_context(store.open(mode, store.path))
         _put_all(opened, messages, as_json)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from lakelog import times
 from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, Since, StorePath, Topic, Until, check_name
+from lakelog_cli.options import AsJson, GivenStore, Since, Topic, Until, check_name
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages
 
 EPILOG: Final = times.HELP
@@ -16,8 +16,7 @@ EPILOG: Final = times.HELP
 
 @prints(MessageRow)
 def query(  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     topic: Topic,
     *,
     key: Annotated[str, typer.Option(help="One of the message's keys, or its unique key.")],
@@ -33,7 +32,7 @@ def query(  # each argument is an option of the command
     """
     if since is not None and until is not None and since > until:
         raise typer.BadParameter("--since is later than --until")
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         found = opened.query(topic, key, since_ms=since, until_ms=until, max_messages=most)
         if not write_messages(found, as_json=as_json):
             check_name("topic", topic, opened.topics())

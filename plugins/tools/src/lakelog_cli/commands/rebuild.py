@@ -6,10 +6,9 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import prints, progress, write_result
-from lakelog_cli.walk import print_damage
+from lakelog_cli.findings import print_damage
+from lakelog_cli.options import AsJson, GivenStore
+from lakelog_cli.output import exit_if_found, prints, progress, write_result
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
 
@@ -31,8 +30,7 @@ class RebuildRow(TypedDict):
 
 @prints(RebuildRow)
 def rebuild(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Build the queues.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Build the key index.")] = False,
@@ -46,17 +44,16 @@ def rebuild(
     """
     with progress("rebuilding") as advance:
         report = rebuild_store(
-            store,
+            store.path,
             queues=queues or not index,
             index=index or not queues,
             progress=advance,
-            **opening.arguments,
+            **store.arguments,
         )
     for damage in report.damage:
         print_damage(damage)
     write_result(_row(report), _summary(report), as_json=as_json)
-    if report.damage:
-        raise typer.Exit(FOUND)
+    exit_if_found(report.damage)
 
 
 def _row(report: RebuildReport) -> dict[str, Any]:

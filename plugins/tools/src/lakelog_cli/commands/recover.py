@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated, Literal
 
 import typer
 
 from lakelog.recovery.report import RecoveryReport
-from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import RecoveryDocument, recovery_lines, recovery_row
-from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
+from lakelog_cli.options import AsJson, DryRun, GivenStore
+from lakelog_cli.output import exit_if_found, labelled, prints, progress, write_result
 from lakelog_doctor.recover import recover as recover_store
 
 
@@ -25,8 +25,7 @@ class RecoverRow(RecoveryDocument):
 
 @prints(RecoverRow)
 def recover(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     dry_run: DryRun = False,
     full: Annotated[
@@ -47,16 +46,13 @@ def recover(
     stays in the log, and reads skip it; the exit code is then 1. It is also 1 if durable records at
     the end of the log are missing.
     """
-    given = opening.arguments | ({"on_damage": on_damage} if on_damage is not None else {})
+    given = store.arguments | ({"on_damage": on_damage} if on_damage is not None else {})
     with progress("recovering") as advance:
-        report = recover_store(store, dry_run=dry_run, full=full, progress=advance, **given)
-    if as_json:
-        write_lines([{"dry_run": dry_run, **recovery_row(report)}])
-    else:
-        print_lines(recovery_lines(store, report, dry_run=dry_run))
-        print_line(labelled("next", _next(report, dry_run=dry_run)))
-    if report.damage or report.missing:
-        raise typer.Exit(FOUND)
+        report = recover_store(store.path, dry_run=dry_run, full=full, progress=advance, **given)
+    lines = recovery_lines(store.path, report, dry_run=dry_run)
+    lines = chain(lines, [labelled("next", _next(report, dry_run=dry_run))])
+    write_result({"dry_run": dry_run, **recovery_row(report)}, lines, as_json=as_json)
+    exit_if_found(report.damage or report.missing)
 
 
 def _next(report: RecoveryReport, *, dry_run: bool) -> str:

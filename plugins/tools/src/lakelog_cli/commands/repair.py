@@ -10,10 +10,9 @@ from typing import Annotated, Any, TypedDict
 import typer
 
 from lakelog.recovery.filler import Step
-from lakelog_cli.exitcodes import FOUND, USAGE
+from lakelog_cli import exitcodes, output
 from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
-from lakelog_cli.options import AsJson, DryRun, OpenOptions, StorePath
-from lakelog_cli.output import labelled, print_line, print_lines, prints, progress, write_lines
+from lakelog_cli.options import AsJson, DryRun, GivenStore
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
 
@@ -57,10 +56,9 @@ class RepairRow(TypedDict):
     seconds: float
 
 
-@prints(RepairRow)
+@output.prints(RepairRow)
 def repair(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -73,17 +71,12 @@ def repair(
     be confirmed; without a terminal, --yes is required. The exit code is 1 if a repair is not
     possible, and with --dry-run if a repair is needed.
     """
-    given = opening.arguments
     if not dry_run and not yes:
-        _ask(store, _run(store, given, dry_run=True))
-    report = _run(store, given, dry_run=dry_run)
-    if as_json:
-        write_lines([_row(report)])
-    else:
-        lines = _done_lines if report.done else _plan_lines
-        print_lines(lines(store, report))
-    if report.left or (dry_run and _finds(report)):
-        raise typer.Exit(FOUND)
+        _ask(store.path, _run(store, dry_run=True))
+    report = _run(store, dry_run=dry_run)
+    lines = _done_lines if report.done else _plan_lines
+    output.write_result(_row(report), lines(store.path, report), as_json=as_json)
+    output.exit_if_found(report.left or (dry_run and _finds(report)))
 
 
 def _finds(planned: RepairReport) -> bool:
@@ -93,17 +86,17 @@ def _finds(planned: RepairReport) -> bool:
     return bool(found or planned.plan.steps)
 
 
-def _run(store: Path, given: dict[str, Any], *, dry_run: bool) -> RepairReport:
-    with progress("reading" if dry_run else "repairing") as advance:
-        return repair_store(store, dry_run=dry_run, progress=advance, **given)
+def _run(store: GivenStore, *, dry_run: bool) -> RepairReport:
+    with output.progress("reading" if dry_run else "repairing") as advance:
+        return repair_store(store.path, dry_run=dry_run, progress=advance, **store.arguments)
 
 
 def _ask(store: Path, planned: RepairReport) -> None:
     """Print the plan, and ask for confirmation; exits without it, or without a terminal."""
-    print_lines(_plan_lines(store, planned), err=True)
+    output.print_lines(_plan_lines(store, planned), err=True)
     if not sys.stdin.isatty():
-        print_line("lakelog: nobody can be asked here; give --yes to do it", err=True)
-        raise typer.Exit(USAGE)
+        output.print_line("lakelog: nobody can be asked here; give --yes to do it", err=True)
+        raise typer.Exit(exitcodes.USAGE)
     typer.confirm("Do it?", abort=True, err=True)
 
 
@@ -114,7 +107,9 @@ def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
     else:
         yield f"{store}: what a recovery does can be told once this is mended"
     yield from _steps(planned.plan.steps, "mend")
-    yield labelled("then", "queues and index are compared with the log, and built anew where wrong")
+    yield output.labelled(
+        "then", "queues and index are compared with the log, and built anew where wrong"
+    )
 
 
 def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
@@ -123,22 +118,22 @@ def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
         yield from recovery_lines(store, done.recovery, dry_run=False)
     yield from _steps(done.plan.steps, "mended")
     for aside in done.kept:
-        yield labelled("kept", str(aside))
+        yield output.labelled("kept", str(aside))
     built = ", ".join(done.rebuilt)
-    yield labelled(
+    yield output.labelled(
         "queues", f"and index {f'were wrong; built anew: {built}' if built else 'are right'}"
     )
     if done.led:
         led = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in done.led)
-        yield labelled("lost", f"messages of {led}; their places lead to what replaces them")
-    yield labelled("took", f"{done.seconds:.2f} s in all; the store was closed cleanly")
+        yield output.labelled("lost", f"messages of {led}; their places lead to what replaces them")
+    yield output.labelled("took", f"{done.seconds:.2f} s in all; the store was closed cleanly")
 
 
 def _steps(steps: tuple[Step, ...], words: str) -> Iterator[str]:
     for step in steps:
-        yield labelled(words if step.is_possible else "CANNOT", str(step))
+        yield output.labelled(words if step.is_possible else "CANNOT", str(step))
     if not steps:
-        yield labelled("log", "nothing has to be replaced in it")
+        yield output.labelled("log", "nothing has to be replaced in it")
 
 
 def _row(report: RepairReport) -> dict[str, Any]:

@@ -9,51 +9,47 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import prints, progress, size, write_file, write_result
-from lakelog_cli.report import charts
-from lakelog_cli.report.charts import document, facts, section
-from lakelog_cli.report.content import Content, read_content
+from lakelog_cli import pages
+from lakelog_cli.options import AsJson, GivenStore
+from lakelog_cli.output import exit_if_found, prints, progress, size, write_file, write_result
+from lakelog_cli.pages import Content, document, facts, read_content, section
 
 
 def _sections(content: Content) -> Iterator[str]:
     yield _facts(content)
     traffic = content.traffic
     yield '<div class="two">'
-    yield section("Messages a second", charts.over_time(traffic, traffic.messages, "messages/s"))
-    yield section("Bytes a second", charts.over_time(traffic, traffic.record_bytes, "bytes/s"))
+    yield section("Messages a second", pages.over_time(traffic, traffic.messages, "messages/s"))
+    yield section("Bytes a second", pages.over_time(traffic, traffic.record_bytes, "bytes/s"))
     topics = content.topics.items()
     yield section(
         "Topics by messages",
-        charts.bars((name, each.messages, f"{each.messages:,}") for name, each in topics),
+        pages.bars((name, each.messages, f"{each.messages:,}") for name, each in topics),
     )
     yield section(
         "Topics by size",
-        charts.bars((name, each.record_bytes, size(each.record_bytes)) for name, each in topics),
+        pages.bars((name, each.record_bytes, size(each.record_bytes)) for name, each in topics),
     )
     yield "</div>"
-    yield section("Segments", charts.segment_map(content.segments))
+    yield section("Segments", pages.segment_map(content.segments))
     if content.damages:
         rows = ((each.offset, each.end_offset, str(each)) for each in content.damages)
-        yield section("Damage", charts.table(["from", "to", "what"], rows))
-    yield section("Disks", charts.disk_bars(content) + _retention(content))
+        yield section("Damage", pages.table(["from", "to", "what"], rows))
+    yield section("Disks", pages.disk_bars(content) + _retention(content))
     yield '<div class="two">'
     yield section(
         "Consumer groups, messages behind",
-        charts.bars((f"{g.group} · {g.topic}", g.behind, f"{g.behind:,}") for g in content.groups),
+        pages.bars((f"{g.group} · {g.topic}", g.behind, f"{g.behind:,}") for g in content.groups),
     )
     yield section(
         "Tables and other followers, bytes behind",
-        charts.bars(
-            (f"{name} {to}".strip(), lag, size(lag)) for name, to, lag in content.followers
-        ),
+        pages.bars((f"{name} {to}".strip(), lag, size(lag)) for name, to, lag in content.followers),
     )
     yield "</div>"
     if content.copies:
         copies = ((name, *_lag(lag), remark) for name, lag, remark in content.copies)
         heads = ["copy", "bytes", "messages", "seconds", ""]
-        yield section("Copies", charts.table(heads, copies))
+        yield section("Copies", pages.table(heads, copies))
     yield section("Queues", _queues(content))
 
 
@@ -86,7 +82,7 @@ def _queues(content: Content) -> str:
         (each.topic, each.queue_id, each.kind, each.min_offset, each.max_offset)
         for each in content.queues
     ]
-    return charts.table(["topic", "queue", "kind", "first offset", "next offset"], rows)
+    return pages.table(["topic", "queue", "kind", "first offset", "next offset"], rows)
 
 
 def _lag(lag: dict[str, object] | None) -> tuple[object, object, object]:
@@ -104,8 +100,7 @@ class ReportRow(TypedDict):
 
 @prints(ReportRow)
 def report(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
     ] = Path("report.html"),
@@ -116,12 +111,11 @@ def report(
     The page is one file without references to others. The whole log is read once; the store may be
     in use, or left by a crashed broker. The exit code is 1 if damage was found.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         start, end = opened.min_offset, opened.max_offset
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))
     write_file(output, document(content.path, _sections(content), content.made_ms))
     row = {"path": str(output), "damaged_places": len(content.damages)}
     write_result(row, str(output), as_json=as_json)
-    if content.damages:
-        raise typer.Exit(FOUND)
+    exit_if_found(content.damages)

@@ -10,16 +10,14 @@ import typer
 
 from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
-from lakelog_cli.output import MessageRow, prints, write_messages
-from lakelog_cli.walk import DamageCounter, walk
+from lakelog_cli.findings import DamageCounter, walk
+from lakelog_cli.options import AsJson, GivenStore
+from lakelog_cli.output import MessageRow, exit_if_found, prints, write_messages
 
 
 @prints(MessageRow)
 def scan(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     start: Annotated[
         int | None, typer.Option(min=0, help="Offset of a record to start at.")
     ] = None,
@@ -32,11 +30,10 @@ def scan(
     The exit code is 1 if damage was found: messages may be missing in between.
     """
     damages = DamageCounter()
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         messages = islice(_messages(walk(opened, damages, start, end), end), limit)
         write_messages(messages, as_json=as_json)
-    if damages.count:
-        raise typer.Exit(FOUND)
+    exit_if_found(damages.count)
 
 
 def _messages(pieces: Iterable[Piece], end: int | None) -> Iterator[StoredMessage]:

@@ -10,7 +10,7 @@ import typer
 
 from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
-from lakelog_cli.options import LogFormat, LogFormatOption, OpenOptions, StorePath
+from lakelog_cli.options import GivenStore, LogFormat, LogFormatOption
 from lakelog_daemon.daemon import Ending, runner_of
 from lakelog_daemon.logs import LogWriter, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
@@ -21,8 +21,7 @@ _CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
 
 
 def serve(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     services: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,11 +49,11 @@ def serve(
     in time, so that the next owner recovers the store.
     """
     plan = ServePlan.make(
-        store,
+        store.path,
         services=services or (),
-        settings=opening.settings,
-        broker_conf=opening.broker_conf,
-        arguments=opening.given,
+        settings=store.settings,
+        broker_conf=store.broker_conf,
+        arguments=store.given,
     )
     log = _start_log(log_file, log_level, log_format)
     raise typer.Exit(served(plan, log))

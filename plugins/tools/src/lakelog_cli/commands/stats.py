@@ -18,12 +18,12 @@ from lakelog.format import layout
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
 from lakelog.times import iso
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import blocks, print_lines, prints, write_document
-from lakelog_cli.report.content import TrafficOverTime, first_and_last_time, read_traffic
+from lakelog_cli.pages import TrafficOverTime, first_and_last_time, read_traffic
 from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
-from lakelog_cli.walk import directory_of, segments_of
 from lakelog_daemon.status import disks
+from lakelog_doctor.parallel_scan import directory_of
 
 BATCHCONSUMEQUEUE_DIR: Final = "batchconsumequeue"
 _BLOCK_BYTES: Final = 512
@@ -90,8 +90,7 @@ class StatsDocument(TypedDict):
 
 @prints(StatsDocument, is_document=True)
 def stats(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     plot: Annotated[
         bool, typer.Option("--plot", help="Read the log, and plot its traffic over time.")
     ] = False,
@@ -104,7 +103,7 @@ def stats(
     slaves of a master, have their lags in bytes, messages and seconds. Each disk of the store has
     a bar.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         document = {
             "path": str(opened.path),
             "is_owned": is_owned(RealFileSystem(), opened.path),
@@ -139,7 +138,7 @@ def _log(store: Store) -> dict[str, Any]:
     return {
         "min_offset": store.min_offset,
         "max_offset": store.max_offset,
-        "segments": len(segments_of(store)),
+        "segments": len(directory_of(store).segments()),
         "segment_size_bytes": store.settings.core.segment_size_bytes,
         "first_store_timestamp_ms": first_ms,
         "last_store_timestamp_ms": last_ms,

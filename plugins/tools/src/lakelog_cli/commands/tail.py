@@ -12,7 +12,7 @@ import typer
 
 from lakelog import Store
 from lakelog.message import StoredMessage
-from lakelog_cli.options import AsJson, OpenOptions, StorePath, Tags, Topic, check_name, check_queue
+from lakelog_cli.options import AsJson, GivenStore, Tags, Topic, check_name, check_queue
 from lakelog_cli.output import MessageRow, prints, write_messages
 from lakelog_queues.arguments import queue_name
 
@@ -23,8 +23,7 @@ BATCH: Final = 32
 
 @prints(MessageRow)
 def tail(  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     topic: Topic,
     queues: Annotated[
         list[int] | None, typer.Argument(metavar="[QUEUE]...", help="Queue ids; all by default.")
@@ -43,7 +42,7 @@ def tail(  # each argument is an option of the command
 
     A topic that does not exist yet can be followed; without -f it is wrong usage.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         for queue in queues or ():
             queue_name(topic, queue)
         if not follow:

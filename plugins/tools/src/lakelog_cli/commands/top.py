@@ -22,7 +22,7 @@ from rich.text import Text
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog_cli import output, statelines
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_daemon.watching import Watcher
 
 QUIT: Final = "q"
@@ -202,9 +202,8 @@ def _history(view: View) -> Iterator[Text]:
     for name, unit in (("records", "/s"), ("appended", " bytes/s")):
         values = [each.get(name, 0.0) for each in view.get("history", ())]
         if len(values) > 1:
-            yield output.styled(
-                f"{name:<8} {output.blocks(values)}  at most {max(values):,.0f}{unit}"
-            )
+            most = f"at most {max(values):,.0f}{unit}"
+            yield output.styled(f"{name:<8} {output.blocks(values)}  {most}")
 
 
 def _group_lines(rows: Sequence[View]) -> output.Columns:
@@ -235,20 +234,16 @@ def _members(view: View) -> output.Columns:
 
 def _remarks(view: View) -> Iterator[Text]:
     """Unusual findings, and limits of the view."""
-    if view["members_not_seen"]:
-        yield output.styled(
-            f"{view['members_not_seen']} more have it open, of other users or containers"
-        )
-    elif view["members_not_seen"] is None:
-        yield output.styled(
-            "whether more have it open is not known: /proc/locks says nothing of it"
-        )
-    appending = view["appending"]
+    hidden, appending = view["members_not_seen"], view["appending"]
+    if hidden:
+        yield output.styled(f"{hidden} more have it open, of other users or containers")
+    elif hidden is None:
+        what = "whether more have it open is not known: /proc/locks says nothing of it"
+        yield output.styled(what)
     if appending is not None:
         since = output.span(max(0.0, time.time() - appending["since_ms"] / 1000))
-        yield output.styled(
-            f"! process {appending['pid']} has been appending for {since}", "yellow"
-        )
+        what = f"! process {appending['pid']} has been appending for {since}"
+        yield output.styled(what, "yellow")
     for row in view["deleted"]:
         what = f"{row['files']} deleted files, {output.size(row['bytes'])}"
         yield output.styled(f"process {row['pid']} ({row['name']}) keeps {what}")
@@ -397,8 +392,7 @@ class TopView(TypedDict):
 
 @output.prints(TopView, is_document=True)
 def top(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between frames.")] = 1.0,
     as_json: AsJson = False,
@@ -412,18 +406,14 @@ def top(
     copies of several masters, it shows their programs; each copy has its own view.
     Exit code 3 if no process has the store open.
     """
-    given = opening.arguments
-    watcher = Watcher.of(store, **given)
+    given = store.arguments
+    watcher = Watcher.of(store.path, **given)
     history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
 
     def with_lags(view: dict[str, Any]) -> dict[str, Any]:
         history.append(view.get("rates", {}))
-        groups = _groups(watcher.path, given)
-        return {
-            **view,
-            "replication": statelines.copy_lags(watcher.path, **given),
-            "groups": groups,
-        }
+        copies, groups = statelines.copy_lags(watcher.path, **given), _groups(watcher.path, given)
+        return {**view, "replication": copies, "groups": groups}
 
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:

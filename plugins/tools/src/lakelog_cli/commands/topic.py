@@ -8,8 +8,8 @@ import typer
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.app import App, ListByDefault
-from lakelog_cli.options import AsJson, OpenOptions, StorePath, Topic, check_name
+from lakelog_cli.app import subcommands_of
+from lakelog_cli.options import AsJson, GivenStore, Topic, check_name
 from lakelog_cli.output import prints, write_lines, write_rows
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.offsettable import check_topic
@@ -19,12 +19,7 @@ DEFAULT_QUEUES: Final = 8
 _BITS: Final = {"r": 4, "w": 2}
 """RocketMQ's numbers of permissions, in ``topics.json``."""
 
-
-app = App(
-    cls=ListByDefault,
-    help="List topics with their queues: 'lakelog topic STORE'; create or delete one.",
-    no_args_is_help=True,
-)
+app = subcommands_of("topic")
 
 
 class TopicQueueRow(TypedDict):
@@ -59,8 +54,7 @@ class DeletedTopicRow(TypedDict):
 @app.command(name="list")
 @prints(TopicQueueRow)
 def list_topics(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     topic: Annotated[
         str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
     ] = None,
@@ -71,7 +65,7 @@ def list_topics(
     A topic without a permission is not in RocketMQ's config/topics.json: a broker that takes the
     store over does not have it until 'lakelog topic create'.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         configs = topics_of(RealFileSystem(), opened.path)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     for name, each in configs.items():
@@ -96,8 +90,7 @@ def list_topics(
 @app.command()
 @prints(CreatedTopicRow)
 def create(
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     topic: Topic,
     *,
     queues: Annotated[
@@ -114,7 +107,7 @@ def create(
     lakelog accepts messages for any queue of any topic; a broker follows the file.
     """
     check_topic(topic)
-    with opening.open_to_change(store) as opened:
+    with store.change() as opened:
         opened.wait_dispatched()
         least = max((each.queue_id + 1 for each in opened.queues(topic)), default=0)
         number = queues or least or DEFAULT_QUEUES
@@ -131,14 +124,9 @@ def create(
 
 @app.command()
 @prints(DeletedTopicRow)
-def delete(
-    opening: OpenOptions,
-    store: StorePath,
-    topic: Topic,
-    as_json: AsJson = False,
-) -> None:
+def delete(store: GivenStore, topic: Topic, as_json: AsJson = False) -> None:
     """Remove a topic and its queues; its records stay in the log, without a queue."""
-    with opening.open_to_change(store) as opened:
+    with store.change() as opened:
         opened.wait_dispatched()
         _delete(opened, topic)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from lakelog_cli.options import AsJson, OpenOptions, StorePath
+from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import prints, write_rows
 
 
@@ -17,13 +17,9 @@ class TopicRow(TypedDict):
 
 
 @prints(TopicRow)
-def topics(
-    opening: OpenOptions,
-    store: StorePath,
-    as_json: AsJson = False,
-) -> None:
+def topics(store: GivenStore, as_json: AsJson = False) -> None:
     """List topics, with the numbers of their queues and messages."""
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         rows = {name: _row(name) for name in opened.topics()}
         for queue in opened.queues():
             row = rows.setdefault(queue.topic, _row(queue.topic))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -17,14 +17,11 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
-from lakelog_cli import findings
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, StorePath
-from lakelog_cli.output import labelled, print_lines, prints, size, write_file, write_lines
-from lakelog_cli.report import charts
-from lakelog_cli.report.charts import document, facts, paragraphs, section
-from lakelog_cli.report.content import SegmentCounts
-from lakelog_cli.walk import directory_of, walk_parts
+from lakelog_cli import findings, pages
+from lakelog_cli.findings import walk_parts
+from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
+from lakelog_cli.output import exit_if_found, labelled, prints, size, write_file, write_result
+from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_doctor.check import Checking, check_checkpoint, problems
 from lakelog_doctor.parallel_scan import Part, WholeSegment
 
@@ -54,23 +51,20 @@ class Findings:
 
     def count(self, piece: Part) -> None:
         """Add a part."""
+        if isinstance(piece, Damage):
+            self.damaged_places += 1
+            self.damaged_bytes += piece.end_offset - piece.offset
+            return
+        self.end_offset = piece.end_offset
+        self.blanks += isinstance(piece, Blank | WholeSegment)
         if isinstance(piece, WholeSegment):
             self.records += piece.records
             self.record_bytes += piece.record_bytes
-            self.blanks += 1
-            self.end_offset = piece.end_offset
             self.last_timestamp_ms = max(self.last_timestamp_ms, piece.last_timestamp_ms)
         elif isinstance(piece, RecordBatch):
             self.records += len(piece)
             self.record_bytes += int(piece.sizes.sum())
-            self.end_offset = piece.end_offset
             self.last_timestamp_ms = int(piece.store_timestamps_ms[-1])
-        elif isinstance(piece, Blank):
-            self.blanks += 1
-            self.end_offset = piece.offset + piece.size
-        else:
-            self.damaged_places += 1
-            self.damaged_bytes += piece.end_offset - piece.offset
 
 
 class CheckSummary(TypedDict):
@@ -107,8 +101,7 @@ class CheckSummary(TypedDict):
 
 @prints(*findings.ROWS, CheckSummary)
 def verify(  # each argument is an option of the command
-    opening: OpenOptions,
-    store: StorePath,
+    store: GivenStore,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Compare queues, too.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Compare the key index, too.")] = False,
@@ -132,7 +125,7 @@ def verify(  # each argument is an option of the command
     A store whose owner crashed is whole, and the exit code is 0, if a recovery loses nothing: then
     queues and index that lag behind the log, and a torn put at its end, are no problems.
     """
-    with opening.open("read", store) as opened:
+    with store.read() as opened:
         segments = SegmentCounts.of(opened) if html is not None else None
         verdict = checked(
             opened,
@@ -148,14 +141,10 @@ def verify(  # each argument is an option of the command
         if everything:
             reporter.report(_checkpoint(opened.path, verdict.found))
         reporter.finish()
-        if as_json:
-            write_lines([_row(verdict, opened)])
-        else:
-            print_lines(_summary(verdict, opened))
+        write_result(_row(verdict, opened), _summary(verdict, opened), as_json=as_json)
         if html is not None and segments is not None:
             write_file(html, _page(verdict, opened, segments))
-    if verdict.is_damaged:
-        raise typer.Exit(FOUND)
+    exit_if_found(verdict.is_damaged)
 
 
 def checked(
@@ -172,26 +161,21 @@ def checked(
     :param queues: whether to compare queues with the log; ``index`` likewise
     :param segments: counts the records of each segment
     """
-    with ExitStack() as held:
-        checking = None
-        if queues or index:
-            checking = Checking.of(store, queues=queues, index=index)
-            held.callback(checking.close)
+    with closing(Checking.of(store, queues=queues, index=index)) as checking:
         crash = findings.crash_of(store)
         reporter = findings.ProblemReporter(crash, as_json=as_json)
         found = _findings_of(store, checking, reporter, processes, segments)
-    return Verdict(found, reporter, crash, () if checking is None else checking.names)
+    return Verdict(found, reporter, crash, checking.names)
 
 
 def _findings_of(
     store: Store,
-    checking: Checking | None,
+    checking: Checking,
     reporter: findings.ProblemReporter,
     processes: int | None,
     segments: SegmentCounts | None,
 ) -> Findings:
-    directory, size = directory_of(store), store.settings.core.segment_size_bytes
-    wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
+    wrong = problems(store)
     for problem in wrong:
         reporter.segment(problem)
     found = Findings(len(wrong), store.min_offset)
@@ -200,11 +184,9 @@ def _findings_of(
             found.count(part)
             if segments is not None:
                 segments.add(part)
-        if checking is not None:
-            for piece in _pieces(store, part):
-                reporter.report(checking.take(piece))
-    if checking is not None:
-        reporter.report(checking.finish())
+        for piece in _pieces(store, part) if checking.names else ():
+            reporter.report(checking.take(piece))
+    reporter.report(checking.finish())
     return found
 
 
@@ -326,7 +308,7 @@ def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
     parts = [
         facts(values, bad=["state"] if verdict.is_damaged else []),
         section("What to do", paragraphs([advice])) if advice else "",
-        section("Segments", charts.segment_map(segments)),
+        section("Segments", pages.segment_map(segments)),
         section("Findings", _findings(reporter)),
     ]
     return document(f"Check of {store.path}", parts)
@@ -334,7 +316,7 @@ def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
 
 def _findings(reporter: findings.ProblemReporter) -> str:
     heads = ["kind", "file", "at", "what", "expected", "found"]
-    table = charts.table(heads, map(_finding, reporter.rows))
+    table = pages.table(heads, map(_finding, reporter.rows))
     left = reporter.not_kept
     return table + (paragraphs([f"and {left} more: lakelog verify --json"]) if left else "")
 

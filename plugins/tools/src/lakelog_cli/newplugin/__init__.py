@@ -1,1 +1,1 @@
-"""Writes the package of a new plugin; the texts are in ``template``."""
+"""The texts of a new plugin's package, in ``template``."""
