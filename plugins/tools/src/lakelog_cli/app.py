@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
@@ -23,6 +22,7 @@ from typer.core import TyperGroup
 
 from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import LakelogError
+from lakelog.registry.loading import distribution
 from lakelog_cli import exitcodes, output
 
 COMMANDS: Final = {
@@ -217,17 +217,16 @@ def _imported(name: str) -> Any:
 
 
 def _lacking(name: str) -> str:
-    distribution, extra = _OF_PLUGINS[name]
-    try:
-        found = version(distribution)
-    except PackageNotFoundError:
+    package, extra = _OF_PLUGINS[name]
+    found = distribution(package)
+    if found is None:
         return (
-            f"the command '{name}' comes with {distribution}, which is not installed: "
+            f"the command '{name}' comes with {package}, which is not installed: "
             f"pip install 'lakelog[{extra}]'{_OR_SPARK if extra == 'lakehouse' else ''}"
         )
     return (
-        f"the command '{name}' comes with {distribution} {found}, which is installed and switched "
-        "off: see LAKELOG_DISABLE_PLUGINS, and 'lakelog plugins'"
+        f"the command '{name}' comes with {found}, which is installed and switched off: see "
+        "LAKELOG_DISABLE_PLUGINS, and 'lakelog plugins'"
     )
 
 
@@ -287,6 +286,8 @@ def _print_anything() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # it takes a twentieth of a command's start
+
         output.print_line(version("lakelog-core"))
         raise typer.Exit
 
