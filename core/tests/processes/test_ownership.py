@@ -30,8 +30,7 @@ from lakelog.processes import membership
 from lakelog.processes.ownership import is_followed, is_owned, is_served, write_abort
 from lakelog.store import reader_parts
 from lakelog.store.parts import RoleParts
-from lakelog_queues.readers.arrivals import CurrentArrivals
-from lakelog_queues.readers.catch_up import ReaderWait
+from lakelog_queues.readers import CurrentArrivals, ReaderWait
 from lakelog_testing.crash import SimFileSystem, images
 from lakelog_testing.threads import hold
 from tests.support.waiting import until

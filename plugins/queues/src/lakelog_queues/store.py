@@ -49,8 +49,7 @@ if TYPE_CHECKING:
         RecordsResult,
     )
     from lakelog_queues.groups.consumer import GroupConsumer
-    from lakelog_queues.readers.arrivals import CurrentArrivals
-    from lakelog_queues.readers.catch_up import ReaderWait
+    from lakelog_queues.readers import CurrentArrivals, ReaderWait
 
 
 S = TypeVar("S", bound=Reads)
@@ -94,7 +93,7 @@ class QueueParts:
     def finder(self) -> Finder:
         """The finder of messages."""
         from lakelog_queues.finding.finder import Finder
-        from lakelog_queues.readers.catch_up import ReaderWait
+        from lakelog_queues.readers import ReaderWait
 
         log, waits = self.log, self.waits
         return Finder.over(
@@ -119,7 +118,7 @@ class QueueParts:
 
 
 def _reader_wait(log: DispatchedLog) -> ReaderWait:
-    from lakelog_queues.readers.catch_up import ReaderWait
+    from lakelog_queues.readers import ReaderWait
 
     return ReaderWait.of(log)
 
@@ -216,7 +215,7 @@ class Store(LogStore):
     @property
     def arrivals(self) -> CurrentArrivals:
         """Notifies of new messages, independent of the role."""
-        from lakelog_queues.readers.arrivals import CurrentArrivals
+        from lakelog_queues.readers import CurrentArrivals
 
         return CurrentArrivals(lambda: queue_parts(self._current.last()).waits.arrivals)
 
@@ -387,7 +386,7 @@ class Store(LogStore):
         :param topic: ``None`` is all topics
         :param since: such a table, from which to compare at first; ``None`` is the present one
         """
-        from lakelog_queues.readers.arrivals import queue_growth
+        from lakelog_queues.readers import queue_growth
 
         return queue_growth(self.arrivals, self.queues, topic, since)
 

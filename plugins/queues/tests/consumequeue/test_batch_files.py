@@ -15,8 +15,7 @@ from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.queue_offsets import Units
 from lakelog.message import Message
-from lakelog_queues.files.batchqueue import BatchQueueFiles
-from lakelog_queues.units.batchunits import inner_batches
+from lakelog_queues.files.batchqueue import BatchQueueFiles, inner_batches
 from lakelog_testing.samples import record_batch
 
 UNIT = Struct(">qiqqqhii")

@@ -29,7 +29,7 @@ from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.plugin import ConsumeQueueSettings
-from lakelog_queues.readers.catch_up import ReaderCatchUp
+from lakelog_queues.readers import ReaderCatchUp
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()

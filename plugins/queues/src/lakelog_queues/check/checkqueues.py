@@ -30,12 +30,12 @@ from lakelog.lazy import np
 from lakelog_queues.check.checkunits import CheckedFiles, RawUnits, Resolve, UnitCheck, as_they_are
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
 from lakelog_queues.dispatching.making import queues_in
+from lakelog_queues.files import batchqueue
 from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
 from lakelog_queues.files.simplequeue import first_behind
 from lakelog_queues.plugin import ConsumeQueueSettings
-from lakelog_queues.units import batchunits
 from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, columns, pack, unpack
 from lakelog_queues.units.tags import is_address
 
@@ -176,7 +176,7 @@ class QueuesVerifier:
         checked, settings = self._checked, self._checked.settings
         batches = queue[0] in checked.batch_topics
         folder = BATCHCONSUMEQUEUE_DIR if batches else CONSUMEQUEUE_DIR
-        unit = batchunits.UNIT if batches else np.dtype(UNIT)
+        unit = batchqueue.UNIT if batches else np.dtype(UNIT)
         size = settings.batch_file_size_bytes if batches else settings.file_entries * UNIT_BYTES
         files = CheckedFiles(
             checked.files,
@@ -229,8 +229,8 @@ class QueuesVerifier:
         if group.queue[0] not in self._checked.batch_topics:
             yield from found.take(pack(units), units.queue_offsets)
             return
-        fit = batchunits.readable(units)
-        yield from found.take(batchunits.pack(units[fit], times[fit]), None)
+        fit = batchqueue.readable(units)
+        yield from found.take(batchqueue.pack(units[fit], times[fit]), None)
 
     def _wait_for_late(self) -> None:
         """Wait for queues to grow, and forget missing units that were written meanwhile."""

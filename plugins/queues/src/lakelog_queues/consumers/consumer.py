@@ -25,7 +25,7 @@ from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.message import StoredMessage
 from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 from lakelog_queues.units.tags import tag_filter
 
 EARLIEST: Final = "earliest"

@@ -212,7 +212,7 @@ def _inner_batches(
     batch: RecordBatch, queue: Queue, records: Longs | memoryview
 ) -> Iterator[QueueUnits]:
     """Units of records that hold several messages; other records cannot be in a batch queue."""
-    from lakelog_queues.units.batchunits import inner_batches
+    from lakelog_queues.files.batchqueue import inner_batches
 
     starts = batch.starts[np.asarray(records)]
     units, times = inner_batches(RecordBatch(batch.buffer, batch.base_offset, starts))

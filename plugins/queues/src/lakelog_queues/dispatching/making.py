@@ -180,8 +180,8 @@ class QueueMaker:
         return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
 
     def _simple(self, queue: Queue) -> SimpleQueue:
+        from lakelog_queues.files.folders import UnitFiles
         from lakelog_queues.files.simplequeue import SimpleQueue
-        from lakelog_queues.files.unitfiles import UnitFiles
 
         ext_folder, folder, _ = self._places(queue)
         unit_files = UnitFiles(

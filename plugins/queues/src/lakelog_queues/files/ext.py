@@ -17,7 +17,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.record_batch import gather
 from lakelog.lazy import np
-from lakelog_queues.files.batchfolder import SizedFiles
+from lakelog_queues.files.folders import SizedFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.units.tags import MAX_ADDRESS, is_address
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import np
+from lakelog_queues.files.folders import UnitFiles
 from lakelog_queues.files.openfiles import PlainUnits, UnitLocation
 from lakelog_queues.files.replaced import placed
-from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.units.simpleunits import (
     UNIT_BYTES,
     alike,

@@ -28,12 +28,11 @@ from lakelog.processes import shared_page as sharedpage
 from lakelog_queues.arguments import queue_name, topic_name
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.follow import QueueFollower
-from lakelog_queues.finding.get import MOST_MESSAGES, QueueGetter
+from lakelog_queues.finding.get import FILTERED_UNITS, MOST_BYTES, MOST_MESSAGES, QueueGetter
 from lakelog_queues.finding.query import KeyQuery
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
-from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 
 
 @attrs.frozen

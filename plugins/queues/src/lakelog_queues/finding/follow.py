@@ -12,7 +12,7 @@ from lakelog.arguments import span_ms, whole
 from lakelog.message import StoredMessage
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 
 BATCH_MESSAGES: Final = 256
 _AT_THE_END: Final = frozenset(

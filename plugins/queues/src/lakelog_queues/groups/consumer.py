@@ -24,13 +24,18 @@ from lakelog.runtime.forks import register_forked
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST, QueueAccess, find
 from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.finding.results import GetStatus, PlacedResult
-from lakelog_queues.groups.commits import GroupCommits
-from lakelog_queues.groups.database import GroupDatabase
 from lakelog_queues.groups.delivery import Delivery
 from lakelog_queues.groups.members import MemberLocks, share_of
 from lakelog_queues.groups.options import GroupOptions
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
-from lakelog_queues.groups.state import Claim, FreshMessages, GroupState, Lease
+from lakelog_queues.groups.state import (
+    Claim,
+    FreshMessages,
+    GroupCommits,
+    GroupDatabase,
+    GroupState,
+    Lease,
+)
 
 BATCH_MESSAGES: Final = 32
 _TURN_S: Final = 1.0
