@@ -51,8 +51,9 @@ def ext_resolver(
     """
     if not directory.is_dir():
         return as_they_are, []
+    ext = ExtFiles(files, directory, file_size_bytes, read_only=True, opened=opened)
     try:
-        ext = ExtFiles(files, directory, file_size_bytes, True, opened)
+        ext.load()
     except CorruptQueue as error:
         return as_they_are, [Problem(Path(error.path or directory), 0, BROKEN, "", str(error))]
 

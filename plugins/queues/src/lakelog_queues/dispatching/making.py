@@ -191,8 +191,9 @@ class QueueMaker:
         if self._settings.ext_enabled or ext_folder.is_dir():
             from lakelog_queues.files.ext import ExtFiles  # most stores never need it
 
-            size = self._settings.ext_file_size_bytes
-            ext = ExtFiles(self._files, ext_folder, size, self._read_only, self.opened)
+            size, reads = self._settings.ext_file_size_bytes, self._read_only
+            ext = ExtFiles(self._files, ext_folder, size, read_only=reads, opened=self.opened)
+            ext.load()
         replaces = queue[0] == REPAIRED_TOPIC
         made = SimpleQueue(
             queue,
@@ -210,8 +211,10 @@ class QueueMaker:
         from lakelog_queues.files.batchqueue import BatchQueue, BatchQueueFiles
 
         folder, size = self._places(queue)[2], self._settings.batch_file_size_bytes
-        batch_files = BatchQueueFiles(self._files, folder, size, self._read_only, self.opened)
-        return BatchQueue(queue, batch_files, read_only=self._read_only)
+        reads = self._read_only
+        files = BatchQueueFiles(self._files, folder, size, read_only=reads, opened=self.opened)
+        files.load()
+        return BatchQueue(queue, files)
 
 
 def topics_with_batches(path: Path) -> frozenset[str]:

@@ -15,17 +15,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import np
 from lakelog_queues.files.folders import SizedFiles
-from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.units.simpleunits import no_units
 from lakelog_queues.units.tags import tags_codes
 
@@ -131,11 +128,11 @@ class BatchQueue:
 
     kind: Final = "BatchCQ"
 
-    def __init__(self, queue: Queue, files: BatchQueueFiles, *, read_only: bool = False) -> None:
+    def __init__(self, queue: Queue, files: BatchQueueFiles) -> None:
         self.queue = queue
         self.reached = 0
         self._files = files
-        self._read_only = read_only
+        self._read_only = files.read_only
         self._limit = _ALL
         self._held = no_units()
 
@@ -183,7 +180,7 @@ class BatchQueue:
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds queue offset ``first`` on."""
-        units = self._files.read(first, count)
+        units = self._files.units(first, count)
         if not self._read_only:
             return units
         units, held = units[units.offsets < self._limit], self._held
@@ -234,7 +231,7 @@ class BatchQueue:
 
     def remove_front(self) -> int:
         """Remove the files that :meth:`exclude_before` chose; returns their number."""
-        return self._files.remove_front()
+        return self._files.remove_excluded()
 
     def remove(self) -> None:
         """Remove all units."""
@@ -260,31 +257,11 @@ def _joined(one: Units, other: Units) -> Units:
     return Units(*(np.concatenate(pair) for pair in columns))
 
 
-class BatchQueueFiles:
+class BatchQueueFiles(SizedFiles):
     """The files in one directory; one thread appends, any thread reads.
 
-    :param file_size_bytes: length of every file, a multiple of 46
-    :param read_only: change and create no file; another process may append meanwhile
-    :param opened: open files shared by several queues; without it, two files of its own stay open
-
-    Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
+    The length of every file is a multiple of 46.
     """
-
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: Path,
-        file_size_bytes: int,
-        read_only: bool = False,
-        opened: OpenFiles | None = None,
-    ) -> None:
-        self._folder = SizedFiles(
-            files, directory, file_size_bytes, read_only=read_only, opened=opened
-        )
-        self._in_file = file_size_bytes // UNIT_BYTES
-        self._read_only = read_only
-        self._there = (0, 0)  # numbers of the first unit and of the next one, replaced as a pair
-        self._load()
 
     @property
     def end_physical(self) -> int:
@@ -323,11 +300,11 @@ class BatchQueueFiles:
         while len(raw):
             first, end = self._there
             count = self._in_file - end % self._in_file
-            self._folder.write(end * UNIT_BYTES, raw[:count].tobytes())
+            self.write(end * UNIT_BYTES, raw[:count].tobytes())
             self._there = (first, end + len(raw[:count]))
             raw = raw[count:]
 
-    def read(self, first_queue_offset: int, count: int) -> Units:
+    def units(self, first_queue_offset: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds ``first_queue_offset`` on.
 
         Empty if it is out of bounds. From a queue offset in a gap, the next unit is the first.
@@ -357,25 +334,25 @@ class BatchQueueFiles:
         kept = self._search("offset", end_offset, first, end)
         if kept < end:
             self._there = (first, kept) if kept > first else (0, 0)
-            self._folder.cut(kept * UNIT_BYTES)
+            self.cut(kept * UNIT_BYTES)
 
     def exclude_before(self, minimum: int) -> bool:
         """Stop reading files whose records are all before physical offset ``minimum``.
 
-        :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
+        :meth:`remove_excluded` removes them. The last file is kept. Returns whether there are any.
         """
         first, end = self._there
-        for base in self._folder.bases[:-1]:
+        for base in self.bases[:-1]:
             behind = base // UNIT_BYTES + self._in_file
             if self._field("offset")(behind - 1) >= minimum:
                 break
             first = max(first, behind)
         self._there = (first, end)
-        return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
+        return bool(self.bases) and self.bases[0] // UNIT_BYTES < first
 
-    def remove_front(self) -> int:
+    def remove_excluded(self) -> int:
         """Remove the files that :meth:`exclude_before` chose; returns their number."""
-        return self._folder.remove_front(self._there[0] * UNIT_BYTES)
+        return self.remove_front(self._there[0] * UNIT_BYTES)
 
     def cut_at_invalid(self) -> None:
         """Remove all units from the first invalid one on; checks every unit.
@@ -392,33 +369,22 @@ class BatchQueueFiles:
             if strange.any() or len(whole) < min(end - at, _SCANNED_AT_ONCE):
                 at += max(0, int(strange.argmax()) - 1) if strange.any() else len(whole)
                 self._there = (first, at) if at > first else (0, 0)
-                self._folder.cut(at * UNIT_BYTES)
+                self.cut(at * UNIT_BYTES)
                 return
             at, reached = at + len(whole), int(offsets[-1])
 
-    def mark_unsynced(self) -> None:
-        """Sync all files at the next flush."""
-        self._folder.mark_unsynced()
-
-    def flush(self, least_pages: int = 0) -> None:
-        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
-        self._folder.flush(least_pages)
-
-    def close(self) -> None:
-        """Close the files, without a sync."""
-        self._folder.close()
-
-    def _load(self) -> None:
-        self._folder.load()
-        bases = self._folder.bases
-        if not bases:
-            self._there = (0, 0)
-            return
-        start = bases[-_CHECKED_FILES:][0] // UNIT_BYTES
-        self._there = (bases[0] // UNIT_BYTES, self._scan(start, _SCANNED_AT_ONCE))
-        if not self._read_only:
-            self._folder.cut(self._there[1] * UNIT_BYTES)
-            self._there = self._there if self._folder.bases else (0, 0)
+    def load(self) -> None:
+        """List the files, and find the bounds; an owner removes what is behind the last unit."""
+        super().load()
+        self._in_file = self.size_bytes // UNIT_BYTES
+        there = (0, 0)
+        if self.bases:
+            start = self.bases[-_CHECKED_FILES:][0] // UNIT_BYTES
+            there = (self.bases[0] // UNIT_BYTES, self._scan(start, _SCANNED_AT_ONCE))
+            if not self.read_only:
+                self.cut(there[1] * UNIT_BYTES)
+                there = there if self.bases else (0, 0)
+        self._there = there  # numbers of the first unit and of the next one, replaced as a pair
 
     def _scan(self, at: int, look: int) -> int:
         """Number of the first unit at or after ``at`` that is not valid."""
@@ -432,14 +398,14 @@ class BatchQueueFiles:
 
     def _now(self) -> tuple[int, int]:
         """Numbers of the first unit and of the next one; a reader updates them from the files."""
-        if self._read_only:
+        if self.read_only:
             first, end = self._there
             if end > first and not len(self._raw(first, first + 1)):
-                self._load()  # the owner deleted files at the front
+                self.load()  # the owner deleted files at the front
             elif end > first:
                 self._there = (first, self._scan(end, _FIRST_LOOK))
             else:
-                self._load()
+                self.load()
         return self._there
 
     def _last(self) -> RawUnits:
@@ -451,7 +417,7 @@ class BatchQueueFiles:
         parts = []
         while begin < end:
             count = min(end - begin, self._in_file - begin % self._in_file)
-            data = self._folder.read(begin * UNIT_BYTES, count * UNIT_BYTES)
+            data = self.read(begin * UNIT_BYTES, count * UNIT_BYTES)
             parts.append(np.frombuffer(data, UNIT, len(data) // UNIT_BYTES))
             if len(parts[-1]) < count:
                 break

@@ -28,12 +28,16 @@ _WIPED_AT_ONCE: Final = 1 << 16
 class SizedFiles:
     """Files of ``size_bytes`` in one directory; offsets count from the first file ever made.
 
+    :param read_only: change and create no file; another process may append meanwhile
     :param opened: open files shared by several folders; without it, two of its own stay open
     :param dirty: writes of several folders that are synced together; without it, its own
     :ivar bases: offset of the first byte of each file, in order; only the writing thread uses it
     """
 
-    __slots__ = ("_dirty", "_files", "_opened", "_paths", "bases", "directory", "size_bytes")
+    __slots__ = (
+        *("_dirty", "_files", "_opened", "_paths"),
+        *("bases", "directory", "read_only", "size_bytes"),
+    )
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class SizedFiles:
         directory: Path,
         size_bytes: int,
         *,
-        read_only: bool,
+        read_only: bool = False,
         opened: OpenFiles | None = None,
         dirty: DirtyFiles | None = None,
     ) -> None:
@@ -50,6 +54,7 @@ class SizedFiles:
         self.bases: list[int] = []
         self._paths: dict[int, Path] = {}
         self._files = files
+        self.read_only = read_only
         if opened is None:
             opened = OpenFiles(files, write=not read_only, most=_MOST_OPEN)
         self._opened = opened
