@@ -12,7 +12,7 @@ from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog.lazy import np
 from lakelog_hash_index import indexfile
-from lakelog_hash_index.coverage import CoveredSpan, LogPeek, clipped, gaps, spans, valid_progress
+from lakelog_hash_index.coverage import CoveredSpan, clipped, gaps, log_of, spans, valid_progress
 from lakelog_hash_index.keys import count_keys, find_keys, hash_key
 from lakelog_hash_index.shape import IndexShape
 
@@ -58,7 +58,7 @@ class ReaderIndex:
         self._memory = None
         sound = self._look_beside_an_owner()
         self._spans = clipped(spans(sound), end)
-        missing = gaps(self._spans, LogPeek.of(self._context), minimum)
+        missing = gaps(self._spans, log_of(self._context), minimum)
         last = max((span.last for span in self._spans), default=-1)
         progress = valid_progress(self._context, last, end)
         known = last if progress is None else progress.end_offset

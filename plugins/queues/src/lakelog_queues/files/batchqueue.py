@@ -384,7 +384,8 @@ class BatchQueueFiles(SizedFiles):
             if not self.read_only:
                 self.cut(there[1] * UNIT_BYTES)
                 there = there if self.bases else (0, 0)
-        self._there = there  # numbers of the first unit and of the next one, replaced as a pair
+        # Numbers of the first unit and of the next one, replaced as a pair.
+        self._there: tuple[int, int] = there
 
     def _scan(self, at: int, look: int) -> int:
         """Number of the first unit at or after ``at`` that is not valid."""
