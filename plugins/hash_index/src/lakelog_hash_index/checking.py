@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.queue_offsets import Longs
+from lakelog.format.queue_offsets import Flags, Longs
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
@@ -237,15 +237,13 @@ class IndexVerifier:
             what = f"hash {int(entries['hash'][at])} of the record at {offset}"
             yield Problem(path, position, OF_NO_KEY, "", what, recoverable=offset >= log_end)
 
-    def _is_skipped(self, offsets: Longs) -> NDArray[np.bool_]:
+    def _is_skipped(self, offsets: Longs) -> Flags:
         skipped = np.zeros(len(offsets), np.bool_)
         for first, last in self._skipped:
             skipped |= (offsets >= first) & (offsets <= last)
         return skipped
 
-    def _note_missing(
-        self, offsets: Longs, missing: NDArray[np.bool_], entries: Entries
-    ) -> Iterator[Problem]:
+    def _note_missing(self, offsets: Longs, missing: Flags, entries: Entries) -> Iterator[Problem]:
         """Merge adjacent missing keys to one problem, also across runs."""
         cuts = np.flatnonzero(missing[1:] != missing[:-1]) + 1
         for part in np.split(np.arange(len(missing)), cuts) if len(missing) else ():

@@ -26,6 +26,7 @@ import attrs
 
 from lakelog.accelerate import current
 from lakelog.files.filesystem import File, FileSystem
+from lakelog.format.queue_offsets import Ints, Longs
 from lakelog.hooks import Context
 from lakelog.lazy import cached_property, np
 from lakelog.runtime.threads import soon_done
@@ -137,7 +138,7 @@ class IndexAppender:
             at += len(part)
             self._seal_if_full()
 
-    def _note(self, offsets: NDArray[np.int64]) -> None:
+    def _note(self, offsets: Longs) -> None:
         """Note that entries were written, with these physical offsets."""
         last = int(offsets[-1])
         same = int((offsets == last).sum())
@@ -249,9 +250,7 @@ class IndexFileWriter:
         """The number of entries that still fit."""
         return self.shape.entries - self.header.count
 
-    def put(
-        self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
-    ) -> None:
+    def put(self, hashes: Ints, offsets: Longs, times_ms: Longs) -> None:
         """Append entries, at least one and at most :attr:`room`; raises ``OSError``."""
         first = self.header.count
         links = link(self._heads, hashes % self.shape.slots, first)
@@ -340,7 +339,7 @@ class IndexFileWriter:
                 self._file.close()
 
 
-def _seconds(header: Header, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+def _seconds(header: Header, times_ms: Longs) -> Longs:
     """Seconds since the file's first record; for the first entry, since the previous file's end."""
     begins = np.full(len(times_ms), header.begin_timestamp_ms)
     if header.is_empty:

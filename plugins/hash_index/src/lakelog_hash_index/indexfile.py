@@ -20,6 +20,7 @@ import attrs
 from lakelog.accelerate import current
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.format.queue_offsets import Ints, Longs
 from lakelog.hooks.dispatching import Problem
 from lakelog.lazy import cached_property, np
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape, is_name
@@ -291,14 +292,14 @@ class Links:
     :ivar opened: number of ``slots`` that were empty
     """
 
-    previous: NDArray[np.int32]
-    slots: NDArray[np.int64]
-    heads: NDArray[np.int64]
+    previous: Ints
+    slots: Longs
+    heads: Longs
     opened: int
 
 
 def follow(
-    heads: NDArray[np.int32], entries: NDArray[Any], first: int, last_offset: int
+    heads: Ints, entries: NDArray[Any], first: int, last_offset: int
 ) -> tuple[int, int] | None:
     """Set ``heads`` to the newest of ``entries``, if compiled code finds that all are sound.
 
@@ -380,7 +381,7 @@ def examine(file: IndexFile, *, growing: bool = False) -> Iterator[Problem]:
         yield _problem(file, _AT_USED_SLOTS, what)
 
 
-def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Iterator[Problem]:
+def _entries(file: IndexFile, header: Header, heads: Ints) -> Iterator[Problem]:
     """Yield the first error of each chunk; sets ``heads`` to the expected slots."""
     entries, last = file.entries(), header.begin_offset
     for first in range(1, header.count, _CHUNK):
@@ -407,9 +408,7 @@ def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Itera
         last = int(offsets[-1])
 
 
-def _slots(
-    file: IndexFile, count: int, heads: NDArray[np.int32], growing: bool
-) -> Iterator[Problem]:
+def _slots(file: IndexFile, count: int, heads: Ints, growing: bool) -> Iterator[Problem]:
     slots = file.slots().astype(np.int32)
     if growing:
         _pass_over_new(file.entries()["previous"], slots, count)
@@ -418,7 +417,7 @@ def _slots(
         yield _problem(file, file.shape.slot_at(slot), what)
 
 
-def _pass_over_new(previous: NDArray[Any], slots: NDArray[np.int32], count: int) -> None:
+def _pass_over_new(previous: NDArray[Any], slots: Ints, count: int) -> None:
     """Replace entries that are not counted yet by the newest counted one of their slot."""
     while (new := np.flatnonzero((slots >= count) & (slots < len(previous)))).size:
         back = previous[slots[new]].astype(np.int32)

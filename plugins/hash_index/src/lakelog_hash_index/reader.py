@@ -10,6 +10,7 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
+from lakelog.format.queue_offsets import Flags, Ints, Longs
 from lakelog.lazy import np
 from lakelog_hash_index import indexfile
 from lakelog_hash_index.coverage import CoveredSpan, clipped, gaps, log_of, spans, valid_progress
@@ -128,7 +129,7 @@ class ReaderIndex:
             memory.add(keys.hashes[missing], offsets[records], batch.store_timestamps_ms[records])
             self._memory = memory
 
-    def _covered(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _covered(self, offsets: Longs) -> Flags:
         """Whether all keys of each record are in one file; false at the ends of files."""
         covered = np.zeros(len(offsets), np.bool_)
         for span in self._spans:
@@ -194,9 +195,9 @@ class ReaderIndex:
 class _Run:
     """Keys sorted by hash, then in log order."""
 
-    hashes: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    times_ms: NDArray[np.int64]
+    hashes: Ints
+    offsets: Longs
+    times_ms: Longs
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -225,9 +226,7 @@ class MemoryKeys:
     def __init__(self) -> None:
         self._runs: tuple[_Run, ...] = ()
 
-    def add(
-        self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
-    ) -> None:
+    def add(self, hashes: Ints, offsets: Longs, times_ms: Longs) -> None:
         """Add keys of records behind all previous ones."""
         run, runs = _Run(hashes, offsets, times_ms).sorted(), list(self._runs)
         while runs and len(runs[-1]) <= 2 * len(run):

@@ -27,7 +27,7 @@ from lakelog.format.queue_offsets import Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
-from lakelog_queues.check.checkunits import CheckedFiles, RawUnits, Resolve, UnitCheck, as_they_are
+from lakelog_queues.check.checkunits import CheckedFiles, Resolve, UnitCheck, as_they_are
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
 from lakelog_queues.dispatching.making import queues_in
 from lakelog_queues.files import batchqueue
@@ -36,7 +36,7 @@ from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
 from lakelog_queues.files.simplequeue import first_behind
 from lakelog_queues.plugin import ConsumeQueueSettings
-from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, columns, pack, unpack
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, RawUnits, columns, pack, unpack
 from lakelog_queues.units.tags import is_address
 
 BROKEN: Final = "the files of tags codes do not fit together"

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from lakelog.files.filesystem import File, FileSystem, unreadable
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import RECORD_MIN_BYTES, segment_name
-from lakelog.format.queue_offsets import Longs
+from lakelog.format.queue_offsets import Flags, Longs
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements, is_explained
-from lakelog_queues.units.simpleunits import is_filler
+from lakelog_queues.units.simpleunits import RawUnits, is_filler
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-RawUnits: TypeAlias = "NDArray[Any]"
 _READ_BYTES: Final = 1 << 20
 WRONG_LENGTH: Final = "the file has a wrong length"
 WRONG_NAME: Final = "no file can start there, and its queue is not compared"
@@ -220,13 +215,13 @@ class UnitCheck:
             at += len(units)
         return at
 
-    def _judged(self, units: RawUnits) -> NDArray[np.bool_]:
+    def _judged(self, units: RawUnits) -> Flags:
         fills = is_filler(units)
         if replacements := self._replacements():
             fills |= replacements.are_pointed_to(units)
         old = (units["offset"] >= 0) & (units["offset"] < self._minimum)
         fills |= self._damaged.hits(units["offset"].astype(np.int64))
-        judged: NDArray[np.bool_] = ~fills & ~(old & (units["size"] > 0))
+        judged: Flags = ~fills & ~(old & (units["size"] > 0))
         return judged
 
     # --- records ---
@@ -320,13 +315,13 @@ class UnitCheck:
             else:
                 yield problem
 
-    def _jumps(self, expected: RawUnits, shifts: Longs) -> NDArray[np.bool_]:
+    def _jumps(self, expected: RawUnits, shifts: Longs) -> Flags:
         """Records whose queue offset skips more records than fit into the log before them."""
         ends = expected["offset"] + expected["size"]
         starts = np.concatenate([[self._stated_end], ends[:-1]])
         steps = -np.diff(shifts, prepend=self._shift)
         self._stated_end = int(ends[-1])
-        leaps: NDArray[np.bool_] = (shifts < 0) & (steps > 0) & (starts >= 0)
+        leaps: Flags = (shifts < 0) & (steps > 0) & (starts >= 0)
         leaps &= steps > (expected["offset"] - starts) // RECORD_MIN_BYTES
         return leaps
 

@@ -20,20 +20,17 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lakelog.accelerate import current
 from lakelog.format import properties as names
 from lakelog.format.layout import PREPARED
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
-from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import cached_property, np
 from lakelog_queues.units.simpleunits import UNIT_BYTES, columns
 from lakelog_queues.units.tags import delivery_time_ms, tags_codes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_BYTES: Final = 255
@@ -227,7 +224,7 @@ def _inner_batches(
         yield QueueUnits(queue, lambda: (units, times))
 
 
-def light_units(batch: RecordBatch, queued: NDArray[np.bool_]) -> Iterator[tuple[Queue, int, int]]:
+def light_units(batch: RecordBatch, queued: Flags) -> Iterator[tuple[Queue, int, int]]:
     """Queue, queue offset and index of the record for each unit, in the order of the log.
 
     :param queued: for each record, whether it may have units

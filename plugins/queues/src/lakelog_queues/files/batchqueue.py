@@ -15,22 +15,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final
 
 import attrs
 
-from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import np
 from lakelog_queues.files.folders import SizedFiles
-from lakelog_queues.units.simpleunits import no_units
+from lakelog_queues.units.simpleunits import RawUnits, no_units
 from lakelog_queues.units.tags import tags_codes
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Longs: TypeAlias = "NDArray[np.int64]"
-RawUnits: TypeAlias = "NDArray[Any]"
 UNIT: Final = np.dtype(
     [
         ("offset", ">i8"),
@@ -105,7 +100,7 @@ def valid_length(raw: RawUnits) -> int:
     return len(raw) if good.all() else int(good.argmin())
 
 
-def readable(units: Units) -> NDArray[np.bool_]:
+def readable(units: Units) -> Flags:
     """For each unit, whether it is valid; :func:`valid_length` stops at any other."""
     good = (units.offsets >= 0) & (units.sizes > 0) & (units.queue_offsets >= 0)
     good &= (units.counts > 0) & (units.counts <= MOST_IN_A_BATCH)
@@ -196,7 +191,7 @@ class BatchQueue:
         first = self.read(self.bounds(0)[0], 1)
         return int(first.offsets[0]) if len(first) else None
 
-    def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+    def append(self, units: Units, store_times_ms: Longs) -> None:
         """Append units in the order of the log; existing ones are skipped.
 
         :param store_times_ms: ``int64``, of the same length
@@ -262,6 +257,9 @@ class BatchQueueFiles(SizedFiles):
 
     The length of every file is a multiple of 46.
     """
+
+    _there: tuple[int, int]
+    """Numbers of the first unit and of the next one, replaced as a pair."""
 
     @property
     def end_physical(self) -> int:
@@ -384,8 +382,7 @@ class BatchQueueFiles(SizedFiles):
             if not self.read_only:
                 self.cut(there[1] * UNIT_BYTES)
                 there = there if self.bases else (0, 0)
-        # Numbers of the first unit and of the next one, replaced as a pair.
-        self._there: tuple[int, int] = there
+        self._there = there
 
     def _scan(self, at: int, look: int) -> int:
         """Number of the first unit at or after ``at`` that is not valid."""

@@ -9,20 +9,19 @@ core/docs/reference/format/consumequeue_ext.md.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import CorruptQueue
-from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_offsets import Flags, Longs, Queue
 from lakelog.format.record_batch import gather
 from lakelog.lazy import np
 from lakelog_queues.files.folders import SizedFiles
+from lakelog_queues.units.simpleunits import RawUnits
 from lakelog_queues.units.tags import MAX_ADDRESS, is_address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Longs: TypeAlias = "NDArray[np.int64]"
-RawUnits: TypeAlias = "NDArray[Any]"
 UNIT: Final = np.dtype(
     [("size", ">i2"), ("tags_code", ">i8"), ("store_time", ">i8"), ("bitmap_size", ">i2")]
 )
@@ -199,10 +198,10 @@ def pack(tags_codes: Longs, store_times_ms: Longs) -> bytes:
     return raw.tobytes()
 
 
-def is_whole(raw: RawUnits) -> NDArray[np.bool_]:
+def is_whole(raw: RawUnits) -> Flags:
     """For each head, whether its sizes are those of a unit; a negative bitmap size counts as 0."""
     bitmaps = np.maximum(raw["bitmap_size"].astype(np.int32), 0)
-    whole: NDArray[np.bool_] = np.equal(raw["size"], bitmaps + UNIT_BYTES)
+    whole: Flags = np.equal(raw["size"], bitmaps + UNIT_BYTES)
     return whole
 
 

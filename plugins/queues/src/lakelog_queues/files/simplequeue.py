@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.lazy import np
 from lakelog_queues.files.folders import UnitFiles
 from lakelog_queues.files.openfiles import PlainUnits, UnitLocation
@@ -32,11 +32,8 @@ from lakelog_queues.units.simpleunits import (
 from lakelog_queues.units.tags import is_address
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lakelog_queues.files.ext import ExtFiles
     from lakelog_queues.files.replaced import RepairReplacements
-    from lakelog_queues.units.simpleunits import Flags
 
 Held: TypeAlias = tuple[int, memoryview]
 Read: TypeAlias = Callable[[int, int], bytes]
@@ -233,7 +230,7 @@ class SimpleQueue:
 
     # --- appending ---
 
-    def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+    def append(self, units: Units, store_times_ms: Longs) -> None:
         """Append units in the order of the log; existing ones are compared and skipped.
 
         :param store_times_ms: ``int64``, of the same length, for extension files
@@ -265,7 +262,7 @@ class SimpleQueue:
         self.reached = end
         return True
 
-    def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+    def _take(self, units: Units, store_times_ms: Longs) -> None:
         before = filler(0 if self.reached else self._begin(int(units.queue_offsets[0])))
         end = self.end + len(before)
         reached = self.reached or int(units.offsets[0])
@@ -345,7 +342,7 @@ class SimpleQueue:
             return again
         return again[again.offsets >= unit_at(first, 0).offset]
 
-    def _stand_at(self, queue_offsets: NDArray[np.int64], again: Units) -> bool:
+    def _stand_at(self, queue_offsets: Longs, again: Units) -> bool:
         low, high = int(queue_offsets.min()), int(queue_offsets.max()) + 1
         if low < self.first or high > self.end or high - low > 8 * len(again) + 64:
             return False
@@ -410,7 +407,7 @@ class SimpleQueue:
                 self._cut(at + lost)
                 return
 
-    def _codes(self, first: int, count: int) -> NDArray[np.int64]:
+    def _codes(self, first: int, count: int) -> Longs:
         return columns(self._raw(first, count))["tags_code"].astype(np.int64)
 
     def _cut_ext(self, ext: ExtFiles) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from lakelog.arguments import whole
-from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import QueueReader
 from lakelog.lazy import np
@@ -44,7 +44,6 @@ from lakelog_queues.units.tags import TagFilter, code_filter, tag_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 MOST_BYTES: Final = 128 << 20
 _LEAST_BYTES: Final = 100
@@ -53,7 +52,7 @@ _UNIT_BYTES: Final = {"SimpleCQ": 20, "BatchCQ": 46}
 FILTERED_UNITS: Final = _FILTER_BYTES // 20
 UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
-TagCheck: TypeAlias = "Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]"
+TagCheck: TypeAlias = "Callable[[RecordBatch, frozenset[str]], Flags]"
 """Returns for each record of a batch whether it has one of the tags."""
 
 
@@ -254,9 +253,7 @@ def _outside(offset: int, minimum: int, maximum: int) -> tuple[GetStatus | None,
     return None, offset
 
 
-def _first_beyond(
-    want: GetSelection, found: Selection, units: Units, hits: NDArray[np.bool_]
-) -> int:
+def _first_beyond(want: GetSelection, found: Selection, units: Units, hits: Flags) -> int:
     """The index of the first unit that exceeds a limit of the call, else the number of units.
 
     As in RocketMQ, a unit is compared with the limits before its tags are checked.
@@ -463,22 +460,22 @@ class QueueGetter:
         )
 
 
-def _by_message(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
+def _by_message(batch: RecordBatch, tags: frozenset[str]) -> Flags:
     return np.fromiter((each in tags for each in batch.tags), np.bool_, len(batch))
 
 
-def _by_code(batch: RecordBatch, _tags: frozenset[str]) -> NDArray[np.bool_]:
+def _by_code(batch: RecordBatch, _tags: frozenset[str]) -> Flags:
     return np.ones(len(batch), np.bool_)
 
 
-def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
+def _by_column(batch: RecordBatch, tags: frozenset[str]) -> Flags:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from lakelog.arrow import to_arrow
 
     found = to_arrow(batch, ["tags"])["tags"]
-    good: NDArray[np.bool_] = pc.is_in(found, pa.array(sorted(tags))).to_numpy(zero_copy_only=False)
+    good: Flags = pc.is_in(found, pa.array(sorted(tags))).to_numpy(zero_copy_only=False)
     return good
 
 

@@ -350,7 +350,7 @@ def sound_records(
     *,
     verify: bool = True,
     pack_bodies: bool = False,
-) -> tuple[NDArray[np.bool_], RecordBatch]:
+) -> tuple[Flags, RecordBatch]:
     """A mask of the records of a batch that are whole and as expected, and the batch of these.
 
     :param offsets: the physical offset that each record must state
