@@ -94,9 +94,9 @@ def hash_text(text: str) -> int:
     >>> hash_text("TagA")
     2598919
     """
-    units = text.encode() if text.isascii() else memoryview(_utf16(text)).cast("H")
+    utf16 = text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")  # without a byte order mark
     value = 0
-    for unit in units:
+    for unit in memoryview(utf16).cast("H"):
         value = value * 31 + unit & _MASK
     return value
 
@@ -105,8 +105,3 @@ def hash_key(topic: str, key: str) -> int:
     """The stored hash of a key: the absolute value; 0 for -2**31, which has none."""
     unsigned = hash_text(f"{topic}#{key}")
     return unsigned if unsigned < _SIGN else -unsigned & _MASK & ~_SIGN
-
-
-def _utf16(text: str) -> bytes:
-    """UTF-16 in machine byte order, without a byte order mark."""
-    return text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")

@@ -12,7 +12,7 @@ store times, bitmaps, and units to which no queue points.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -179,33 +179,20 @@ class QueuesVerifier:
         folder = BATCHCONSUMEQUEUE_DIR if batches else CONSUMEQUEUE_DIR
         unit = batchqueue.UNIT if batches else np.dtype(UNIT)
         size = settings.batch_file_size_bytes if batches else settings.file_entries * UNIT_BYTES
-        files = CheckedFiles(
-            checked.files,
-            self._opened,
-            checked.path / folder / queue[0] / str(queue[1]),
-            unit,
-            size,
-        )
-        if batches:
-            return UnitCheck(
-                files,
-                checked.minimum,
-                fields=_BATCH,
-                resolve=as_they_are,
-                damaged=self._damaged,
-            )
-        ext = checked.path / CONSUMEQUEUE_EXT_DIR / queue[0] / str(queue[1])
-        size = settings.ext_file_size_bytes
-        resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
-        self._own += wrong
-        return UnitCheck(
-            files,
-            checked.minimum,
-            fields=_SIMPLE,
-            resolve=resolve,
-            replacements=self._none if queue[0] == REPAIRED_TOPIC else self._all,
-            damaged=self._damaged,
-        )
+        name = queue[0], str(queue[1])
+        place = checked.path.joinpath(folder, *name)
+        files = CheckedFiles(checked.files, self._opened, place, unit, size)
+        fields: Sequence[str] = _BATCH
+        resolve: Resolve = as_they_are
+        replacements = self._none
+        if not batches:
+            ext = checked.path.joinpath(CONSUMEQUEUE_EXT_DIR, *name)
+            size = settings.ext_file_size_bytes
+            resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
+            self._own += wrong
+            fields = _SIMPLE
+            replacements = self._none if queue[0] == REPAIRED_TOPIC else self._all
+        return UnitCheck(files, checked.minimum, fields, resolve, replacements, self._damaged)
 
     @staticmethod
     def _none() -> Replacements:

@@ -158,6 +158,7 @@ class _Missing:
     count: int = 0
 
 
+@attrs.define(eq=False)
 class UnitCheck:
     """The check of one queue.
 
@@ -169,30 +170,24 @@ class UnitCheck:
     :ivar next: number of the first unit that was not compared yet
     """
 
-    def __init__(
-        self,
-        files: CheckedFiles,
-        minimum: int,
-        *,
-        fields: Sequence[str],
-        resolve: Resolve,
-        replacements: Callable[[], Replacements] = lambda: Replacements.of(()),
-        damaged: DamagedRanges | None = None,
-    ) -> None:
-        self.files = files
-        self._minimum = minimum
-        self._fields = fields
-        self._resolve = resolve
-        self._replacements = replacements
-        self._damaged = damaged or DamagedRanges()
-        self.next = self._skip_old(files.first)
-        self._front = self.next if not files.first and not minimum else 0
-        self._shift = 0
-        self._stated = -1
-        self._stated_end = -1
-        self._leapt: Problem | None = None
-        self._missing: _Missing | None = None
-        self._late: _Missing | None = None
+    files: CheckedFiles
+    _minimum: int
+    _fields: Sequence[str]
+    _resolve: Resolve
+    _replacements: Callable[[], Replacements]
+    _damaged: DamagedRanges
+    next: int = attrs.field(init=False)
+    _front: int = attrs.field(init=False)
+    _shift: int = 0
+    _stated: int = -1
+    _stated_end: int = -1
+    _leapt: Problem | None = None
+    _missing: _Missing | None = None
+    _late: _Missing | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.next = self._skip_old(self.files.first)
+        self._front = self.next if not self.files.first and not self._minimum else 0
 
     @property
     def reached(self) -> int:

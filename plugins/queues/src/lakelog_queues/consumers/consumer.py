@@ -105,11 +105,10 @@ class Consumer:
         self._begin()
         if not self._waiting:
             self._fill(max_messages, wait_ms)
-        count = min(max_messages, len(self._waiting))
-        found = [self._waiting.popleft() for _ in range(count)]
-        self._deliver(*found)
+        taken = (self.take() for _ in range(min(max_messages, len(self._waiting))))
+        found = [each for each in taken if each is not None]
         self._settle()
-        return [each.message for each in found]
+        return found
 
     def messages(self, *, follow: bool = True) -> Iterator[StoredMessage]:
         """Yield one message after the other.
@@ -142,7 +141,7 @@ class Consumer:
         if not self._waiting:
             return None
         found = self._waiting.popleft()
-        self._deliver(found)
+        self._delivered[found.queue_id] = found.next_offset
         self._settle()
         return found.message
 
@@ -172,10 +171,6 @@ class Consumer:
     def _is_over(self) -> bool:
         """Whether no further messages can arrive."""
         return self._closed or self._access.arrivals.closed
-
-    def _deliver(self, *fetched: Fetched) -> None:
-        for each in fetched:
-            self._delivered[each.queue_id] = each.next_offset
 
     def _settle(self) -> None:
         """Advance past filtered messages once no fetched message is left."""
@@ -271,7 +266,7 @@ class Consumer:
             if self._committed.get(queue) != offset
         }
         if changed or self._offsets.read_only:
-            self._offsets.commit(self.group, self.topic, changed)
+            self._offsets.commit_all([(self.group, self.topic, changed)])
             self._committed.update(changed)
 
     def committed(self) -> dict[int, int]:

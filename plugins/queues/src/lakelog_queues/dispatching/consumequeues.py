@@ -28,6 +28,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import attrs
+
 from lakelog.errors import CorruptQueue
 from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper
@@ -100,9 +102,7 @@ class ConsumeQueues:
             files, path, settings, self._batch_topics, read_only=read_only
         )
         self._queues: dict[Queue, AnyQueue] = {}
-        self._removed = RemovedQueues(
-            files, path, self._maker, self._tombstones, read_only=read_only
-        )
+        self._removed = RemovedQueues(files, path, self._maker, self._tombstones, read_only)
         self._loaded = False
         self._thorough = not clean
         self._log = log
@@ -469,6 +469,7 @@ class ConsumeQueues:
         self._maker.dirty.sync(least_pages)
 
 
+@attrs.define(eq=False)
 class RemovedQueues:
     """The removed queues of which a crash or an error left files.
 
@@ -477,22 +478,13 @@ class RemovedQueues:
     :ivar again: physical offset from which records for such queues must be dispatched again
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: Path,
-        maker: making.QueueMaker,
-        tombstones: Mapping[str, int],
-        *,
-        read_only: bool,
-    ) -> None:
-        self.again = _NOWHERE
-        self._files = files
-        self._path = path
-        self._maker = maker
-        self._tombstones = tombstones
-        self._read_only = read_only
-        self._left: set[Queue] = set()
+    _files: FileSystem
+    _path: Path
+    _maker: making.QueueMaker
+    _tombstones: Mapping[str, int]
+    _read_only: bool
+    again: int = _NOWHERE
+    _left: set[Queue] = attrs.field(factory=set)
 
     def owns(self, queue: AnyQueue) -> bool:
         """Whether the files of a queue that was just loaded belong to a removed topic."""

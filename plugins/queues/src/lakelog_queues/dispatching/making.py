@@ -181,9 +181,9 @@ class QueueMaker:
 
     def _simple(self, queue: Queue) -> SimpleQueue:
         from lakelog_queues.files.folders import UnitFiles
-        from lakelog_queues.files.simplequeue import SimpleQueue
+        from lakelog_queues.files.simplequeue import Overlay, SimpleQueue
 
-        ext_folder, folder, _ = self._places(queue)
+        (ext_folder, folder, _), reads = self._places(queue), self._read_only
         unit_files = UnitFiles(
             self._files, self.opened, self.dirty, folder, self._settings.file_entries
         )
@@ -191,18 +191,13 @@ class QueueMaker:
         if self._settings.ext_enabled or ext_folder.is_dir():
             from lakelog_queues.files.ext import ExtFiles  # most stores never need it
 
-            size, reads = self._settings.ext_file_size_bytes, self._read_only
+            size = self._settings.ext_file_size_bytes
             ext = ExtFiles(self._files, ext_folder, size, read_only=reads, opened=self.opened)
             ext.load()
         replaces = queue[0] == REPAIRED_TOPIC
-        made = SimpleQueue(
-            queue,
-            unit_files,
-            ext,
-            ext_writes=self._settings.ext_enabled,
-            read_only=self._read_only,
-            replaced=None if replaces else self._replaced,
-        )
+        memory, replaced = Overlay(0) if reads else None, None if replaces else self._replaced
+        writes = self._settings.ext_enabled and not reads
+        made = SimpleQueue(queue, unit_files, ext, writes, memory, replaced)
         if replaces:
             self._replaced.watch(queue, made)
         return made

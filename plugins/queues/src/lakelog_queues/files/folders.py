@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
@@ -25,6 +27,7 @@ _MOST_OPEN: Final = 2
 _WIPED_AT_ONCE: Final = 1 << 16
 
 
+@attrs.define(eq=False)
 class SizedFiles:
     """Files of ``size_bytes`` in one directory; offsets count from the first file ever made.
 
@@ -34,31 +37,22 @@ class SizedFiles:
     :ivar bases: offset of the first byte of each file, in order; only the writing thread uses it
     """
 
-    __slots__ = (
-        *("_dirty", "_files", "_opened", "_paths"),
-        *("bases", "directory", "read_only", "size_bytes"),
-    )
+    _files: FileSystem
+    directory: Path
+    size_bytes: int
+    read_only: bool = attrs.field(default=False, kw_only=True)
+    _opened: OpenFiles = attrs.field(kw_only=True)
+    _dirty: DirtyFiles = attrs.field(kw_only=True)
+    bases: list[int] = attrs.field(factory=list, init=False)
+    _paths: dict[int, Path] = attrs.field(factory=dict, init=False)
 
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: Path,
-        size_bytes: int,
-        *,
-        read_only: bool = False,
-        opened: OpenFiles | None = None,
-        dirty: DirtyFiles | None = None,
-    ) -> None:
-        self.directory = directory
-        self.size_bytes = size_bytes
-        self.bases: list[int] = []
-        self._paths: dict[int, Path] = {}
-        self._files = files
-        self.read_only = read_only
-        if opened is None:
-            opened = OpenFiles(files, write=not read_only, most=_MOST_OPEN)
-        self._opened = opened
-        self._dirty = dirty or DirtyFiles(files, opened)
+    @_opened.default
+    def _few_opened(self) -> OpenFiles:
+        return OpenFiles(self._files, write=not self.read_only, most=_MOST_OPEN)
+
+    @_dirty.default
+    def _own_dirty(self) -> DirtyFiles:
+        return DirtyFiles(self._files, self._opened)
 
     def load(self) -> None:
         """List the files.
@@ -215,7 +209,7 @@ class UnitFiles:
         self._opened = opened
         self._entries = entries
         self._folder = SizedFiles(
-            *(files, directory, entries * UNIT_BYTES), read_only=False, opened=opened, dirty=dirty
+            files, directory, entries * UNIT_BYTES, opened=opened, dirty=dirty
         )
         self._latest: tuple[int, CachedFile | None] = 0, None
 

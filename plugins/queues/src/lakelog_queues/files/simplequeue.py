@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+
+import attrs
 
 from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.lazy import np
@@ -47,6 +49,7 @@ _LOG: Final = logging.getLogger(__name__)
 _LOOKED_UP_AT_ONCE: Final = 4096
 
 
+@attrs.define(eq=False)
 class SimpleQueue:
     """A queue with units of 20 bytes.
 
@@ -57,44 +60,21 @@ class SimpleQueue:
 
     :param ext: the extension files, if tags codes may be in them
     :param ext_writes: whether new tags codes are written there
-    :param read_only: keep new units in memory
+    :param memory: keeps the new units of a reader
     :param replaced: the records of repairs, to which units may lead; ``None`` for their own queues
     """
 
-    kind: Final = "SimpleCQ"
-    __slots__ = (
-        "_ext",
-        "_ext_writes",
-        "_files",
-        "_memory",
-        "_minimum",
-        "_replaced",
-        "end",
-        "first",
-        "queue",
-        "reached",
-    )
-
-    def __init__(
-        self,
-        queue: Queue,
-        files: UnitFiles,
-        ext: ExtFiles | None = None,
-        *,
-        ext_writes: bool = False,
-        read_only: bool = False,
-        replaced: RepairReplacements | None = None,
-    ) -> None:
-        self.queue = queue
-        self.first = 0
-        self.end = 0
-        self.reached = 0
-        self._files = files
-        self._ext = ext
-        self._ext_writes = ext_writes and not read_only
-        self._memory = Overlay(0) if read_only else None
-        self._minimum = (-1, -1, 0)
-        self._replaced = replaced
+    kind: ClassVar = "SimpleCQ"
+    queue: Queue
+    _files: UnitFiles
+    _ext: ExtFiles | None
+    _ext_writes: bool
+    _memory: Overlay | None
+    _replaced: RepairReplacements | None
+    first: int = 0
+    end: int = 0
+    reached: int = 0
+    _minimum: tuple[int, int, int] = (-1, -1, 0)
 
     def load(self, *, thorough: bool) -> bool:
         """Read the bounds from the files; returns whether no file is missing between them.

@@ -29,6 +29,7 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import QueueReader
 from lakelog.lazy import np
 from lakelog.log.log_reader import LogReader
+from lakelog.message import StoredMessage
 from lakelog_queues.arguments import queue_name
 from lakelog_queues.finding.records import BROKEN, WHOLE, Gathered, PlacedRecords
 from lakelog_queues.finding.results import (
@@ -111,21 +112,30 @@ class Selection:
     bytes: int = 0
     passed_over: list[tuple[int, int, int]] = attrs.field(factory=list)
 
+    @property
+    def messages(self) -> list[StoredMessage]:
+        """The messages; a batch record is one."""
+        return [message for each in self.batches for message in each.decoded]
 
+    @property
+    def places(self) -> list[int]:
+        """The queue offset of each record."""
+        return [place for each in self.queue_offsets for place in each.tolist()]
+
+    @property
+    def bounds(self) -> tuple[int, int, int]:
+        """Where to continue, and the first and the next future offset of the queue."""
+        return self.next_offset, self.min_offset, self.max_offset
+
+
+@attrs.frozen
 class Selector:
     """Selects records of queues."""
 
-    def __init__(
-        self,
-        queues: QueueReader,
-        log: PlacedRecords,
-        minimum: Callable[[], int],
-        units_per_file: int,
-    ) -> None:
-        self._queues = queues
-        self._log = log
-        self._minimum = minimum
-        self._units_per_file = units_per_file
+    _queues: QueueReader
+    _log: PlacedRecords
+    _minimum: Callable[[], int]
+    _units_per_file: int
 
     def select(self, want: GetSelection, check_tags: TagCheck) -> Selection:
         """The selected records, or the reason why there are none.
@@ -335,8 +345,7 @@ class QueueGetter:
         if (few := self._few(want)) is not None:
             return few
         found = self._selector.select(want, _by_message)
-        read = [message for each in found.batches for message in each.decoded]
-        return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
+        return GetResult(found.status, found.messages, *found.bounds)
 
     def _few(self, want: GetSelection) -> GetResult | None:
         """The result of the common call: all messages exist, are whole and stand close together.
@@ -380,10 +389,7 @@ class QueueGetter:
         # A light queue, which holds messages of other queues.
         want = wanted((topic, queue_id), offset, max_messages, None, tag_filter(topic, tags))
         found = self._selector.select(want, _by_message)
-        read = [message for each in found.batches for message in each.decoded]
-        places = [place for each in found.queue_offsets for place in each.tolist()]
-        bounds = found.min_offset, found.max_offset
-        return PlacedResult(found.status, read, found.next_offset, *bounds, places)
+        return PlacedResult(found.status, found.messages, *found.bounds, found.places)
 
     def get_records(
         self,
@@ -407,18 +413,11 @@ class QueueGetter:
         queue = topic, queue_id, offset, max_records
         plain = self._lookups.records(*queue, want.max_bytes, bool(verify), codes)
         if plain is not None:
-            return RecordsResult(
-                GetStatus.FOUND if plain[0] else GetStatus.NO_MATCHED_MESSAGE, *plain
-            )
+            status = GetStatus.FOUND if plain[0] else GetStatus.NO_MATCHED_MESSAGE
+            return RecordsResult(status, *plain)
         found = self._selector.select(attrs.evolve(want, verify=verify), _by_code)
-        return RecordsResult(
-            found.status,
-            [bytes(batch.record(at)) for batch in found.batches for at in range(len(batch))],
-            [place for each in found.queue_offsets for place in each.tolist()],
-            found.next_offset,
-            found.min_offset,
-            found.max_offset,
-        )
+        records = [bytes(batch.record(at)) for batch in found.batches for at in range(len(batch))]
+        return RecordsResult(found.status, records, found.places, *found.bounds)
 
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
         self,
@@ -451,13 +450,8 @@ class QueueGetter:
         pack = "body" in names and tags is None  # tags may leave few of them
         want = attrs.evolve(want, verify=verify, pack_bodies=pack)
         found = self._selector.select(want, _by_column)
-        return ColumnsResult(
-            found.status,
-            _joined(found.batches, names, decompress),
-            found.next_offset,
-            found.min_offset,
-            found.max_offset,
-        )
+        batch = _joined(found.batches, names, decompress)
+        return ColumnsResult(found.status, batch, *found.bounds)
 
 
 def _by_message(batch: RecordBatch, tags: frozenset[str]) -> Flags:

@@ -237,18 +237,16 @@ class _Piece:
             parts.add(batch, rows)
 
 
+@attrs.define(eq=False)
 class _Parts:
     """The state of one call of :func:`gather`."""
 
-    def __init__(
-        self, offsets: Longs, sizes: Ints, states: NDArray[np.int8], decoder: Decoder | None
-    ) -> None:
-        self.decoder = decoder
-        self.offsets = offsets
-        self.sizes = sizes
-        self.states = states
-        self.batches: list[RecordBatch] = []
-        self.rows: list[Longs] = []
+    offsets: Longs
+    sizes: Ints
+    states: NDArray[np.int8]
+    decoder: Decoder | None
+    batches: list[RecordBatch] = attrs.field(factory=list)
+    rows: list[Longs] = attrs.field(factory=list)
 
     def add(self, batch: RecordBatch, rows: Longs) -> None:
         """Add a batch, with its records in the requested order."""

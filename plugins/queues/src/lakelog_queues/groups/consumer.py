@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -51,13 +51,8 @@ _CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY
 _log = logging.getLogger("lakelog")
 
 
-class GetPlaced(Protocol):
-    """Reads one queue, like ``QueueGetter.get_placed``."""
-
-    def __call__(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, *, tags: str | None
-    ) -> PlacedResult:
-        """At most ``max_messages`` messages from queue offset ``offset`` on."""
+GetPlaced: TypeAlias = Callable[..., PlacedResult]
+"""Reads one queue, as ``QueueGetter.get_placed``."""
 
 
 @attrs.frozen
