@@ -427,11 +427,8 @@ class WaitQueue(Generic[W]):
 
         A durable put behind one that is not durable waits for the next sync, which follows at once.
         """
-        taken, waiting = list[W](), self.waiting
         with self._taking:
-            while waiting and waiting[0].end_offset <= flushed:
-                taken.append(waiting.popleft())
-        return taken
+            return self._take(lambda put: put.end_offset <= flushed)
 
     def take_late(self, now: float) -> list[W]:
         """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""

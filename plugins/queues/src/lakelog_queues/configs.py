@@ -7,10 +7,10 @@ parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -21,6 +21,7 @@ from lakelog.processes.locks import ProcessLock
 from lakelog_rocketmq.config import (
     MAX_RETRIES,
     GroupConfig,
+    Loaded,
     TopicConfig,
     load_groups,
     load_topics,
@@ -34,6 +35,7 @@ from lakelog_rocketmq.config import (
 DEFAULT_RETRIES: Final = MAX_RETRIES
 _CHANGING: Final = 11
 """The byte of ``lock`` that is held while a file is read and replaced."""
+C = TypeVar("C", TopicConfig, GroupConfig)
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission
     :param queues: number of queues for reading and for writing
     :param permission: sum of 4 (read) and 2 (write)
     """
-    with _changing_topics(files, path) as topics:
+    with _changing_table(files, path, load_topics, save_topics) as topics:
         found = topics.get(topic) or TopicConfig(topic)
         topics[topic] = attrs.evolve(
             found, read_queues=queues, write_queues=queues, permission=permission
@@ -67,13 +69,13 @@ def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission
 
 def write_topic(files: FileSystem, path: Path, config: TopicConfig) -> None:
     """Add or replace a topic in ``config/topics.json``; durable on return."""
-    with _changing_topics(files, path) as topics:
+    with _changing_table(files, path, load_topics, save_topics) as topics:
         topics[config.topic] = config
 
 
 def remove_topic(files: FileSystem, path: Path, topic: str) -> None:
     """Remove a topic from ``config/topics.json``, if it is there."""
-    with _changing_topics(files, path) as topics:
+    with _changing_table(files, path, load_topics, save_topics) as topics:
         topics.pop(topic, None)
 
 
@@ -84,7 +86,7 @@ def retry_limits(files: FileSystem, path: Path) -> dict[str, int]:
 
 def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int) -> None:
     """Add a group to ``config/subscriptionGroup.json``, or change its limit."""
-    with _changing_groups(files, path) as groups:
+    with _changing_table(files, path, load_groups, save_groups) as groups:
         found = groups.get(group) or GroupConfig(group)
         groups[group] = attrs.evolve(found, max_retries=max_retries)
 
@@ -115,28 +117,23 @@ def ordered_groups(files: FileSystem, path: Path) -> set[str]:
 
 def remove_group(files: FileSystem, path: Path, group: str) -> None:
     """Remove a group from ``config/subscriptionGroup.json``, if it is there."""
-    with _changing_groups(files, path) as groups:
+    with _changing_table(files, path, load_groups, save_groups) as groups:
         groups.pop(group, None)
 
 
 @contextmanager
-def _changing_topics(files: FileSystem, path: Path) -> Iterator[dict[str, TopicConfig]]:
-    """The topics by name; what the block changes is written after it."""
+def _changing_table(
+    files: FileSystem,
+    path: Path,
+    load: Callable[[FileSystem, Path], Loaded[dict[str, C]]],
+    save: Callable[[FileSystem, Path, Mapping[str, Any], dict[str, C], int], object],
+) -> Iterator[dict[str, C]]:
+    """The topics or groups by name; what the block changes is written after it."""
     with _changing(files, path):
-        loaded = load_topics(files, path)
-        topics = dict(loaded.value)
-        yield topics
-        save_topics(files, path, loaded.content, topics, _now_ms())
-
-
-@contextmanager
-def _changing_groups(files: FileSystem, path: Path) -> Iterator[dict[str, GroupConfig]]:
-    """The groups by name; what the block changes is written after it."""
-    with _changing(files, path):
-        loaded = load_groups(files, path)
-        groups = dict(loaded.value)
-        yield groups
-        save_groups(files, path, loaded.content, groups, _now_ms())
+        loaded = load(files, path)
+        table = dict(loaded.value)
+        yield table
+        save(files, path, loaded.content, table, _now_ms())
 
 
 @contextmanager

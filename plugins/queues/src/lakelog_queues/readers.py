@@ -125,20 +125,13 @@ def _with_signal_id(signal: ArrivalSignal, version: int) -> int:
 class PolledArrivals:
     """The signal in a process without the services: wake-ups by the owner, or else polling."""
 
-    def __init__(
-        self,
-        refresh: Callable[[], int],
-        page_waiter: PageWaiter | None = None,
-        look: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, completion: ReaderCatchUp, page_waiter: PageWaiter) -> None:
         """Keep the collaborators.
 
-        :param refresh: dispatches new records; returns a number that changes with them
-        :param page_waiter: waits for a wake-up by the owner; without it, this polls
-        :param look: as ``refresh``, but never skipped; called after a wake-up
+        :param completion: dispatches new records
+        :param page_waiter: waits for a wake-up by the owner
         """
-        self._refresh = refresh
-        self._look = look or refresh
+        self._completion = completion
         self._page_waiter = page_waiter
         self._waiting_count = 0
         self._grouping_s = 0.0
@@ -146,8 +139,8 @@ class PolledArrivals:
 
     @property
     def version(self) -> int:
-        """The result of ``refresh``."""
-        return self._refresh()
+        """The end of the dispatched log, after new records were dispatched."""
+        return self._completion.reach()
 
     @property
     def closed(self) -> bool:
@@ -157,8 +150,7 @@ class PolledArrivals:
     def close(self) -> None:
         """Wake all waiters."""
         self._close.close()
-        if self._page_waiter is not None:
-            self._page_waiter.wake_all()
+        self._page_waiter.wake_all()
 
     def wait(self, seen: int, timeout_s: float, over: Callable[[], bool] = lambda: False) -> int:
         """Sleep until woken by the owner, with a check at least every 100 ms.
@@ -177,14 +169,14 @@ class PolledArrivals:
             if asked is not None and self._wait_on_page(asked, left):
                 asked = None
                 continue
-            before, asked = asked, self._ask()
+            # The waiting flag is set before the next check, so that no arrival after it is missed.
+            before, asked = asked, self._page_waiter.ask()
             if asked is None or before is not None:
                 self._close.wait(0, min(pause, left))
                 pause = min(2 * pause, LAST_LOOK_S)
 
-    def _ask(self) -> tuple[WakePage, int] | None:
-        """Set the waiting flag, so that no arrival after the next check is missed."""
-        return None if self._page_waiter is None else self._page_waiter.ask()
+    def _look(self) -> int:
+        return self._completion.reach(now=True)
 
     def _wait_on_page(self, asked: tuple[WakePage, int], left_s: float) -> bool:
         """Sleep until woken.
@@ -195,7 +187,7 @@ class PolledArrivals:
         if self._grouping_s:
             self._close.wait(0, min(self._grouping_s, left_s))
         begun = time.monotonic()
-        slept = self._page_waiter is not None and self._page_waiter.sleep(asked, left_s)
+        slept = self._page_waiter.sleep(asked, left_s)
         dense = time.monotonic() - begun < DENSE_S
         self._grouping_s = min(max(2 * self._grouping_s, DENSE_S), FIRST_LOOK_S) if dense else 0.0
         return slept
@@ -214,7 +206,7 @@ class PolledArrivals:
 
         pause = FIRST_LOOK_S
         while not (self.closed or over()):
-            if self._page_waiter is not None and self._waiting_count < MOST_WAITING:
+            if self._waiting_count < MOST_WAITING:
                 found = await in_thread(self._wait_counted, seen)
             else:
                 found = await in_thread(self._look)
@@ -273,37 +265,25 @@ _WAIT_S: Final = 0.01
 _SETTLED_NS: Final = 2_000_000_000
 
 
+@attrs.define(eq=False)
 class ReaderCatchUp:
-    """The dispatch state of one reader."""
+    """The dispatch state of one reader; nothing is read before the first call.
 
-    def __init__(
-        self,
-        path: Path,
-        reader: LogReader,
-        dispatchers: Sequence[NamedDispatcher],
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        untouched: Callable[[], object | None] = lambda: None,
-        tombstones: TombstoneFile | None = None,
-    ) -> None:
-        """Keep the collaborators; nothing is read yet.
+    :param untouched: see :func:`untouched`
+    :param tombstones: read before the dispatchers were built
+    """
 
-        :param untouched: see :func:`untouched`
-        :param tombstones: read before the dispatchers were built, if topics may be removed
-            meanwhile
-        """
-        self._path = path
-        self._reader = reader
-        self._dispatchers = dispatchers
-        self._clock = clock
-        self._tombstones = tombstones
-        self._removed: dict[str, int] = {}
-        self._dispatching: DispatchCursor | None = None
-        self._looked = float("-inf")
-        self._untouched = untouched
-        self._state: object | None = None
-        self._found = 0  # the end of the log at the first check
-        self._lock = Lock()
+    _path: Path
+    _reader: LogReader
+    _dispatchers: Sequence[NamedDispatcher]
+    _untouched: Callable[[], object | None]
+    _tombstones: TombstoneFile
+    _removed: dict[str, int] = attrs.field(factory=dict)
+    _dispatching: DispatchCursor | None = None
+    _looked: float = float("-inf")
+    _state: object | None = None
+    _found: int = 0  # the end of the log at the first check
+    _lock: Lock = attrs.field(factory=Lock)
 
     @property
     def offset(self) -> int:
@@ -319,15 +299,14 @@ class ReaderCatchUp:
         for files and folders that cannot be read.
         """
         with self._lock:
-            if self._tombstones is not None:
-                self._removed.update(self._tombstones.changes())
-            if now or self._removed or self._clock() - self._looked > LOOK_SECONDS:
+            self._removed.update(self._tombstones.changes())
+            if now or self._removed or time.monotonic() - self._looked > LOOK_SECONDS:
                 try:
                     self._forget()
                     self._take_in()
                 except OSError as error:
                     raise unread(error, self._path) from error
-                self._looked = self._clock()
+                self._looked = time.monotonic()
         return self.offset
 
     def close(self) -> None:
@@ -402,11 +381,10 @@ class ReaderWait:
             log.path,
             log.reader,
             [NamedDispatcher(name, each) for name, each in log.dispatchers.items()],
-            untouched=partial(untouched, log.files, log.path, commitlog),
-            tombstones=TombstoneFile(log.files, log.path, known=known),
+            partial(untouched, log.files, log.path, commitlog),
+            TombstoneFile(log.files, log.path, known=known),
         )
-        page_waiter, look = PageWaiter(log.files, log.path), partial(completion.reach, now=True)
-        return cls(completion, PolledArrivals(completion.reach, page_waiter, look))
+        return cls(completion, PolledArrivals(completion, PageWaiter(log.files, log.path)))
 
     @property
     def offset(self) -> int:

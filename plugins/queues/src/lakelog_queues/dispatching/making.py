@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, folders_in
@@ -43,7 +43,6 @@ _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
 _NOWHERE: Final = "left-out"
 """The name of a folder that never exists."""
-_TOPICS_FILE: Final = "topics.json"
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -184,9 +183,8 @@ class QueueMaker:
         from lakelog_queues.files.simplequeue import Overlay, SimpleQueue
 
         (ext_folder, folder, _), reads = self._places(queue), self._read_only
-        unit_files = UnitFiles(
-            self._files, self.opened, self.dirty, folder, self._settings.file_entries
-        )
+        size = self._settings.file_entries * UNIT_BYTES
+        unit_files = UnitFiles(self._files, folder, size, dirty=self.dirty, opened=self.opened)
         ext = None
         if self._settings.ext_enabled or ext_folder.is_dir():
             from lakelog_queues.files.ext import ExtFiles  # most stores never need it
@@ -228,22 +226,14 @@ def queues_in(root: Path) -> Iterator[Queue]:
 
 def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
     """The topics of the store directory ``path`` whose ``queue.type`` is ``BatchCQ``."""
-    topics = path / CONFIG_DIR / _TOPICS_FILE
-    if not topics.parent.is_dir():
+    if not (path / CONFIG_DIR).is_dir():
         return frozenset()
-    from lakelog_rocketmq.config import load_config  # most stores have no topics to read
+    from lakelog_rocketmq.config import load_topics  # most stores have no topics to read
 
     try:
-        return load_config(files, topics, _batch_topics).value
+        topics = load_topics(files, path).value
     except CorruptConfig as error:
         _LOG.warning("it is ignored: %s", error)
         return frozenset()
-
-
-def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
-    table = document.get("topicConfigTable") or {}
-    return frozenset(
-        topic
-        for topic, config in table.items()
-        if (config.get("attributes") or {}).get("queue.type") == "BatchCQ"
-    )
+    types = ((name, each.attributes.get("queue.type")) for name, each in topics.items())
+    return frozenset(name for name, kind in types if kind == "BatchCQ")

@@ -192,52 +192,40 @@ _FIRST_LOOK: Final = 512
 _LONGEST_LOOK: Final = 1 << 16
 
 
-class UnitFiles:
-    """The files in one directory; one thread writes, any thread reads."""
+@attrs.define(eq=False)
+class UnitFiles(SizedFiles):
+    """The files of one simple queue, by queue offset; one thread writes, any thread reads."""
 
-    __slots__ = ("_entries", "_files", "_folder", "_latest", "_opened")
+    is_gapless: bool = attrs.field(default=True, init=False)
+    _entries: int = attrs.field(init=False)
+    _latest: tuple[int, CachedFile | None] = attrs.field(default=(0, None), init=False)
 
-    def __init__(
-        self,
-        files: FileSystem,
-        opened: OpenFiles,
-        dirty: DirtyFiles,
-        directory: Path,
-        entries: int,
-    ) -> None:
-        self._files = files
-        self._opened = opened
-        self._entries = entries
-        self._folder = SizedFiles(
-            files, directory, entries * UNIT_BYTES, opened=opened, dirty=dirty
-        )
-        self._latest: tuple[int, CachedFile | None] = 0, None
+    def __attrs_post_init__(self) -> None:
+        self._entries = self.size_bytes // UNIT_BYTES
 
     @property
-    def bases(self) -> list[int]:
+    def starts(self) -> list[int]:
         """Queue offset of the first unit of each file, in order, without a gap."""
-        return [base // UNIT_BYTES for base in self._folder.bases]
+        return [base // UNIT_BYTES for base in self.bases]
 
-    def load(self) -> bool:
-        """List the files; returns whether none is missing between them.
+    def load(self) -> None:
+        """List the files; ignores those after a missing one, and notes whether there is one.
 
-        Files after a gap are ignored. Raises :class:`~lakelog.errors.CorruptQueue` for a wrong
-        length or name.
+        Raises :class:`~lakelog.errors.CorruptQueue` for a wrong length or name.
         """
-        folder = self._folder
-        found = segment_files(folder.directory, self._files.list(folder.directory))
-        bases = [self._checked(file) for file in found]
-        folder.bases = [
-            base for at, base in enumerate(bases) if base == bases[0] + at * folder.size_bytes
-        ]
-        return len(folder.bases) == len(bases)
+        found = segment_files(self.directory, self._files.list(self.directory))
+        for file in found:
+            self._check(file)
+        starts, size = [file.start_offset for file in found], self.size_bytes
+        self.bases = [each for at, each in enumerate(starts) if each == starts[0] + at * size]
+        self.is_gapless = self.bases == starts
 
     def end(self, *, thorough: bool) -> int:
         """The queue offset after the last unit.
 
         :param thorough: check all files, not only the last one; physical offsets must ascend
         """
-        bases = self.bases
+        bases = self.starts
         if not bases:
             return 0
         if thorough:
@@ -245,7 +233,7 @@ class UnitFiles:
         ends = ((base, self._end_in(base)) for base in reversed(bases))
         return next((end for base, end in ends if end > base), bases[0])
 
-    def read(self, first: int, count: int) -> bytes:
+    def units(self, first: int, count: int) -> bytes:
         """At most ``count`` units in file format; fewer if the files end before."""
         parts = []
         while count > 0:
@@ -263,38 +251,19 @@ class UnitFiles:
         within = first - base
         if opened is None or opened.dropped or not 0 <= within < self._entries:
             base = self.base(first)
-            within, opened = first - base, self._opened.held(self._folder.path(base * UNIT_BYTES))
+            within, opened = first - base, self._opened.held(self.path(base * UNIT_BYTES))
             self._latest = base, opened
         if opened is None:
             return NOT_HELD
         return opened, within * UNIT_BYTES, self._entries - within
 
-    def write(self, first: int, units: bytes | memoryview) -> None:
+    def write_units(self, first: int, units: bytes | memoryview) -> None:
         """Write units from queue offset ``first`` on; one write for each file."""
         left = memoryview(units)
         while left:
             part = left[: self._left(first) * UNIT_BYTES]
-            self._folder.write(first * UNIT_BYTES, part)
+            self.write(first * UNIT_BYTES, part)
             first, left = first + len(part) // UNIT_BYTES, left[len(part) :]
-
-    def cut(self, end: int) -> None:
-        """Durably remove units from queue offset ``end`` on, so that none can reappear."""
-        self._folder.cut(end * UNIT_BYTES)
-
-    def remove_before(self, first: int) -> int:
-        """Remove the files whose units are all before queue offset ``first``, oldest first.
-
-        The last file is kept. Returns the number of removed files.
-        """
-        return self._folder.remove_front(first * UNIT_BYTES)
-
-    def mark_unsynced(self, durable_end: int) -> None:
-        """Sync the files that hold units from queue offset ``durable_end`` on at the next flush."""
-        self._folder.mark_unsynced(durable_end * UNIT_BYTES)
-
-    def close(self) -> None:
-        """Close the files, as other files may get their names later."""
-        self._folder.close()
 
     def base(self, queue_offset: int) -> int:
         """The queue offset of the first unit in the file that contains ``queue_offset``."""
@@ -304,9 +273,8 @@ class UnitFiles:
         """The number of units from queue offset ``first`` to the end of its file."""
         return self._entries - first % self._entries
 
-    def _checked(self, file: SegmentFile) -> int:
-        """The offset of the first byte of ``file``; raises ``CorruptQueue``."""
-        size = self._folder.size_bytes
+    def _check(self, file: SegmentFile) -> None:
+        size = self.size_bytes
         if file.start_offset % size or file.length not in (0, size):
             raise CorruptQueue(
                 f"the file must start at a multiple of {size} bytes (consume-queue.file_entries) "
@@ -314,7 +282,6 @@ class UnitFiles:
                 f"{file.start_offset}; correct the setting, or rebuild the queues",
                 path=file.path,
             )
-        return file.start_offset
 
     def _whole_end(self, at: int, end: int) -> int:
         """The queue offset after the last unit before the first missing or invalid one."""
@@ -344,5 +311,5 @@ class UnitFiles:
 
     def _read_in(self, first: int, count: int) -> bytes:
         """At most ``count`` units of one file."""
-        data = self._folder.read(first * UNIT_BYTES, count * UNIT_BYTES)
+        data = self.read(first * UNIT_BYTES, count * UNIT_BYTES)
         return data[: len(data) - len(data) % UNIT_BYTES]

@@ -81,16 +81,17 @@ class SimpleQueue:
 
         :param thorough: check all files, and remove bytes that a crash left after the last unit
         """
-        sound = self._files.load()
-        self.first = self._files.bases[0] if self._files.bases else 0
+        self._files.load()
+        sound, starts = self._files.is_gapless, self._files.starts
+        self.first = starts[0] if starts else 0
         self.end = self._files.end(thorough=thorough)
-        if self.end > self.first and fillers(self._files.read(self.end - 1, 1)) is not None:
-            last = last_real(self._files.read, self.first, self.end)
+        if self.end > self.first and fillers(self._files.units(self.end - 1, 1)) is not None:
+            last = last_real(self._files.units, self.first, self.end)
             self.end = self.end if last is None else last + 1  # the next append adds fillers again
         if self._memory is not None:
             self._memory = Overlay(self.end)
         elif thorough or not sound:
-            self._files.cut(self.end)
+            self._files.cut(self.end * UNIT_BYTES)
         self._set_reached()
         if thorough and self._ext is not None:
             self._cut_at_lost_code(self._ext)
@@ -143,7 +144,7 @@ class SimpleQueue:
         """List the files again if the owner has deleted some at the front."""
         if self.first < self.end and not len(self._raw(self.first, 1)):
             self._files.load()
-            self.first = max([self.first, *self._files.bases[:1]])
+            self.first = max([self.first, *self._files.starts[:1]])
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first`` on, with their tags codes.
@@ -192,11 +193,11 @@ class SimpleQueue:
         if first < self.first or first >= stop:
             return b""
         if self._memory is None:
-            return self._files.read(first, stop - first)
+            return self._files.units(first, stop - first)
         start, held = self._memory.held()
         if first >= start:
             return bytes(held[(first - start) * UNIT_BYTES : (stop - start) * UNIT_BYTES])
-        written = self._files.read(first, min(stop, start) - first)
+        written = self._files.units(first, min(stop, start) - first)
         return written + held[: max(0, stop - start) * UNIT_BYTES]
 
     def before(self, offset: int) -> int:
@@ -272,14 +273,14 @@ class SimpleQueue:
             self.first = self.end = queue_offset
             return 0
         base = self._files.base(queue_offset)
-        if self._files.bases != [base]:
+        if self._files.starts != [base]:
             self._files.cut(0)
         self.first = self.end = base
         return queue_offset - base
 
     def _store(self, units: bytes | memoryview) -> None:
         if self._memory is None:
-            self._files.write(self.end, units)
+            self._files.write_units(self.end, units)
         else:
             self._memory.append(units)
         self.end += len(units) // UNIT_BYTES
@@ -337,7 +338,7 @@ class SimpleQueue:
 
         :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
         """
-        bases = self._files.bases
+        bases = self._files.starts
         if self._memory is not None or not bases:
             return False
         for base, behind in pairwise(bases):
@@ -353,7 +354,7 @@ class SimpleQueue:
 
         Returns the number of removed files.
         """
-        removed = self._files.remove_before(self.first)
+        removed = self._files.remove_front(self.first * UNIT_BYTES)
         if self._ext is None or not removed:
             return removed
         codes = self._codes(self.first, _LOOKED_UP_AT_ONCE)
@@ -373,7 +374,7 @@ class SimpleQueue:
         if self._memory is not None:
             self._memory.cut(end)
         else:
-            self._files.cut(end)
+            self._files.cut(end * UNIT_BYTES)
         self.first = min(self.first, end)
         self._set_reached()
         if self._ext is not None and self._memory is None:
@@ -407,7 +408,7 @@ class SimpleQueue:
 
         :param durable_end: queue offset up to which units are known to be durable
         """
-        self._files.mark_unsynced(durable_end)
+        self._files.mark_unsynced(durable_end * UNIT_BYTES)
         if self._ext is not None:
             self._ext.mark_unsynced()
 
@@ -455,7 +456,7 @@ class Overlay:
     def drop_written(self, files: UnitFiles) -> None:
         """Remove the leading units that the owner has written to files meanwhile."""
         start, held = self._held
-        written = files.read(start, len(held) // UNIT_BYTES)
+        written = files.units(start, len(held) // UNIT_BYTES)
         count = _count_alike(written, held[: len(written)])
         if count:
             self._hold(start + count, held[count * UNIT_BYTES :])
