@@ -134,10 +134,9 @@ class IndexFile:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """``keyHash, phyOffset, timeDiffSeconds, previousEntry``."""
-        key_hash, offset, seconds, previous = ENTRY.unpack_from(
-            self.map, self.shape.entry_at(number)
-        )
-        return key_hash, offset, seconds, previous
+        found: tuple[int, int, int, int]
+        found = ENTRY.unpack_from(self.map, self.shape.entry_at(number))
+        return found
 
     def offset(self, number: int) -> int:
         """The physical offset in entry ``number``."""

@@ -12,14 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
+
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, folders_in
-from lakelog.format.layout import (
-    BATCHCONSUMEQUEUE_DIR,
-    CONFIG_DIR,
-    CONSUMEQUEUE_DIR,
-    CONSUMEQUEUE_EXT_DIR,
-)
+from lakelog.format import layout
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.lazy import cached_property
 from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
@@ -34,11 +31,15 @@ if TYPE_CHECKING:
 
     AnyQueue: TypeAlias = SimpleQueue | BatchQueue
 
-DIRECTORIES: Final = (CONSUMEQUEUE_EXT_DIR, CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+DIRECTORIES: Final = (
+    layout.CONSUMEQUEUE_EXT_DIR,
+    layout.CONSUMEQUEUE_DIR,
+    layout.BATCHCONSUMEQUEUE_DIR,
+)
 """Ordered as ``Dispatcher.directories``: units refer to extension files, and a topic with a folder
 of batch queues but none of other queues has batch queues only.
 """
-_UNITS: Final = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+_UNITS: Final = (layout.CONSUMEQUEUE_DIR, layout.BATCHCONSUMEQUEUE_DIR)
 _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
 _NOWHERE: Final = "left-out"
@@ -46,6 +47,7 @@ _NOWHERE: Final = "left-out"
 _LOG: Final = logging.getLogger(__name__)
 
 
+@attrs.define(eq=False, slots=False)
 class QueueMaker:
     """Creates queues, which share the following objects.
 
@@ -54,24 +56,19 @@ class QueueMaker:
     :ivar minimum: physical offset of the first byte of the log; -1 while unknown
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: Path,
-        settings: ConsumeQueueSettings,
-        batch_topics: Collection[str],
-        *,
-        read_only: bool,
-    ) -> None:
-        self.opened = OpenFiles(files, write=not read_only)
-        self.dirty = DirtyFiles(files, self.opened)
-        self.minimum = -1
-        self._files = files
-        self._path = path
-        self._settings = settings
-        self._batch_topics = batch_topics
-        self._read_only = read_only
-        self._left_out: frozenset[Queue] = frozenset()
+    _files: FileSystem
+    _path: Path
+    _settings: ConsumeQueueSettings
+    _batch_topics: Collection[str]
+    _read_only: bool
+    opened: OpenFiles = attrs.field(init=False)
+    dirty: DirtyFiles = attrs.field(init=False)
+    minimum: int = -1
+    _left_out: frozenset[Queue] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        self.opened = OpenFiles(self._files, write=not self._read_only)
+        self.dirty = DirtyFiles(self._files, self.opened)
 
     @cached_property
     def _replaced(self) -> RepairReplacements:
@@ -107,10 +104,10 @@ class QueueMaker:
 
     def present(self) -> Iterator[AnyQueue]:
         """The queues that have a folder, not loaded yet."""
-        for queue in queues_in(self._path / CONSUMEQUEUE_DIR):
+        for queue in queues_in(self._path / layout.CONSUMEQUEUE_DIR):
             if queue[0] not in self._batch_topics:
                 yield self._simple(queue)
-        for queue in queues_in(self._path / BATCHCONSUMEQUEUE_DIR):
+        for queue in queues_in(self._path / layout.BATCHCONSUMEQUEUE_DIR):
             if queue[0] in self._batch_topics:
                 yield self._batch(queue)
 
@@ -164,11 +161,15 @@ class QueueMaker:
         """The kinds of queue folders, with the lengths of their files."""
         from lakelog_queues.files.invalid_files import QueueFolderKind as Kind
 
-        sizes, batch, ext = self._settings, BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+        sizes, batch, ext = (
+            self._settings,
+            layout.BATCHCONSUMEQUEUE_DIR,
+            layout.CONSUMEQUEUE_EXT_DIR,
+        )
         size, proved = sizes.file_entries * UNIT_BYTES, kept_entries == sizes.file_entries
         batch_size, ext_size = sizes.batch_file_size_bytes, sizes.ext_file_size_bytes
         return (
-            Kind(CONSUMEQUEUE_DIR, size, UNIT_BYTES, "file_entries", proved=proved),
+            Kind(layout.CONSUMEQUEUE_DIR, size, UNIT_BYTES, "file_entries", proved=proved),
             Kind(ext, ext_size, 1, "ext_file_size_bytes", gapless=True),
             Kind(batch, batch_size, BATCH_UNIT_BYTES, "batch_file_size_bytes", gapless=True),
         )
@@ -212,7 +213,9 @@ class QueueMaker:
 
 def topics_with_batches(path: Path) -> frozenset[str]:
     """Topics that have batch queues only, whatever their configuration is."""
-    batch, simple = (folders_in(path / each) for each in (BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR))
+    batch, simple = (
+        folders_in(path / each) for each in (layout.BATCHCONSUMEQUEUE_DIR, layout.CONSUMEQUEUE_DIR)
+    )
     return frozenset(each.name for each in batch) - {each.name for each in simple}
 
 
@@ -226,7 +229,7 @@ def queues_in(root: Path) -> Iterator[Queue]:
 
 def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
     """The topics of the store directory ``path`` whose ``queue.type`` is ``BatchCQ``."""
-    if not (path / CONFIG_DIR).is_dir():
+    if not (path / layout.CONFIG_DIR).is_dir():
         return frozenset()
     from lakelog_rocketmq.config import load_topics  # most stores have no topics to read
 
