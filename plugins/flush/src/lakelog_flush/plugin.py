@@ -12,19 +12,9 @@ from lakelog_flush import groupcommit, timed
 @hookimpl
 def lakelog_flush_strategies() -> Sequence[Factory]:
     """Offer the flush strategies ``group-commit`` and ``timed``."""
+    kind, shared = Kind.FLUSH_STRATEGY, "puts wait until they are durable, and share syncs"
+    clocked = "syncs by the clock; no put waits"
     return [
-        Factory(
-            Kind.FLUSH_STRATEGY,
-            "group-commit",
-            groupcommit.GroupCommitSettings,
-            groupcommit.make,
-            "puts wait until they are durable, and share syncs",
-        ),
-        Factory(
-            Kind.FLUSH_STRATEGY,
-            "timed",
-            timed.TimedSettings,
-            timed.make,
-            "syncs by the clock; no put waits",
-        ),
+        Factory(kind, "group-commit", groupcommit.GroupCommitSettings, groupcommit.make, shared),
+        Factory(kind, "timed", timed.TimedSettings, timed.make, clocked),
     ]

@@ -99,7 +99,8 @@ class CheckedFiles:
         while at < len(units):
             within = (first + at) % self._in_file
             count = min(len(units) - at, self._in_file - within)
-            data = self._bytes(first + at - within, within, count)
+            path, position = self.place(first + at)
+            data = self._opened.read(path, position, count * self._unit.itemsize)
             some = np.frombuffer(data, self._unit, len(data) // self._unit.itemsize)
             units[at : at + len(some)] = some
             at += count
@@ -110,11 +111,6 @@ class CheckedFiles:
         within = number % self._in_file
         path = self.directory / layout.segment_name((number - within) * self._unit.itemsize)
         return path, within * self._unit.itemsize
-
-    def _bytes(self, base: int, within: int, count: int) -> bytes:
-        path = self.directory / layout.segment_name(base * self._unit.itemsize)
-        size = self._unit.itemsize
-        return self._opened.read(path, within * size, count * size)
 
     def _find_end(self) -> int:
         for each in reversed(self._there):
@@ -658,22 +654,18 @@ class QueuesVerifier:
         files = CheckedFiles(checked.files, self._opened, place, unit, size)
         fields: Sequence[str] = _BATCH
         resolve: Resolve = as_they_are
-        replacements = self._none
         if not batches:
             ext = checked.path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
             size = settings.ext_file_size_bytes
             resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
             self._own += wrong
             fields = _SIMPLE
-            replacements = self._none if queue[0] == REPAIRED_TOPIC else self._all
+        none, is_led = Replacements.of(()), not batches and queue[0] != REPAIRED_TOPIC
+
+        def replacements() -> Replacements:
+            return self._replacements if is_led else none
+
         return UnitCheck(files, checked.minimum, fields, resolve, replacements, self._damaged)
-
-    @staticmethod
-    def _none() -> Replacements:
-        return Replacements.of(())
-
-    def _all(self) -> Replacements:
-        return self._replacements
 
     def _of_files(self, queue: UnitCheck) -> list[Problem]:
         """Problems with names and lengths of files."""

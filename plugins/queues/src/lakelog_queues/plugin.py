@@ -63,16 +63,9 @@ class ConsumeQueueSettings:
 @hookimpl
 def lakelog_dispatchers() -> Sequence[Factory]:
     """Offer the dispatcher for consume queues."""
-    return [
-        Factory(
-            Kind.DISPATCHER,
-            "consume-queue",
-            ConsumeQueueSettings,
-            _dispatcher,
-            "RocketMQ's consume queues, light queues and queues of batches",
-            infer=from_queues,
-        )
-    ]
+    summary = "RocketMQ's consume queues, light queues and queues of batches"
+    kind, settings, infer = Kind.DISPATCHER, ConsumeQueueSettings, from_queues
+    return [Factory(kind, "consume-queue", settings, _dispatcher, summary, infer)]
 
 
 @hookimpl

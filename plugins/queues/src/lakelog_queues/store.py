@@ -11,7 +11,6 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -78,7 +77,13 @@ class QueueParts:
 
     def __init__(self, log: DispatchedLog) -> None:
         self.log = log
-        self.waits: DispatchRunner | ReaderWait = log.dispatching or _reader_wait(log)
+        self.waits: DispatchRunner | ReaderWait
+        if log.dispatching is not None:
+            self.waits = log.dispatching
+        else:
+            from lakelog_queues.readers import ReaderWait
+
+            self.waits = ReaderWait.of(log)
         # One process at a time writes tombstones: the one with the services.
         self._removed = TombstoneFile(log.files, log.path, alone=log.dispatching is not None)
 
@@ -117,29 +122,10 @@ class QueueParts:
                 closing.callback(self.finder.lookups.close)
 
 
-def _reader_wait(log: DispatchedLog) -> ReaderWait:
-    from lakelog_queues.readers import ReaderWait
-
-    return ReaderWait.of(log)
-
-
 def queue_parts(parts: RoleParts) -> QueueParts:
     """The resources of the queue methods in one role of a store."""
     assert isinstance(parts.extension, QueueParts)
     return parts.extension
-
-
-def reads_async(
-    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """:func:`~lakelog.log.log_reader.reads` for a coroutine."""
-
-    @wraps(verb)
-    async def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
-        with failing(self._current.path):
-            return await verb(self, *arguments, **named)
-
-    return guarded
 
 
 def iterates_async(
@@ -250,7 +236,6 @@ class Store(LogStore):
         request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
         return self._following.get(request, wait_ms)
 
-    @reads_async
     async def get_async(
         self,
         topic: str,
@@ -266,8 +251,9 @@ class Store(LogStore):
         from lakelog_queues.finding.follow import GetRequest
 
         request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
-        follower = self._following if wait_ms else self._find.follower
-        return await follower.get_async(request, wait_ms)
+        with failing(self._current.path):
+            follower = self._following if wait_ms else self._find.follower
+            return await follower.get_async(request, wait_ms)
 
     @reads
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name

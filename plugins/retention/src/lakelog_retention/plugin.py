@@ -33,33 +33,16 @@ def make_watcher(settings: WatcherSettings, _context: Context) -> object:
 @hookimpl
 def lakelog_cleaners() -> Sequence[Factory]:
     """Offer the cleaners ``retention`` and ``keep-forever``."""
+    kind, nothing = Kind.CLEANER, "deletes nothing, whatever the disk says"
+    rules = "deletes by age, size, number, and what the disk asks for: RocketMQ's rules"
     return [
-        Factory(
-            Kind.CLEANER,
-            "retention",
-            RetentionSettings,
-            make_retention,
-            "deletes by age, size, number, and what the disk asks for: RocketMQ's rules",
-        ),
-        Factory(
-            Kind.CLEANER,
-            "keep-forever",
-            NoSettings,
-            make_forever,
-            "deletes nothing, whatever the disk says",
-        ),
+        Factory(kind, "retention", RetentionSettings, make_retention, rules),
+        Factory(kind, "keep-forever", NoSettings, make_forever, nothing),
     ]
 
 
 @hookimpl
 def lakelog_disk_watchers() -> Sequence[Factory]:
     """Offer the watcher ``psutil``."""
-    return [
-        Factory(
-            Kind.DISK_WATCHER,
-            "psutil",
-            WatcherSettings,
-            make_watcher,
-            "asks for cleaning, then refuses writes, as a disk gets full",
-        )
-    ]
+    summary = "asks for cleaning, then refuses writes, as a disk gets full"
+    return [Factory(Kind.DISK_WATCHER, "psutil", WatcherSettings, make_watcher, summary)]

@@ -346,7 +346,7 @@ class Fetching:
         while queues and len(found) < max_messages:
             more = []
             for place, queue_id in enumerate(queues):
-                share = _share(max_messages - len(found), len(queues) - place)
+                share = -(-(max_messages - len(found)) // (len(queues) - place))  # rounded up
                 if share:
                     got = self._fetch(queue_id, share)
                     found += got
@@ -400,11 +400,6 @@ class Fetching:
         for queue_id in queue_ids:
             if queue_id not in self.positions:
                 self.positions[queue_id] = place_of(queue_id)
-
-
-def _share(left: int, queues: int) -> int:
-    """The share of the next of ``queues`` queues; at least 1 while anything is left."""
-    return -(-left // queues)
 
 
 class Fetched(NamedTuple):

@@ -415,7 +415,7 @@ class QueueGetter:
         if plain is not None:
             status = GetStatus.FOUND if plain[0] else GetStatus.NO_MATCHED_MESSAGE
             return RecordsResult(status, *plain)
-        found = self._selector.select(attrs.evolve(want, verify=verify), _by_code)
+        found = self._selector.select(attrs.evolve(want, verify=verify), _all)
         records = [bytes(batch.record(at)) for batch in found.batches for at in range(len(batch))]
         return RecordsResult(found.status, records, found.places, *found.bounds)
 
@@ -458,7 +458,7 @@ def _by_message(batch: RecordBatch, tags: frozenset[str]) -> Flags:
     return np.fromiter((each in tags for each in batch.tags), np.bool_, len(batch))
 
 
-def _by_code(batch: RecordBatch, _tags: frozenset[str]) -> Flags:
+def _all(batch: RecordBatch, _tags: frozenset[str]) -> Flags:
     return np.ones(len(batch), np.bool_)
 
 
