@@ -9,6 +9,7 @@ its seconds from the previous file; its exact time is in the header.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from heapq import merge
 from mmap import mmap
 from pathlib import Path
@@ -103,11 +104,8 @@ class IndexFile:
     def map(self) -> mmap:
         """All of its bytes, read-only; raises :class:`~lakelog.errors.ReadFailed`."""
         try:
-            file = self._files.open(self.path)
-            try:
+            with closing(self._files.open(self.path)) as file:
                 return file.map(self.shape.length, writable=False)
-            finally:
-                file.close()
         except OSError as error:
             raise unreadable(self.path, error) from error
 
@@ -464,11 +462,8 @@ def first_wrong(files: FileSystem, wrong: Sequence[CorruptIndex], *, alone: bool
 
 def _was_cut(files: FileSystem, path: Path) -> bool:
     """Whether no settings make this length, or the counted entries do not fit in it."""
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         length, head = file.size(), file.read_at(0, HEADER.size)
-    finally:
-        file.close()
     if len(head) < HEADER.size or (length - HEADER.size) % SLOT.size:
         return True
     least = HEADER.size + SLOT.size + Header.unpack(head).count * ENTRY.size

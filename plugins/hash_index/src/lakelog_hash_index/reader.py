@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import StoreError
+from lakelog.errors import CorruptIndex, StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog.format.queue_offsets import Flags, Ints, Longs
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import Context, HashChains
+from lakelog.hooks.dispatching import Verifier
 from lakelog.lazy import np
 from lakelog_hash_index import indexfile
 from lakelog_hash_index.coverage import CoveredSpan, clipped, gaps, log_of, spans, valid_progress
 from lakelog_hash_index.keys import count_keys, find_keys, hash_key
 from lakelog_hash_index.shape import IndexShape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog.errors import CorruptIndex
-    from lakelog.format.record_batch import RecordBatch
-    from lakelog.hooks import Context, HashChains
-    from lakelog.hooks.dispatching import Verifier
 
 _log: Final = logging.getLogger(__name__)
 
@@ -213,7 +208,7 @@ class _Run:
         return _Run(*(np.concatenate(pair) for pair in pairs)).sorted()
 
 
-def _columns(run: _Run) -> tuple[NDArray[Any], ...]:
+def _columns(run: _Run) -> tuple[Any, ...]:
     return run.hashes, run.offsets, run.times_ms
 
 

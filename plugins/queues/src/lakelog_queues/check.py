@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -725,8 +726,7 @@ def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]
         queues = sorted(queues_in(root))
     except OSError as error:
         raise unreadable(root, error) from error
-    opened = OpenFiles(files, write=False, most=_MOST_OPEN)
-    try:
+    with closing(OpenFiles(files, write=False, most=_MOST_OPEN)) as opened:
         own = [_units(files, opened, root, each) for each in queues if each[0] == REPAIRED_TOPIC]
         whole = [each.read(each.first, each.end) for each in own if each is not None]
         replacements = Replacements.of(simpleunits.unpack(units, 0) for units in whole)
@@ -737,8 +737,6 @@ def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]
             and queue[0] != REPAIRED_TOPIC
             and _points_to(_units(files, opened, root, queue), replacements)
         )
-    finally:
-        opened.close()
 
 
 def _points_to(units: CheckedFiles | None, replacements: Replacements) -> bool:

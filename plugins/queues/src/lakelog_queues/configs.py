@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,12 +29,9 @@ C = TypeVar("C", config.TopicConfig, config.GroupConfig)
 @contextmanager
 def config_lock(files: FileSystem, path: Path) -> Iterator[None]:
     """Keep other processes from replacing a file of the store directory ``path``."""
-    file = files.open(path / LOCK_FILE, write=True, create=True)
-    try:
-        with ProcessLock(file, _CHANGING):
-            yield
-    finally:
-        file.close()
+    opened = files.open(path / LOCK_FILE, write=True, create=True)
+    with closing(opened) as file, ProcessLock(file, _CHANGING):
+        yield
 
 
 def topics_of(files: FileSystem, path: Path) -> dict[str, config.TopicConfig]:

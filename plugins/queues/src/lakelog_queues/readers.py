@@ -122,20 +122,19 @@ def _with_signal_id(signal: ArrivalSignal, version: int) -> int:
     return id(signal) * _VERSIONS + version
 
 
+@attrs.define(eq=False)
 class PolledArrivals:
-    """The signal in a process without the services: wake-ups by the owner, or else polling."""
+    """The signal in a process without the services: wake-ups by the owner, or else polling.
 
-    def __init__(self, completion: ReaderCatchUp, page_waiter: PageWaiter) -> None:
-        """Keep the collaborators.
+    :param completion: dispatches new records
+    :param page_waiter: waits for a wake-up by the owner
+    """
 
-        :param completion: dispatches new records
-        :param page_waiter: waits for a wake-up by the owner
-        """
-        self._completion = completion
-        self._page_waiter = page_waiter
-        self._waiting_count = 0
-        self._grouping_s = 0.0
-        self._close = Arrivals()
+    _completion: ReaderCatchUp
+    _page_waiter: PageWaiter
+    _waiting_count: int = 0
+    _grouping_s: float = 0.0
+    _close: Arrivals = attrs.field(factory=Arrivals)
 
     @property
     def version(self) -> int:

@@ -23,6 +23,7 @@ import mmap
 import os
 import struct
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -294,11 +295,8 @@ def check_directory(directory: Path, block_bytes: int) -> None:
         fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
         return
-    file = RealFile(directory, fd)
-    try:
+    with closing(RealFile(directory, fd)) as file:
         switch_on(file, block_bytes)
-    finally:
-        file.close()
 
 
 def switch_on(file: File, block_bytes: int) -> None:

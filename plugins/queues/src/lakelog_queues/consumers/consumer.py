@@ -33,7 +33,7 @@ LATEST: Final = "latest"
 StartPosition: TypeAlias = str | datetime
 """``earliest``, ``latest``, or a store time with its time zone."""
 _log = logging.getLogger("lakelog")
-_CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
@@ -239,9 +239,10 @@ class Consumer:
             self._take_in(self._access.queues(self.topic))
 
     def _take_in(self, queue_ids: Sequence[int]) -> None:
-        self._fetching.add(queue_ids, self._first_place)
-        for queue_id, offset in self._fetching.positions.items():
-            self._delivered.setdefault(queue_id, offset)
+        for queue_id in queue_ids:
+            if queue_id not in self._fetching.positions:
+                at = self._first_place(queue_id)
+                self._fetching.positions[queue_id] = self._delivered[queue_id] = at
 
     def _first_place(self, queue_id: int) -> int:
         if queue_id in self._committed:
@@ -318,18 +319,18 @@ def _check_queues(queue_ids: Sequence[int]) -> None:
         )
 
 
+@attrs.define(eq=False)
 class Fetching:
     """The read positions in the queues of a topic.
 
     :ivar positions: next queue offset to fetch, by queue id
     """
 
-    def __init__(self, access: QueueAccess, topic: str, tags: str | None) -> None:
-        self.positions: dict[int, int] = {}
-        self._access = access
-        self._topic = topic
-        self._tags = tags
-        self._first = 0
+    _access: QueueAccess
+    _topic: str
+    _tags: str | None
+    positions: dict[int, int] = attrs.field(factory=dict)
+    _first: int = 0
 
     def fetch(self, max_messages: int) -> list[Fetched]:
         """Fetch available messages; empty only if every queue is at its end."""
@@ -367,7 +368,7 @@ class Fetching:
         """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
         offset = self.positions[queue_id]
         result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
-        if result.status in _CORRECTED:
+        if result.status in CORRECTED:
             _log.warning(
                 "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
                 queue_id,
@@ -394,12 +395,6 @@ class Fetching:
             for each in others
         ]
         return [*found, Fetched(last, queue_id, result.next_offset)]
-
-    def add(self, queue_ids: Sequence[int], place_of: Callable[[int], int]) -> None:
-        """Add new queues, at the positions returned by ``place_of``."""
-        for queue_id in queue_ids:
-            if queue_id not in self.positions:
-                self.positions[queue_id] = place_of(queue_id)
 
 
 class Fetched(NamedTuple):

@@ -194,7 +194,7 @@ class SimpleQueue:
             return b""
         if self._memory is None:
             return self._files.units(first, stop - first)
-        start, held = self._memory.held()
+        start, held = self._memory.held
         if first >= start:
             return bytes(held[(first - start) * UNIT_BYTES : (stop - start) * UNIT_BYTES])
         written = self._files.units(first, min(stop, start) - first)
@@ -425,37 +425,36 @@ class SimpleQueue:
 
 
 class Overlay:
-    """The last units of a queue, in file format; one thread changes them, any thread reads."""
+    """The last units of a queue, in file format; one thread changes them, any thread reads.
 
-    __slots__ = ("_held", "_room")
+    :ivar held: queue offset of the first unit in memory, and the units; replaced as a pair
+    """
+
+    __slots__ = ("_room", "held")
 
     def __init__(self, start: int) -> None:
         self._room = bytearray()
-        self._held: Held = (start, memoryview(self._room))
-
-    def held(self) -> Held:
-        """Queue offset of the first unit in memory, and the units; a consistent pair."""
-        return self._held
+        self.held: Held = (start, memoryview(self._room))
 
     def append(self, units: bytes | memoryview) -> None:
         """Add units."""
-        start, before = self._held
+        start, before = self.held
         length = len(before) + len(units)
         if length > len(self._room):
             room = bytearray(max(length, 2 * len(self._room)))
             room[: len(before)] = before
             self._room = room
         self._room[len(before) : length] = units
-        self._held = (start, memoryview(self._room)[:length])
+        self.held = (start, memoryview(self._room)[:length])
 
     def cut(self, end: int) -> None:
         """Remove units from queue offset ``end`` on; if ``end`` is lower, it becomes the start."""
-        start, units = self._held
+        start, units = self.held
         self._hold(min(start, end), units[: max(0, end - start) * UNIT_BYTES])
 
     def drop_written(self, files: UnitFiles) -> None:
         """Remove the leading units that the owner has written to files meanwhile."""
-        start, held = self._held
+        start, held = self.held
         written = files.units(start, len(held) // UNIT_BYTES)
         count = _count_alike(written, held[: len(written)])
         if count:
@@ -463,7 +462,7 @@ class Overlay:
 
     def place(self, offset: int, files: UnitFiles) -> UnitLocation:
         """The place of the unit of a queue offset, in memory or in the files."""
-        start, held = self._held
+        start, held = self.held
         if offset >= start:
             end = start + len(held) // UNIT_BYTES
             return held[(offset - start) * UNIT_BYTES :], 0, end - offset
@@ -472,7 +471,7 @@ class Overlay:
 
     def _hold(self, start: int, units: bytes | memoryview) -> None:
         self._room = bytearray(units)
-        self._held = (start, memoryview(self._room))
+        self.held = (start, memoryview(self._room))
 
 
 def _count_alike(written: bytes, held: memoryview) -> int:
