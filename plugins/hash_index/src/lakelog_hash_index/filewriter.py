@@ -20,13 +20,14 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import attrs
 
 from lakelog.accelerate import current
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.queue_offsets import Ints, Longs
+from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import Context
 from lakelog.lazy import cached_property, np
 from lakelog.runtime.threads import soon_done
@@ -41,11 +42,6 @@ from lakelog_hash_index.shape import (
     is_name,
     next_name,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog.format.record_batch import RecordBatch
 
 _CHUNK: Final = 1 << 18
 """Number of entries processed at once."""
@@ -241,7 +237,7 @@ class IndexFileWriter:
         self.header = Header.unpack(self._map[: HEADER.size])
 
     @cached_property
-    def _heads(self) -> NDArray[Any]:
+    def _heads(self) -> Ints:
         """The newest entry of each slot, over the map."""
         return np.ndarray((self.shape.slots,), ">i4", self._map, HEADER.size)
 

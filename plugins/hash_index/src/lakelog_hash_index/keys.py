@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -19,10 +19,8 @@ from lakelog.accelerate import current
 from lakelog.format.layout import ROLLBACK, TRANSACTION_MASK
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Ints, Longs
+from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import np
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
 
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
 _KEYS: Final = KEYS.encode()

@@ -74,6 +74,7 @@ DENSE_S: Final = 0.0005
 _VERSIONS: Final = 1 << 64
 
 
+@attrs.frozen
 class CurrentArrivals:
     """The signal of a store whose role may change; waiters move to the new role's signal.
 
@@ -82,8 +83,7 @@ class CurrentArrivals:
     :param of: returns the current signal
     """
 
-    def __init__(self, of: Callable[[], ArrivalSignal]) -> None:
-        self._of = of
+    _of: Callable[[], ArrivalSignal]
 
     @property
     def version(self) -> int:

@@ -54,8 +54,8 @@ class Retention:
         for at, segment in enumerate(segments[: self.settings.delete_files_batch_max]):
             reason = (
                 self._too_old(segment, situation.now_ms, occasion)
-                or self._too_many(len(segments) + 1 - at)
-                or self._too_large(total_bytes)
+                or _above(len(segments) + 1 - at, "segments", "max_segments", self.settings)
+                or _above(total_bytes, "bytes", "max_total_bytes", self.settings)
                 or self._not_expired_but_in_need(situation)
             )
             if not reason:
@@ -83,22 +83,18 @@ class Retention:
         old = _of_age(age_ms)
         return f"its last message is {old} old and kept for {kept_hours} h; {occasion}"
 
-    def _too_many(self, count: int) -> str:
-        most = self.settings.max_segments
-        if most is None or count <= most:
-            return ""
-        return f"the log has {count} segments, and max_segments is {most}"
-
-    def _too_large(self, total_bytes: int) -> str:
-        most = self.settings.max_total_bytes
-        if most is None or total_bytes <= most:
-            return ""
-        return f"the log has {total_bytes} bytes, and max_total_bytes is {most}"
-
     def _not_expired_but_in_need(self, situation: CleaningContext) -> str:
         if not (self.settings.clean_forcibly and situation.disk in _FORCIBLY):
             return ""
         return f"it is the oldest, though not expired, and {_of_disk(situation)}"
+
+
+def _above(found: int, unit: str, limit: str, settings: RetentionSettings) -> str:
+    """How the log is above a limit, in words; empty if it is not, or without that limit."""
+    most = getattr(settings, limit)
+    if most is None or found <= most:
+        return ""
+    return f"the log has {found} {unit}, and {limit} is {most}"
 
 
 def _with_active(segments: Sequence[SegmentInfo]) -> int:

@@ -9,7 +9,7 @@ core/docs/reference/format/consumequeue_ext.md.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lakelog.errors import CorruptQueue
 from lakelog.format.queue_offsets import Flags, Longs, Queue
@@ -18,9 +18,6 @@ from lakelog.lazy import np
 from lakelog_queues.files.folders import SizedFiles
 from lakelog_queues.units.simpleunits import RawUnits
 from lakelog_queues.units.tags import MAX_ADDRESS, is_address
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 UNIT: Final = np.dtype(
     [("size", ">i2"), ("tags_code", ">i8"), ("store_time", ">i8"), ("bitmap_size", ">i2")]
@@ -150,7 +147,7 @@ class ExtFiles(SizedFiles):
         first, last = int(offsets[0]), int(offsets[-1])
         data = self.read(first, last - first + UNIT_BYTES)
         there = offsets - first + UNIT_BYTES <= len(data)
-        raw: NDArray[np.void] = np.zeros(len(offsets), UNIT)
+        raw: RawUnits = np.zeros(len(offsets), UNIT)
         raw[there] = gather(data, UNIT, offsets[there] - first)
         inside = offsets % self.size_bytes + raw["size"] <= self.size_bytes
         good = is_whole(raw) & inside

@@ -15,15 +15,12 @@ from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.readers import ArrivalSignal
 
 BATCH_MESSAGES: Final = 256
-_AT_THE_END: Final = frozenset(
-    {
-        GetStatus.OFFSET_OVERFLOW_ONE,
-        GetStatus.OFFSET_OVERFLOW_BADLY,
-        GetStatus.NO_MESSAGE_IN_QUEUE,
-        GetStatus.NO_MATCHED_LOGIC_QUEUE,
-    }
-)
-_WORTH_WAITING: Final = _AT_THE_END - {GetStatus.OFFSET_OVERFLOW_BADLY}
+_WORTH_WAITING: Final = {
+    GetStatus.OFFSET_OVERFLOW_ONE,
+    GetStatus.NO_MESSAGE_IN_QUEUE,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE,
+}
+_AT_THE_END: Final = _WORTH_WAITING | {GetStatus.OFFSET_OVERFLOW_BADLY}
 _LONG_S: Final = 3600.0
 
 
