@@ -49,7 +49,8 @@ class Retention:
         """
         occasion = self._occasion(situation)
         forced = situation.disk is DiskState.STOP_WRITING
-        total_bytes = _with_active(segments)
+        # The active segment counts like the last sealed one.
+        total_bytes = sum(each.size_bytes for each in (*segments, *segments[-1:]))
         chosen: list[Deletion] = []
         for at, segment in enumerate(segments[: self.settings.delete_files_batch_max]):
             reason = (
@@ -80,7 +81,7 @@ class Retention:
         age_ms = now_ms - segment.last_timestamp_ms
         if not occasion or age_ms < kept_hours * HOUR_MS:
             return ""
-        old = _of_age(age_ms)
+        old = f"{age_ms // 360_000 / 10:g} h"  # never rounded up
         return f"its last message is {old} old and kept for {kept_hours} h; {occasion}"
 
     def _not_expired_but_in_need(self, situation: CleaningContext) -> str:
@@ -97,11 +98,6 @@ def _above(found: int, unit: str, limit: str, settings: RetentionSettings) -> st
     return f"the log has {found} {unit}, and {limit} is {most}"
 
 
-def _with_active(segments: Sequence[SegmentInfo]) -> int:
-    """Size of the log in bytes; the active segment counts like the last sealed one."""
-    return sum(each.size_bytes for each in segments) + (segments[-1].size_bytes if segments else 0)
-
-
 def _of_disk(situation: CleaningContext) -> str:
     """The watcher's state, with figures if known."""
     known = []
@@ -110,11 +106,6 @@ def _of_disk(situation: CleaningContext) -> str:
     if situation.free_bytes is not None:
         known.append(f"{size(situation.free_bytes)} free")
     return _STATES[situation.disk] + (f" (the log's: {', '.join(known)})" if known else "")
-
-
-def _of_age(age_ms: int) -> str:
-    """An age in hours, never rounded up."""
-    return f"{age_ms // 360_000 / 10:g} h"
 
 
 @attrs.define

@@ -301,21 +301,17 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets
     if commit not in ("explicit", "batch"):
         raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None:
-        _check_queues(queue_ids)
+        if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
+            raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
+        ids = [whole("queue_ids", each, None) for each in queue_ids]
+        if not ids or min(ids) < 0:
+            raise SettingsError(
+                f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
+            )
     if commit == "batch" and offsets.read_only:
         raise StoreReadOnly(
             "a consumer cannot commit in a store that is open for reading; use commit='explicit', "
             "or open it with mode='write'"
-        )
-
-
-def _check_queues(queue_ids: Sequence[int]) -> None:
-    if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
-        raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
-    ids = [whole("queue_ids", each, None) for each in queue_ids]
-    if not ids or min(ids) < 0:
-        raise SettingsError(
-            f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
         )
 
 

@@ -59,9 +59,6 @@ class OpenFiles:
         self._opened: OrderedDict[Path, CachedFile] = OrderedDict()
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        return len(self._opened)
-
     @contextmanager
     def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
         """The file, which stays open for the length of a ``with`` block."""
