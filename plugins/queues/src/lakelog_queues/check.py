@@ -47,6 +47,23 @@ _READ_BYTES: Final = 1 << 20
 WRONG_LENGTH: Final = "the file has a wrong length"
 WRONG_NAME: Final = "no file can start there, and its queue is not compared"
 GAP: Final = "files are missing before this one"
+MISSING: Final = "units are missing"
+OF_NO_RECORD: Final = "the unit does not belong to a whole record of this queue"
+DIFFERS: Final = "the unit differs from its record"
+MISPLACED: Final = "the record has another queue offset than its unit"
+UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
+_LOOKED_THROUGH: Final = 4096
+_CHUNK: Final = 256
+Resolve: TypeAlias = Callable[[simpleunits.RawUnits], simpleunits.RawUnits]
+"""Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
+BROKEN: Final = "the files of tags codes do not fit together"
+_SIMPLE: Final = ("size", "tags_code")
+_BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
+_MOST_OPEN: Final = 64
+_LOOKS: Final = 3
+"""Number of listings of a folder, as a listing may miss files that are created meanwhile."""
+_PATIENCE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class CheckedFiles:
@@ -142,17 +159,6 @@ def _last_byte(file: File, size: int) -> int | None:
             last = at + len(stripped) - 1
         at = file.next_data(at + len(data))
     return last
-
-
-MISSING: Final = "units are missing"
-OF_NO_RECORD: Final = "the unit does not belong to a whole record of this queue"
-DIFFERS: Final = "the unit differs from its record"
-MISPLACED: Final = "the record has another queue offset than its unit"
-UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
-_LOOKED_THROUGH: Final = 4096
-_CHUNK: Final = 256
-Resolve: TypeAlias = Callable[[simpleunits.RawUnits], simpleunits.RawUnits]
-"""Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 
 
 def as_they_are(units: simpleunits.RawUnits) -> simpleunits.RawUnits:
@@ -506,9 +512,6 @@ class UnitCheck:
         self._late = None
 
 
-BROKEN: Final = "the files of tags codes do not fit together"
-
-
 def ext_resolver(
     files: FileSystem, directory: Path, file_size_bytes: int, opened: OpenFiles
 ) -> tuple[Resolve, list[Problem]]:
@@ -545,15 +548,6 @@ def _codes(ext: ExtFiles, addresses: Longs) -> Longs:
             return addresses
     half = len(addresses) // 2
     return np.concatenate([_codes(ext, addresses[:half]), _codes(ext, addresses[half:])])
-
-
-_SIMPLE: Final = ("size", "tags_code")
-_BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
-_MOST_OPEN: Final = 64
-_LOOKS: Final = 3
-"""Number of listings of a folder, as a listing may miss files that are created meanwhile."""
-_PATIENCE_SECONDS: Final = 1.0
-_LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 @attrs.frozen

@@ -41,6 +41,18 @@ from lakelog.runtime.threads import in_thread
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.finding.results import QueueInfo
 
+FIRST_LOOK_S: Final = 0.005
+LAST_LOOK_S: Final = 0.1
+MOST_WAITING: Final = 2
+DENSE_S: Final = 0.0005
+"""A waiter woken again within this time reads a dense stream."""
+_VERSIONS: Final = 1 << 64
+LOOK_SECONDS: Final = 0.002
+"""The minimum time between two checks of the log, unless a waiter was woken."""
+_WAIT_S: Final = 0.01
+"""Seconds between two checks of the log by :meth:`ReaderWait.wait`."""
+_SETTLED_NS: Final = 2_000_000_000
+
 
 class ArrivalSignal(Protocol):
     """The signal as waiters use it: the ``Arrivals`` of an owner, or that of a reader."""
@@ -64,14 +76,6 @@ class ArrivalSignal(Protocol):
 
         :param is_urgent: while it is false, an owner may gather messages for some tens of ms
         """
-
-
-FIRST_LOOK_S: Final = 0.005
-LAST_LOOK_S: Final = 0.1
-MOST_WAITING: Final = 2
-DENSE_S: Final = 0.0005
-"""A waiter woken again within this time reads a dense stream."""
-_VERSIONS: Final = 1 << 64
 
 
 @attrs.frozen
@@ -255,13 +259,6 @@ async def queue_growth(
         if arrivals.closed:
             return
         seen = arrivals.version
-
-
-LOOK_SECONDS: Final = 0.002
-"""The minimum time between two checks of the log, unless a waiter was woken."""
-_WAIT_S: Final = 0.01
-"""Seconds between two checks of the log by :meth:`ReaderWait.wait`."""
-_SETTLED_NS: Final = 2_000_000_000
 
 
 @attrs.define(eq=False)

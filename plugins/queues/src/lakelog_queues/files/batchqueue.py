@@ -45,6 +45,11 @@ _NOT_COMPACTED: Final = -1
 _INNER_NUM: Final = "INNER_NUM"
 _INNER_BASE: Final = "INNER_BASE"
 _NUMBER: Final = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
+_ALL: Final = (1 << 63) - 1
+_SCANNED_AT_ONCE: Final = 1 << 14
+_FIRST_LOOK: Final = 64
+_CHECKED_FILES: Final = 3
+"""Number of files at the end that are checked at open, as in RocketMQ's recovery."""
 
 
 def inner_batches(batch: RecordBatch) -> tuple[Units, Longs]:
@@ -105,13 +110,6 @@ def readable(units: Units) -> Flags:
     good = (units.offsets >= 0) & (units.sizes > 0) & (units.queue_offsets >= 0)
     good &= (units.counts > 0) & (units.counts <= MOST_IN_A_BATCH)
     return np.asarray(good, np.bool_)
-
-
-_ALL: Final = (1 << 63) - 1
-_SCANNED_AT_ONCE: Final = 1 << 14
-_FIRST_LOOK: Final = 64
-_CHECKED_FILES: Final = 3
-"""Number of files at the end that are checked at open, as in RocketMQ's recovery."""
 
 
 class BatchQueue:

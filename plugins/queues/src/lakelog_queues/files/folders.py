@@ -23,8 +23,9 @@ from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, DirtyFiles, Ope
 from lakelog_queues.units.simpleunits import UNIT_BYTES, ordered_length, unit_at, valid_length
 
 _MOST_OPEN: Final = 2
-
 _WIPED_AT_ONCE: Final = 1 << 16
+_FIRST_LOOK: Final = 512
+_LONGEST_LOOK: Final = 1 << 16
 
 
 @attrs.define(eq=False)
@@ -185,11 +186,6 @@ class SizedFiles:
                 position += len(data)
             if wiped:
                 file.sync()
-
-
-_FIRST_LOOK: Final = 512
-
-_LONGEST_LOOK: Final = 1 << 16
 
 
 @attrs.define(eq=False)

@@ -55,6 +55,9 @@ UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
 TagCheck: TypeAlias = "Callable[[RecordBatch, frozenset[str]], Flags]"
 """Returns for each record of a batch whether it has one of the tags."""
+MOST_MESSAGES: Final = 4096
+"""Largest number of messages whose units are read at once."""
+DEFAULT_MESSAGES: Final = 32
 
 
 @attrs.frozen
@@ -282,11 +285,6 @@ def _places(units: Units, rows: Longs) -> list[tuple[int, int, int]]:
     return list(zip(*(each[rows].tolist() for each in columns), strict=True))
 
 
-MOST_MESSAGES: Final = 4096
-"""Largest number of messages whose units are read at once."""
-DEFAULT_MESSAGES: Final = 32
-
-
 class QueueGetter:
     """Reads queues; thread-safe."""
 
@@ -330,8 +328,7 @@ class QueueGetter:
         :param max_bytes: limit for the sum of the record lengths, at least 100 bytes and at most
             128 MiB; the first message is returned even if it is longer
         :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` mean all messages
-        :returns: the messages, RocketMQ's status, and the offset at which to continue; see
-            :mod:`lakelog_queues.finding.get`
+        :returns: the messages, RocketMQ's status, and the offset at which to continue
 
         Raises ``TypeError`` for arguments of a wrong type. Raises ``ValueError`` for a queue id
         below 0, ``max_messages`` below 1, or ``tags`` without a tag.

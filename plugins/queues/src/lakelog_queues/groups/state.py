@@ -50,6 +50,7 @@ _log = logging.getLogger("lakelog")
 _creating = Lock()
 _FORKED: Final[list[sqlite3.Connection]] = []
 """Connections of the parent in a forked child, which must not even be closed there."""
+_THIS = "scope = ? AND topic = ? AND queue = ?"
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -174,9 +175,6 @@ class GroupDatabase:
             self._closed = True
             _FORKED.append(self._connection)
         self._lock = Lock()
-
-
-_THIS = "scope = ? AND topic = ? AND queue = ?"
 
 
 @attrs.frozen
