@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from lakelog.errors import SettingsError
-from lakelog_queues.groups.property_filter import PropertyFilter
-from lakelog_queues.groups.property_values import NoResult
+from lakelog_queues.groups.property_filter import NoResult, PropertyFilter
 from plugins.queues.tests.groups.expressions import EXPRESSIONS, PROPERTIES
 from tests.takeover.test_groups import java
 

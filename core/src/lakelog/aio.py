@@ -51,7 +51,7 @@ from lakelog.store.parts import Role
 if TYPE_CHECKING:
     from lakelog import Consumer, Delivery, GroupConsumer, RecoveryReport
     from lakelog_queues.consumers.consumer import StartPosition
-    from lakelog_queues.readers.arrivals import CurrentArrivals
+    from lakelog_queues.readers import CurrentArrivals
 
 __all__ = [
     "AsyncConsumer",

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,8 +32,7 @@ from lakelog.processes.ownership import is_followed, is_owned, is_served, write_
 from lakelog.store import joining, reader_parts
 from lakelog.store.open import open_to_serve
 from lakelog.store.parts import RoleParts
-from lakelog_queues.readers.arrivals import CurrentArrivals
-from lakelog_queues.readers.catch_up import ReaderWait
+from lakelog_queues.readers import CurrentArrivals, ReaderWait
 from lakelog_testing.crash import SimFileSystem, images
 from lakelog_testing.threads import hold
 from tests.support.waiting import until
@@ -119,7 +119,8 @@ def test_an_iterator_and_a_consumer_of_before_go_over(tmp_path: Path) -> None:
         consumed = pool.submit(consumer.poll, 10, 15_000)
         owner.kill()
         at = former.completion.reach(now=True)
-        former.arrivals._look = former.arrivals._refresh = lambda: at  # blind from now on
+        blind: Any = SimpleNamespace(reach=lambda **_: at)
+        former.arrivals._completion = blind
         store.put(Message("t", b"b", queue_id=0))
         assert bytes(found.result(10).body) == b"b"
         assert [bytes(each.body) for each in polled.result(10).messages] == [b"b"]

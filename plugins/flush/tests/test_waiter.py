@@ -1,15 +1,11 @@
-"""Parts of group commit: threads that wait, late puts, and waits of a sync for more puts."""
+"""Parts of group commit: wake-ups, late puts, and waits of a sync for more puts."""
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from threading import Thread
 
 import pytest
 
@@ -23,78 +19,10 @@ from lakelog_flush.groupcommit import (
     GroupCommitSettings,
     TimeoutLog,
 )
-from lakelog_flush.waiter import Waiter, WakeChain, Wakeup
+from lakelog_flush.waiter import Wakeup
 from lakelog_testing import FakeLog
-from tests.support.waiting import until
 
-OK = PutStatus.PUT_OK
 PATIENCE_SECONDS = 10.0
-
-
-def make() -> Waiter:
-    return Waiter(0, time.monotonic() + PATIENCE_SECONDS)
-
-
-def asleep(pool: ThreadPoolExecutor, waiters: list[Waiter]) -> list[Future[PutStatus]]:
-    results = [pool.submit(each.result) for each in waiters]
-    until(lambda: all(each._awaited for each in waiters))
-    return results
-
-
-@contextmanager
-def ended(chain: WakeChain) -> Iterator[WakeChain]:
-    """Wake all threads at the end: the pool waits for them, and a failing test must not hang."""
-    try:
-        yield chain
-    finally:
-        chain.end()
-
-
-def test_one_that_gave_up_is_passed_over() -> None:
-    impatient, patient = make(), make()
-    with pytest.raises(TimeoutError):
-        impatient.result(0.001)
-    with ThreadPoolExecutor(1) as pool, ended(WakeChain(int)) as chain:
-        (result,) = asleep(pool, [patient])
-        chain.begin([impatient, patient], OK)
-        assert result.result(PATIENCE_SECONDS) is OK
-    assert impatient.result(0) is OK
-
-
-def test_one_that_is_interrupted_wakes_the_next_all_the_same() -> None:
-    interrupted, behind = make(), make()
-    raised: list[BaseException] = []
-
-    def wait() -> None:
-        try:
-            interrupted.result()
-        except KeyboardInterrupt as error:
-            raised.append(error)
-
-    thread = Thread(target=wait)
-    thread.start()
-    with ThreadPoolExecutor(1) as pool, ended(WakeChain(int)) as chain:
-        until(lambda: interrupted._awaited)
-        (result,) = asleep(pool, [behind])
-        assert thread.ident is not None
-        raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-        assert raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)) == 1
-        chain.begin([interrupted, behind], OK)
-        assert result.result(PATIENCE_SECONDS) is OK
-    thread.join(PATIENCE_SECONDS)
-    assert raised
-
-
-def test_whoever_likes_goes_on_where_a_thread_is_held_up() -> None:
-    held_up, behind = make(), [make(), make()]
-    chain = WakeChain(int)
-    with ThreadPoolExecutor(2) as pool, ended(chain):
-        results = asleep(pool, behind)
-        held_up._awaited = True  # as if a thread slept there that is not scheduled
-        chain.begin([held_up, *behind], OK)
-        assert chain
-        chain.end()
-        assert [each.result(PATIENCE_SECONDS) for each in results] == [OK, OK]
 
 
 # --- late puts ---

@@ -1,5 +1,5 @@
 //! A plain `get` or `get_records` of a queue: bounds, units, records and result in one call, as
-//! `lakelog_queues/finding/shortway.py`, and by tags as `lakelog_queues/finding/selection.py`.
+//! `lakelog_queues/finding/get.py` does it, also by tags.
 //! Whatever is not plain is left to Python.
 
 use pyo3::ffi;

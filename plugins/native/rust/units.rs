@@ -1,5 +1,5 @@
 //! Units of a queue: the places of its records. A process that owns its queue files
-//! reads them in memory, other processes by `pread`. As `lakelog_queues/files/unitfiles.py`.
+//! reads them in memory, other processes by `pread`. As `lakelog_queues/files/folders.py`.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;

@@ -329,9 +329,7 @@ def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
     found = ways.plain.get("t", 0, 0, 3).messages
     size = sum(each.size for each in found)
     for most_bytes, is_answered in ((size, True), (size - 1, False)):
-        parts = LookupParts(
-            log=log, plain=plain, hash_files=None, buried=lambda _topic: 0, most_bytes=most_bytes
-        )
+        parts = LookupParts(log, plain, None, lambda _topic: 0, None, most_bytes=most_bytes)
         assert (NATIVE.lookups(parts).get("t", 0, 0, 3) is not None) == is_answered
 
 

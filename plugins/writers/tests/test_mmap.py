@@ -28,16 +28,16 @@ def test_memory_that_may_not_be_locked_is_an_error() -> None:
     """In a separate process, without privileges and without lockable memory."""
     code = """
 import mmap, os, resource
-from lakelog_writers import memory
+from lakelog_writers import buffers
 region = mmap.mmap(-1, mmap.PAGESIZE)
-memory.lock(region)
+buffers.mlock(region)
 region.close()
 region = mmap.mmap(-1, mmap.PAGESIZE)
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
-    memory.lock(region)
+    buffers.mlock(region)
 except OSError as error:
     print("refused:", error)
 """

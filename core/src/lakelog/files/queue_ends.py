@@ -3,7 +3,7 @@
 Queues may outlast their messages. A few units of the last file of each queue are read. Layout:
 20-byte units ``offset i64 | size i32 | tagsCode i64``. The data ends at the first unit whose size
 is not positive. If a queue does not begin at 0, the units that fill its front have the size
-``0x7fffffff``. Batch queues have 46-byte units: see :mod:`lakelog_queues.units.batchunits`.
+``0x7fffffff``. Batch queues have 46-byte units: see :mod:`lakelog_queues.files.batchqueue`.
 
 ``lakelog/queues.json`` has the offset up to which queues are durable, and each queue's extent. It
 is written after each sync of all queues. At the next open, all records before the mark have their

@@ -8,10 +8,10 @@ delays no put for longer. If puts synced in their own threads, two thread switch
 but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
-no process is syncing. So one process syncs for many. Further puts of the process wait in a queue,
-and are woken one by one: threads woken together compete for the interpreter lock. With an
-accelerator, threads wait in compiled code instead, once they share syncs. Asynchronous puts have a
-queue of their own, and those that a sync covers are settled in one pass.
+no process is syncing. So one process syncs for many. Further puts of the process wait in a queue.
+With an accelerator, threads wait in compiled code instead, once they share syncs; it wakes them one
+by one, as threads woken together compete for the interpreter lock. Asynchronous puts have a queue
+of their own, and those that a sync covers are settled in one pass.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ from lakelog.errors import StoreFailed
 from lakelog.hooks import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
-from lakelog_flush.waiter import Waiter, WakeChain, Wakeup
+from lakelog_flush.waiter import Waiter, Wakeup
 
 _log = logging.getLogger("lakelog")
 EVERY_SECONDS: Final = 1.0
 """Interval between two log lines about puts that were not durable in time."""
 TICK_SECONDS: Final = 0.5
 """Upper bound for the delay if a notification were lost."""
-_BEHIND_ALL: Final = 1 << 63
-"""Higher than the end of any put."""
 _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 MOST_OF_A_SYNC: Final = 0.3
@@ -84,7 +82,6 @@ class GroupCommit:
         self._wakeup = Wakeup()
         self._timeouts = TimeoutLog(self._queue.timeout_seconds)
         self._gathering = Gathering()
-        self._wake_chain = WakeChain(self._on_all_woken)
         self._wanted = 0
         self._requested_end = 0
         self._asked = False
@@ -130,9 +127,8 @@ class GroupCommit:
 
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
         """Wait on the shared word unless another put of this process does; else join the queue."""
-        # All threads on the shared word wake together, and compete for the interpreter lock. So
-        # only one thread per process waits there; others join the queue, which wakes them one by
-        # one. A waiter with a callback has no sleeping thread, and joins the queue too.
+        # Only one thread per process waits on the shared word; others join the queue. A waiter with
+        # a callback has no sleeping thread, and joins the queue too.
         here = get_ident()
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)
@@ -196,7 +192,6 @@ class GroupCommit:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        self._wake_chain.end()
         if self._native is not None:
             self._native.wake_all()
 
@@ -226,8 +221,6 @@ class GroupCommit:
                 elif self._asked:
                     self._asked = False
                     log.try_sync()
-                else:
-                    self._wake_chain.go_on()
         except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error
         self._ended = True
@@ -242,22 +235,8 @@ class GroupCommit:
         answered = self._answer(flushed)
         if self._native is not None:
             self._native.oversee()
-        if self._wake_chain:
-            self._await_woken(took)
         if answered > 1 or self._has_puts():
             self._gather(log, wanted)
-
-    def _await_woken(self, seconds: float) -> None:
-        """Wait for the threads being woken, so that the next sync covers more than a few puts."""
-        deadline = time.monotonic() + min(seconds, MOST_SECONDS)
-        self._wanted = _BEHIND_ALL
-        while self._wake_chain and (left := deadline - time.monotonic()) > 0:
-            self._wakeup.sleep(left, self._wake_chain.is_over)
-        self._wanted = 0
-
-    def _on_all_woken(self) -> None:
-        if self._wanted == _BEHIND_ALL:
-            self._wakeup.notify()
 
     def _gather(self, log: Flushable, wanted: int) -> None:
         """Wait until as many bytes arrive as were just synced, if that pays off."""
@@ -290,7 +269,8 @@ class GroupCommit:
     def _answer(self, flushed: int) -> int:
         """Answer all puts that end at or before ``flushed``; return their number."""
         covered = self._queue.take_covered(flushed)
-        self._wake_chain.begin(covered, _PUT_OK)
+        for waiter in covered:
+            waiter.finish(_PUT_OK)
         threads = len(covered)
         if self._native is not None:
             threads += self._native.answer(flushed, _PUT_OK)
@@ -447,11 +427,8 @@ class WaitQueue(Generic[W]):
 
         A durable put behind one that is not durable waits for the next sync, which follows at once.
         """
-        taken, waiting = list[W](), self.waiting
         with self._taking:
-            while waiting and waiting[0].end_offset <= flushed:
-                taken.append(waiting.popleft())
-        return taken
+            return self._take(lambda put: put.end_offset <= flushed)
 
     def take_late(self, now: float) -> list[W]:
         """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""

@@ -22,19 +22,9 @@ def _timed(settings: TimedSettings, _context: Context) -> FlushStrategy:
 @hookimpl
 def lakelog_flush_strategies() -> Sequence[Factory]:
     """Offer the flush strategies ``group-commit`` and ``timed``."""
+    kind, shared = Kind.FLUSH_STRATEGY, "puts wait until they are durable, and share syncs"
+    clocked = "syncs by the clock; no put waits"
     return [
-        Factory(
-            Kind.FLUSH_STRATEGY,
-            "group-commit",
-            groupcommit.GroupCommitSettings,
-            groupcommit.make,
-            "puts wait until they are durable, and share syncs",
-        ),
-        Factory(
-            Kind.FLUSH_STRATEGY,
-            "timed",
-            "lakelog_flush.timed:TimedSettings",
-            _timed,
-            "syncs by the clock; no put waits",
-        ),
+        Factory(kind, "group-commit", groupcommit.GroupCommitSettings, groupcommit.make, shared),
+        Factory(kind, "timed", "lakelog_flush.timed:TimedSettings", _timed, clocked),
     ]

@@ -88,16 +88,13 @@ class Timed:
         """Check the log at the interval, or when notified, until :meth:`close`."""
         try:
             while not self._closing:
-                self._wakeup.sleep(self._interval_seconds, self._stop_waiting)
+                self._wakeup.sleep(self._interval_seconds, lambda: self._closing)
                 if not self._closing and self._is_due(log):
                     self._flush(log)
         except StoreFailed as error:
             _log.error("flushing stops: %s", error)
         except Exception:  # noqa: BLE001  # log why the thread ends
             _log.exception("flushing stops")
-
-    def _stop_waiting(self) -> bool:
-        return self._closing
 
     def _is_due(self, log: Flushable) -> bool:
         now = time.monotonic()

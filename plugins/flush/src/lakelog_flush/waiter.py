@@ -1,14 +1,12 @@
-"""The pending status of one put, with minimal overhead: handing over dominates a put's time.
+"""The pending status of one put, and the wake-up of a thread that works for all of them.
 
-A ``concurrent.futures.Future`` costs a condition variable for each put and a lock for each wait.
-
-Wakes one sleeping thread; a notification is cheap while that thread is awake.
+Both have minimal overhead, because handing over dominates a put's time. A
+``concurrent.futures.Future`` costs a condition variable for each put and a lock for each wait.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 from typing import Any
@@ -25,16 +23,7 @@ class Waiter:
         added; it sets the status, or arranges for that
     """
 
-    __slots__ = (
-        "_answer",
-        "_awaited",
-        "_calls",
-        "_lock",
-        "_others",
-        "_serve",
-        "deadline",
-        "end_offset",
-    )
+    __slots__ = ("_answer", "_calls", "_lock", "_serve", "deadline", "end_offset")
 
     def __init__(
         self,
@@ -47,8 +36,6 @@ class Waiter:
         self._serve = serve
         self._answer: PutStatus | Exception | None = None
         self._calls: list[Callable[[Any], object]] | None = None
-        self._awaited = False
-        self._others: WakeChain | None = None
         self._lock = Lock()
         self._lock.acquire()
 
@@ -58,28 +45,6 @@ class Waiter:
         self._lock.release()
         if self._calls is not None:
             self._call()
-
-    def settle(self, answer: PutStatus) -> bool:
-        """Like :meth:`finish`, but a thread that sleeps here is left for :meth:`wake`.
-
-        :returns: whether a thread sleeps here
-        """
-        if not self._awaited or self._calls is not None:
-            self.finish(answer)
-            return False
-        self._answer = answer
-        return True
-
-    def wake(self, others: WakeChain | None) -> bool:
-        """Wake the thread that sleeps here; it first continues with ``others``.
-
-        :returns: whether it will; an exception may just have interrupted it
-        """
-        self._others = others
-        self._lock.release()
-        if self._calls is not None:
-            self._call()
-        return self._awaited
 
     def done(self) -> bool:
         """Whether the status is known."""
@@ -95,26 +60,14 @@ class Waiter:
         """Wait for the status; raises ``TimeoutError``, or the error that was set."""
         self._ask(sleeps=timeout is None)
         if self._answer is None:
-            self._sleep(timeout)
+            if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+                raise TimeoutError
+            self._lock.release()  # for the next waiting thread
         answer = self._answer
         if isinstance(answer, PutStatus):
             return answer
         assert answer is not None  # set before the lock is released
         raise answer
-
-    def _sleep(self, timeout: float | None) -> None:
-        # `settle` reads `_awaited` before it writes `_answer`; here the order is reversed. So
-        # either `settle` sees this thread, and `wake` wakes it, or `finish` releases the lock.
-        self._awaited = True
-        try:
-            if self._answer is None:  # it may have been settled before `_awaited` was set
-                if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
-                    raise TimeoutError
-                self._lock.release()  # for the next waiting thread
-        finally:
-            self._awaited = False
-            if self._others is not None:
-                self._others.go_on()
 
     def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
         """Call ``fn`` when the status is known; at once if it is."""
@@ -137,55 +90,8 @@ class Waiter:
             fn(self)
 
 
-class WakeChain:
-    """Wakes threads with known statuses one by one, each by the one before.
-
-    Threads woken at once compete for the interpreter lock. Each then sleeps a second time, for that
-    lock, and a put costs three thread switches instead of little more than one. Any thread may
-    continue the chain at any time, so that a delayed or interrupted thread blocks no other.
-    """
-
-    __slots__ = ("_asleep", "_on_end")
-
-    def __init__(self, on_end: Callable[[], object]) -> None:
-        self._asleep: deque[Waiter] = deque()
-        self._on_end = on_end
-
-    def __bool__(self) -> bool:
-        return bool(self._asleep)
-
-    def is_over(self) -> bool:
-        """Whether all are awake."""
-        return not self._asleep
-
-    def begin(self, waiters: Iterable[Waiter], answer: PutStatus) -> None:
-        """Set the status of all, and wake the first sleeping thread."""
-        self._asleep.extend([each for each in waiters if each.settle(answer)])
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Wake the next sleeping thread."""
-        asleep = self._asleep
-        if not asleep:
-            return
-        while asleep:
-            try:
-                waiter = asleep.popleft()
-            except IndexError:  # another thread took the last one
-                break
-            if waiter.wake(self if asleep else None):
-                break
-        if not asleep:
-            self._on_end()
-
-    def end(self) -> None:
-        """Wake all remaining threads."""
-        while self._asleep:
-            self.go_on()
-
-
 class Wakeup:
-    """One thread sleeps, any thread notifies it.
+    """One thread sleeps, any thread notifies it; that is cheap while the thread is awake.
 
     The sleeper sets ``_asleep`` *before* its last check for work. A thread that adds work reads
     ``_asleep`` *afterwards*. So no notification is lost.

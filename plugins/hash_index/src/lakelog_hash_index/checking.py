@@ -11,14 +11,13 @@ of one run of records. Not checked: times of entries, and entries of records bef
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.queue_offsets import Longs
+from lakelog.format.queue_offsets import Flags, Longs
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
@@ -154,7 +153,7 @@ class IndexVerifier:
         end, broken = 0, False
         for name, length in files.list(self._directory):
             file = IndexFile(files, self._directory / name, shape)
-            found = list(self._problems(file, name, length, shape, end))
+            found = list(_problems(file, name, length, shape, end, growing=self._growing))
             self._own += found
             if found and is_name(name):
                 broken = True
@@ -167,21 +166,6 @@ class IndexVerifier:
         if broken:
             self._skipped.append((end, _ENDLESS))
         return sound
-
-    def _problems(
-        self, file: IndexFile, name: str, length: int, shape: IndexShape, end: int
-    ) -> Iterator[Problem]:
-        if not is_name(name):
-            if not name.endswith(UNFINISHED):  # being created, or left by a crash
-                yield Problem(file.path, 0, NOT_ONE, "a name of 17 digits", name)
-        elif length not in (0, shape.length):
-            yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
-        elif length:
-            yield from examine(file, growing=self._growing)
-            header = file.header()
-            if not header.is_empty and header.begin_offset < end:
-                what = f"one that begins at {header.begin_offset}"
-                yield Problem(file.path, 16, BROKEN, f"records at or behind {end}", what)
 
     # --- entries and keys ---
 
@@ -237,15 +221,13 @@ class IndexVerifier:
             what = f"hash {int(entries['hash'][at])} of the record at {offset}"
             yield Problem(path, position, OF_NO_KEY, "", what, recoverable=offset >= log_end)
 
-    def _is_skipped(self, offsets: Longs) -> NDArray[np.bool_]:
+    def _is_skipped(self, offsets: Longs) -> Flags:
         skipped = np.zeros(len(offsets), np.bool_)
         for first, last in self._skipped:
             skipped |= (offsets >= first) & (offsets <= last)
         return skipped
 
-    def _note_missing(
-        self, offsets: Longs, missing: NDArray[np.bool_], entries: Entries
-    ) -> Iterator[Problem]:
+    def _note_missing(self, offsets: Longs, missing: Flags, entries: Entries) -> Iterator[Problem]:
         """Merge adjacent missing keys to one problem, also across runs."""
         cuts = np.flatnonzero(missing[1:] != missing[:-1]) + 1
         for part in np.split(np.arange(len(missing)), cuts) if len(missing) else ():
@@ -270,6 +252,23 @@ class IndexVerifier:
             yield Problem(*place, MISSING, expected, "nothing", recoverable=at_end)
 
 
+def _problems(
+    file: IndexFile, name: str, length: int, shape: IndexShape, end: int, *, growing: bool = False
+) -> Iterator[Problem]:
+    """The errors of one file that follows entries up to ``end``."""
+    if not is_name(name):
+        if not name.endswith(UNFINISHED):  # being created, or left by a crash
+            yield Problem(file.path, 0, NOT_ONE, "a name of 17 digits", name)
+    elif length not in (0, shape.length):
+        yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
+    elif length:
+        yield from examine(file, growing=growing)
+        header = file.header()
+        if not header.is_empty and header.begin_offset < end:
+            what = f"one that begins at {header.begin_offset}"
+            yield Problem(file.path, 16, BROKEN, f"records at or behind {end}", what)
+
+
 def _pairs(offsets: Longs, hashes: Longs) -> NDArray[np.complex128]:
     """Offset and hash as one complex value each, exact for offsets below 2**53."""
     pairs: NDArray[np.complex128] = offsets + 1j * hashes
@@ -290,22 +289,15 @@ def verify(
     :param slots: as in the settings; by default from each file's length
     :param entries: the same
     """
-    files = files or RealFileSystem()
-    found: list[Problem] = []
-    sound: list[IndexFile] = []
+    files, found, end = files or RealFileSystem(), list[Problem](), 0
     for name, length in files.list(path):
         shape = IndexShape(slots, entries) if slots and entries else usual_shape(length)
-        if not is_name(name):
-            found.append(Problem(path / name, 0, NOT_ONE))
-        elif shape is None or length != shape.length:
-            found.append(Problem(path / name, length, f"{length} bytes are no valid length"))
-        else:
-            file = IndexFile(files, path / name, shape)
-            problems = list(examine(file))
-            found += problems
-            sound += [] if problems else [file]
-    for before, file in pairwise(sound):
-        begin, end = file.header().begin_offset, before.header().end_offset
-        if begin < end:
-            found.append(Problem(file.path, 0, f"it begins at {begin}, before {end}"))
+        if shape is None:
+            found.append(Problem(path / name, length, WRONG_LENGTH, found=f"{length} bytes"))
+            continue
+        file = IndexFile(files, path / name, shape)
+        problems = list(_problems(file, name, length, shape, end))
+        found += problems
+        if not problems and is_name(name) and length:
+            end = file.header().end_offset
     return found

@@ -18,26 +18,26 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem, read_file, read_range, write_file
+from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.files.identity import parsed
 from lakelog.format import layout
 from lakelog.format.checksum import Fingerprint
-from lakelog.format.record_batch import decode_run
+from lakelog.format.record_batch import RecordBatch
+from lakelog.log.scan import scan
+from lakelog.log.sources import FileSource, read_at
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.keys import find_keys
 from lakelog_hash_index.shape import PROGRESS_FILE
 
 if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
     from lakelog.hooks import Context
     from lakelog_hash_index.filewriter import IndexAppender
 
@@ -45,102 +45,35 @@ EVERY_BYTES: Final = 64 << 20
 AT_THE_END_BYTES: Final = 1 << 20
 _VERSION: Final = 1
 _log: Final = logging.getLogger(__name__)
-_FIRST_WINDOW_BYTES: Final = 64 << 10
-_MOST_BYTES: Final = 4 << 20
-_MAGICS: Final = re.compile(
-    b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
-)
 
 
-@attrs.frozen
-class LogPeek:
-    """Reads segments without changing them."""
+def log_of(context: Context) -> FileSource:
+    """The segments of a store, read without changing them."""
+    core = context.core
+    return FileSource(context.files, core.commitlog(context.path), core.segment_size_bytes)
 
-    files: FileSystem
-    directory: Path
-    segment_bytes: int
 
-    @classmethod
-    def of(cls, context: Context) -> LogPeek:
-        """The log of a store."""
-        directory = context.core.commitlog(context.path)
-        return cls(context.files, directory, context.core.segment_size_bytes)
+def fingerprint(log: FileSource, offset: int, size: int) -> Fingerprint | None:
+    """The fingerprint of a record; ``None`` if it cannot be read."""
+    try:
+        data = read_at(log, offset, size)
+    except StoreError:
+        return None
+    return Fingerprint(offset, size, zlib.crc32(data)) if len(data) == size > 0 else None
 
-    def has_keys(self, start: int, end: int, *, behind_first: bool) -> bool:
-        """Whether a record that starts in ``start`` (inclusive) to ``end`` (exclusive) has keys.
 
-        Damage is skipped, as in dispatching.
+def _log_has_keys(log: FileSource, start: int, end: int, *, behind_first: bool) -> bool:
+    """Whether a record that starts in ``start`` (inclusive) to ``end`` (exclusive) has keys.
 
-        :param behind_first: whether to leave out the record at ``start``
-        """
-        return any(
-            _has_keys(batch, start + behind_first, end) for batch in self._batches(start, end)
-        )
+    Damage is skipped, as in dispatching.
 
-    def has(self, record: Fingerprint) -> bool:
-        """Whether the log has this record at its offset."""
-        return self.fingerprint(record.offset, record.size) == record
-
-    def fingerprint(self, offset: int, size: int) -> Fingerprint | None:
-        """The fingerprint of a record; ``None`` if it cannot be read."""
-        if not 0 < size <= self.segment_bytes - offset % self.segment_bytes:
-            return None
-        try:
-            data = self._data(offset, size)
-        except StoreError:
-            return None
-        if data is None or len(data) < size:
-            return None
-        return Fingerprint(offset, size, zlib.crc32(data))
-
-    def _batches(self, at: int, end: int) -> Iterator[RecordBatch]:
-        """The whole records from ``at`` to ``end``; a window that grows holds some of them."""
-        window = _FIRST_WINDOW_BYTES
-        while at < end:
-            batch, behind = self._read(at, window)
-            if behind > at:
-                if batch is not None:
-                    yield batch
-                at = behind
-                window = min(window * 4, _MOST_BYTES)
-            elif window >= self.segment_bytes:
-                at = self._behind_damage(at)
-            else:
-                window *= 4
-
-    def _read(self, at: int, window: int) -> tuple[RecordBatch | None, int]:
-        """Records from ``at`` on, and their end; ``at`` itself if none can be read."""
-        start = at - at % self.segment_bytes
-        data = self._data(at, min(window, start + self.segment_bytes - at))
-        if data is None:
-            return None, start + self.segment_bytes
-        batch = decode_run(data, at, verify=False)
-        rest = start + self.segment_bytes - batch.end_offset
-        left = data[batch.end_offset - at :]
-        if len(left) >= layout.BLANK_MIN_BYTES and layout.BLANK.unpack_from(left) == (
-            rest,
-            layout.MAGIC_BLANK,
-        ):
-            return batch, start + self.segment_bytes
-        return batch, batch.end_offset
-
-    def _behind_damage(self, at: int) -> int:
-        """The offset of the next whole record of the segment, or of the next segment."""
-        end = at - at % self.segment_bytes + self.segment_bytes
-        data = self._data(at, end - at)
-        content = bytes(data or b"")
-        for found in re.finditer(_MAGICS, content):
-            place = found.start() - layout.AT_MAGIC
-            if place > 0 and len(decode_run(memoryview(content)[place:], at + place)):
-                return at + place
-        return end
-
-    def _data(self, offset: int, length: int) -> memoryview | None:
-        """Bytes of a segment; ``None`` if it does not exist."""
-        position = offset % self.segment_bytes
-        path = self.directory / layout.segment_name(offset - position)
-        data = read_range(self.files, path, position, length)
-        return None if data is None else memoryview(data)
+    :param behind_first: whether to leave out the record at ``start``
+    """
+    runs = scan(log, start, end, verify=False)
+    return any(
+        isinstance(each, RecordBatch) and _has_keys(each, start + behind_first, end)
+        for each in runs
+    )
 
 
 def _has_keys(batch: RecordBatch, first: int, end: int) -> bool:
@@ -182,11 +115,11 @@ def clipped(covered: Sequence[CoveredSpan], end: int) -> list[CoveredSpan]:
     return [span._replace(last=min(span.last, end)) for span in covered if span.first < end]
 
 
-def gaps(covered: Sequence[CoveredSpan], log: LogPeek, minimum: int) -> list[CoverageGap]:
+def gaps(covered: Sequence[CoveredSpan], log: FileSource, minimum: int) -> list[CoverageGap]:
     """The gaps between the files, or before the first, in which the log has keys."""
     found, at, behind_first = [], minimum, False
     for span in covered:
-        if span.first > at and log.has_keys(at, span.first, behind_first=behind_first):
+        if span.first > at and _log_has_keys(log, at, span.first, behind_first=behind_first):
             found.append(CoverageGap(at, span.first, at + behind_first))
         if span.last >= at:
             at, behind_first = span.last, True
@@ -201,12 +134,14 @@ class IndexProgress:
     last_offset: int
     record: Fingerprint
 
-    def holds(self, log: LogPeek, last_offset: int, end: int) -> bool:
+    def holds(self, log: FileSource, last_offset: int, end: int) -> bool:
         """Whether it is valid for this log, which ends at ``end``, and for the present index.
 
         :param last_offset: the offset of the last record with entries, or -1
         """
-        return self.end_offset <= end and self.last_offset <= last_offset and log.has(self.record)
+        reaches = self.end_offset <= end and self.last_offset <= last_offset
+        record = self.record
+        return reaches and fingerprint(log, record.offset, record.size) == record
 
 
 def read_progress(files: FileSystem, path: Path) -> IndexProgress | None:
@@ -227,7 +162,7 @@ def valid_progress(context: Context, last_offset: int, end: int) -> IndexProgres
     :param last_offset: the offset of the last record with entries, or -1
     """
     progress = read_progress(context.files, context.path)
-    valid = progress is not None and progress.holds(LogPeek.of(context), last_offset, end)
+    valid = progress is not None and progress.holds(log_of(context), last_offset, end)
     return progress if valid else None
 
 
@@ -290,7 +225,7 @@ class ProgressRecorder:
     def _note(self, offset: int, size: int, last_offset: int) -> None:
         """On a full disk nothing is recorded, and the next open reads more of the log."""
         files, path = self._context.files, self._context.path
-        record = LogPeek.of(self._context).fingerprint(offset, size)
+        record = fingerprint(log_of(self._context), offset, size)
         if record is None:
             return
         try:

@@ -20,12 +20,14 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import attrs
 
 from lakelog.accelerate import current
 from lakelog.files.filesystem import File, FileSystem
+from lakelog.format.queue_offsets import Ints, Longs
+from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import Context
 from lakelog.lazy import cached_property, np
 from lakelog.runtime.threads import soon_done
@@ -40,11 +42,6 @@ from lakelog_hash_index.shape import (
     is_name,
     next_name,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog.format.record_batch import RecordBatch
 
 _CHUNK: Final = 1 << 18
 """Number of entries processed at once."""
@@ -137,7 +134,7 @@ class IndexAppender:
             at += len(part)
             self._seal_if_full()
 
-    def _note(self, offsets: NDArray[np.int64]) -> None:
+    def _note(self, offsets: Longs) -> None:
         """Note that entries were written, with these physical offsets."""
         last = int(offsets[-1])
         same = int((offsets == last).sum())
@@ -240,7 +237,7 @@ class IndexFileWriter:
         self.header = Header.unpack(self._map[: HEADER.size])
 
     @cached_property
-    def _heads(self) -> NDArray[Any]:
+    def _heads(self) -> Ints:
         """The newest entry of each slot, over the map."""
         return np.ndarray((self.shape.slots,), ">i4", self._map, HEADER.size)
 
@@ -249,9 +246,7 @@ class IndexFileWriter:
         """The number of entries that still fit."""
         return self.shape.entries - self.header.count
 
-    def put(
-        self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
-    ) -> None:
+    def put(self, hashes: Ints, offsets: Longs, times_ms: Longs) -> None:
         """Append entries, at least one and at most :attr:`room`; raises ``OSError``."""
         first = self.header.count
         links = link(self._heads, hashes % self.shape.slots, first)
@@ -340,7 +335,7 @@ class IndexFileWriter:
                 self._file.close()
 
 
-def _seconds(header: Header, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+def _seconds(header: Header, times_ms: Longs) -> Longs:
     """Seconds since the file's first record; for the first entry, since the previous file's end."""
     begins = np.full(len(times_ms), header.begin_timestamp_ms)
     if header.is_empty:

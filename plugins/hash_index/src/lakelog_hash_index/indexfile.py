@@ -9,6 +9,7 @@ its seconds from the previous file; its exact time is in the header.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from heapq import merge
 from mmap import mmap
 from pathlib import Path
@@ -20,6 +21,7 @@ import attrs
 from lakelog.accelerate import current
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.format.queue_offsets import Ints, Longs
 from lakelog.hooks.dispatching import Problem
 from lakelog.lazy import cached_property, np
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape, is_name
@@ -102,11 +104,8 @@ class IndexFile:
     def map(self) -> mmap:
         """All of its bytes, read-only; raises :class:`~lakelog.errors.ReadFailed`."""
         try:
-            file = self._files.open(self.path)
-            try:
+            with closing(self._files.open(self.path)) as file:
                 return file.map(self.shape.length, writable=False)
-            finally:
-                file.close()
         except OSError as error:
             raise unreadable(self.path, error) from error
 
@@ -133,10 +132,9 @@ class IndexFile:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """``keyHash, phyOffset, timeDiffSeconds, previousEntry``."""
-        key_hash, offset, seconds, previous = ENTRY.unpack_from(
-            self.map, self.shape.entry_at(number)
-        )
-        return key_hash, offset, seconds, previous
+        found: tuple[int, int, int, int]
+        found = ENTRY.unpack_from(self.map, self.shape.entry_at(number))
+        return found
 
     def offset(self, number: int) -> int:
         """The physical offset in entry ``number``."""
@@ -291,14 +289,14 @@ class Links:
     :ivar opened: number of ``slots`` that were empty
     """
 
-    previous: NDArray[np.int32]
-    slots: NDArray[np.int64]
-    heads: NDArray[np.int64]
+    previous: Ints
+    slots: Longs
+    heads: Longs
     opened: int
 
 
 def follow(
-    heads: NDArray[np.int32], entries: NDArray[Any], first: int, last_offset: int
+    heads: Ints, entries: NDArray[Any], first: int, last_offset: int
 ) -> tuple[int, int] | None:
     """Set ``heads`` to the newest of ``entries``, if compiled code finds that all are sound.
 
@@ -380,7 +378,7 @@ def examine(file: IndexFile, *, growing: bool = False) -> Iterator[Problem]:
         yield _problem(file, _AT_USED_SLOTS, what)
 
 
-def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Iterator[Problem]:
+def _entries(file: IndexFile, header: Header, heads: Ints) -> Iterator[Problem]:
     """Yield the first error of each chunk; sets ``heads`` to the expected slots."""
     entries, last = file.entries(), header.begin_offset
     for first in range(1, header.count, _CHUNK):
@@ -407,9 +405,7 @@ def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Itera
         last = int(offsets[-1])
 
 
-def _slots(
-    file: IndexFile, count: int, heads: NDArray[np.int32], growing: bool
-) -> Iterator[Problem]:
+def _slots(file: IndexFile, count: int, heads: Ints, growing: bool) -> Iterator[Problem]:
     slots = file.slots().astype(np.int32)
     if growing:
         _pass_over_new(file.entries()["previous"], slots, count)
@@ -418,7 +414,7 @@ def _slots(
         yield _problem(file, file.shape.slot_at(slot), what)
 
 
-def _pass_over_new(previous: NDArray[Any], slots: NDArray[np.int32], count: int) -> None:
+def _pass_over_new(previous: NDArray[Any], slots: Ints, count: int) -> None:
     """Replace entries that are not counted yet by the newest counted one of their slot."""
     while (new := np.flatnonzero((slots >= count) & (slots < len(previous)))).size:
         back = previous[slots[new]].astype(np.int32)
@@ -466,11 +462,8 @@ def first_wrong(files: FileSystem, wrong: Sequence[CorruptIndex], *, alone: bool
 
 def _was_cut(files: FileSystem, path: Path) -> bool:
     """Whether no settings make this length, or the counted entries do not fit in it."""
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         length, head = file.size(), file.read_at(0, HEADER.size)
-    finally:
-        file.close()
     if len(head) < HEADER.size or (length - HEADER.size) % SLOT.size:
         return True
     least = HEADER.size + SLOT.size + Header.unpack(head).count * ENTRY.size

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -19,10 +19,8 @@ from lakelog.accelerate import current
 from lakelog.format.layout import ROLLBACK, TRANSACTION_MASK
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Ints, Longs
+from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import np
-
-if TYPE_CHECKING:
-    from lakelog.format.record_batch import RecordBatch
 
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
 _KEYS: Final = KEYS.encode()
@@ -94,9 +92,9 @@ def hash_text(text: str) -> int:
     >>> hash_text("TagA")
     2598919
     """
-    units = text.encode() if text.isascii() else memoryview(_utf16(text)).cast("H")
+    utf16 = text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")  # without a byte order mark
     value = 0
-    for unit in units:
+    for unit in memoryview(utf16).cast("H"):
         value = value * 31 + unit & _MASK
     return value
 
@@ -105,8 +103,3 @@ def hash_key(topic: str, key: str) -> int:
     """The stored hash of a key: the absolute value; 0 for -2**31, which has none."""
     unsigned = hash_text(f"{topic}#{key}")
     return unsigned if unsigned < _SIGN else -unsigned & _MASK & ~_SIGN
-
-
-def _utf16(text: str) -> bytes:
-    """UTF-16 in machine byte order, without a byte order mark."""
-    return text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")

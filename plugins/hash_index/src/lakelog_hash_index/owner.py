@@ -101,9 +101,9 @@ class OwnerIndex:
 
     def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
         """Keep entries before the first gap, as files are ordered."""
-        from lakelog_hash_index.coverage import LogPeek, gaps, spans
+        from lakelog_hash_index.coverage import gaps, log_of, spans
 
-        for gap in gaps(spans(appender.files), LogPeek.of(self._context), minimum)[:1]:
+        for gap in gaps(spans(appender.files), log_of(self._context), minimum)[:1]:
             _log.warning(
                 "%s: keys of messages between offsets %d and %d are missing; the index is built "
                 "again from there",

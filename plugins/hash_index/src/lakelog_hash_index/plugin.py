@@ -76,13 +76,6 @@ def make(settings: HashIndexSettings, context: Context) -> object:
 @hookimpl
 def lakelog_dispatchers() -> Sequence[Factory]:
     """Offer the dispatcher ``hash-index``."""
-    return [
-        Factory(
-            Kind.DISPATCHER,
-            "hash-index",
-            HashIndexSettings,
-            make,
-            "finds messages by key: RocketMQ's index files",
-            infer=from_index,
-        )
-    ]
+    summary = "finds messages by key: RocketMQ's index files"
+    settings = HashIndexSettings
+    return [Factory(Kind.DISPATCHER, "hash-index", settings, make, summary, infer=from_index)]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import StoreError
+from lakelog.errors import CorruptIndex, StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
+from lakelog.format.queue_offsets import Flags, Ints, Longs
+from lakelog.format.record_batch import RecordBatch
+from lakelog.hooks import Context, HashChains
+from lakelog.hooks.dispatching import Verifier
 from lakelog.lazy import np
 from lakelog_hash_index import indexfile
-from lakelog_hash_index.coverage import CoveredSpan, LogPeek, clipped, gaps, spans, valid_progress
+from lakelog_hash_index.coverage import CoveredSpan, clipped, gaps, log_of, spans, valid_progress
 from lakelog_hash_index.keys import count_keys, find_keys, hash_key
 from lakelog_hash_index.shape import IndexShape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog.errors import CorruptIndex
-    from lakelog.format.record_batch import RecordBatch
-    from lakelog.hooks import Context, HashChains
-    from lakelog.hooks.dispatching import Verifier
 
 _log: Final = logging.getLogger(__name__)
 
@@ -58,7 +54,7 @@ class ReaderIndex:
         self._memory = None
         sound = self._look_beside_an_owner()
         self._spans = clipped(spans(sound), end)
-        missing = gaps(self._spans, LogPeek.of(self._context), minimum)
+        missing = gaps(self._spans, log_of(self._context), minimum)
         last = max((span.last for span in self._spans), default=-1)
         progress = valid_progress(self._context, last, end)
         known = last if progress is None else progress.end_offset
@@ -128,7 +124,7 @@ class ReaderIndex:
             memory.add(keys.hashes[missing], offsets[records], batch.store_timestamps_ms[records])
             self._memory = memory
 
-    def _covered(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _covered(self, offsets: Longs) -> Flags:
         """Whether all keys of each record are in one file; false at the ends of files."""
         covered = np.zeros(len(offsets), np.bool_)
         for span in self._spans:
@@ -194,9 +190,9 @@ class ReaderIndex:
 class _Run:
     """Keys sorted by hash, then in log order."""
 
-    hashes: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    times_ms: NDArray[np.int64]
+    hashes: Ints
+    offsets: Longs
+    times_ms: Longs
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -212,7 +208,7 @@ class _Run:
         return _Run(*(np.concatenate(pair) for pair in pairs)).sorted()
 
 
-def _columns(run: _Run) -> tuple[NDArray[Any], ...]:
+def _columns(run: _Run) -> tuple[Any, ...]:
     return run.hashes, run.offsets, run.times_ms
 
 
@@ -225,9 +221,7 @@ class MemoryKeys:
     def __init__(self) -> None:
         self._runs: tuple[_Run, ...] = ()
 
-    def add(
-        self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
-    ) -> None:
+    def add(self, hashes: Ints, offsets: Longs, times_ms: Longs) -> None:
         """Add keys of records behind all previous ones."""
         run, runs = _Run(hashes, offsets, times_ms).sorted(), list(self._runs)
         while runs and len(runs[-1]) <= 2 * len(run):

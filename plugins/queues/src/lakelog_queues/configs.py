@@ -7,10 +7,10 @@ parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -18,38 +18,25 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import LOCK_FILE
 from lakelog.processes.locks import ProcessLock
-from lakelog_rocketmq.config import (
-    MAX_RETRIES,
-    GroupConfig,
-    TopicConfig,
-    load_groups,
-    load_topics,
-    read_groups,
-    save_groups,
-    save_topics,
-    settings_of,
-    with_settings,
-)
+from lakelog_rocketmq import config
 
-DEFAULT_RETRIES: Final = MAX_RETRIES
+DEFAULT_RETRIES: Final = config.MAX_RETRIES
 _CHANGING: Final = 11
 """The byte of ``lock`` that is held while a file is read and replaced."""
+C = TypeVar("C", config.TopicConfig, config.GroupConfig)
 
 
 @contextmanager
 def config_lock(files: FileSystem, path: Path) -> Iterator[None]:
     """Keep other processes from replacing a file of the store directory ``path``."""
-    file = files.open(path / LOCK_FILE, write=True, create=True)
-    try:
-        with ProcessLock(file, _CHANGING):
-            yield
-    finally:
-        file.close()
+    opened = files.open(path / LOCK_FILE, write=True, create=True)
+    with closing(opened) as file, ProcessLock(file, _CHANGING):
+        yield
 
 
-def topics_of(files: FileSystem, path: Path) -> dict[str, TopicConfig]:
+def topics_of(files: FileSystem, path: Path) -> dict[str, config.TopicConfig]:
     """The topics in ``config/topics.json``; raises as ``load_topics``."""
-    return load_topics(files, path).value
+    return config.load_topics(files, path).value
 
 
 def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission: int) -> None:
@@ -58,85 +45,80 @@ def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission
     :param queues: number of queues for reading and for writing
     :param permission: sum of 4 (read) and 2 (write)
     """
-    with _changing_topics(files, path) as topics:
-        found = topics.get(topic) or TopicConfig(topic)
+    with _changing_table(files, path, config.load_topics, config.save_topics) as topics:
+        found = topics.get(topic) or config.TopicConfig(topic)
         topics[topic] = attrs.evolve(
             found, read_queues=queues, write_queues=queues, permission=permission
         )
 
 
-def write_topic(files: FileSystem, path: Path, config: TopicConfig) -> None:
+def write_topic(files: FileSystem, path: Path, topic: config.TopicConfig) -> None:
     """Add or replace a topic in ``config/topics.json``; durable on return."""
-    with _changing_topics(files, path) as topics:
-        topics[config.topic] = config
+    with _changing_table(files, path, config.load_topics, config.save_topics) as topics:
+        topics[topic.topic] = topic
 
 
 def remove_topic(files: FileSystem, path: Path, topic: str) -> None:
     """Remove a topic from ``config/topics.json``, if it is there."""
-    with _changing_topics(files, path) as topics:
+    with _changing_table(files, path, config.load_topics, config.save_topics) as topics:
         topics.pop(topic, None)
 
 
 def retry_limits(files: FileSystem, path: Path) -> dict[str, int]:
     """``retryMaxTimes`` of each group in ``config/subscriptionGroup.json``."""
-    return {name: each.max_retries for name, each in load_groups(files, path).value.items()}
+    return {name: each.max_retries for name, each in config.load_groups(files, path).value.items()}
 
 
 def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int) -> None:
     """Add a group to ``config/subscriptionGroup.json``, or change its limit."""
-    with _changing_groups(files, path) as groups:
-        found = groups.get(group) or GroupConfig(group)
+    with _changing_table(files, path, config.load_groups, config.save_groups) as groups:
+        found = groups.get(group) or config.GroupConfig(group)
         groups[group] = attrs.evolve(found, max_retries=max_retries)
 
 
 def group_settings(files: FileSystem, path: Path, group: str) -> dict[str, Any]:
     """The settings of a group in ``config/subscriptionGroup.json``; defaults if it has none."""
-    return settings_of(load_groups(files, path).content, group)
+    return config.settings_of(config.load_groups(files, path).content, group)
 
 
 def set_group_settings(
     files: FileSystem, path: Path, group: str, settings: Mapping[str, Any]
-) -> GroupConfig:
+) -> config.GroupConfig:
     """Change settings of a group, in RocketMQ's names; adds the group if it is not there.
 
     Raises ``ValueError`` for a setting of another type than its default.
     """
     with _changing(files, path):
-        content = with_settings(load_groups(files, path).content, group, settings)
-        groups = read_groups(content)
-        save_groups(files, path, content, groups, _now_ms())
+        content = config.with_settings(config.load_groups(files, path).content, group, settings)
+        groups = config.read_groups(content)
+        config.save_groups(files, path, content, groups, _now_ms())
     return groups[group]
 
 
 def ordered_groups(files: FileSystem, path: Path) -> set[str]:
     """The groups in ``config/subscriptionGroup.json`` whose members pop in order."""
-    return {name for name, each in load_groups(files, path).value.items() if each.is_ordered}
+    return {name for name, each in config.load_groups(files, path).value.items() if each.is_ordered}
 
 
 def remove_group(files: FileSystem, path: Path, group: str) -> None:
     """Remove a group from ``config/subscriptionGroup.json``, if it is there."""
-    with _changing_groups(files, path) as groups:
+    with _changing_table(files, path, config.load_groups, config.save_groups) as groups:
         groups.pop(group, None)
 
 
 @contextmanager
-def _changing_topics(files: FileSystem, path: Path) -> Iterator[dict[str, TopicConfig]]:
-    """The topics by name; what the block changes is written after it."""
+def _changing_table(
+    files: FileSystem,
+    path: Path,
+    load: Callable[[FileSystem, Path], config.Loaded[dict[str, C]]],
+    save: Callable[[FileSystem, Path, Mapping[str, Any], dict[str, C], int], object],
+) -> Iterator[dict[str, C]]:
+    """The topics or groups by name; what the block changes is written after it."""
     with _changing(files, path):
-        loaded = load_topics(files, path)
-        topics = dict(loaded.value)
-        yield topics
-        save_topics(files, path, loaded.content, topics, _now_ms())
-
-
-@contextmanager
-def _changing_groups(files: FileSystem, path: Path) -> Iterator[dict[str, GroupConfig]]:
-    """The groups by name; what the block changes is written after it."""
-    with _changing(files, path):
-        loaded = load_groups(files, path)
-        groups = dict(loaded.value)
-        yield groups
-        save_groups(files, path, loaded.content, groups, _now_ms())
+        loaded = load(files, path)
+        table = dict(loaded.value)
+        yield table
+        save(files, path, loaded.content, table, _now_ms())
 
 
 @contextmanager

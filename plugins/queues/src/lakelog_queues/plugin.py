@@ -63,16 +63,9 @@ class ConsumeQueueSettings:
 @hookimpl
 def lakelog_dispatchers() -> Sequence[Factory]:
     """Offer the dispatcher for consume queues."""
-    return [
-        Factory(
-            Kind.DISPATCHER,
-            "consume-queue",
-            ConsumeQueueSettings,
-            _dispatcher,
-            "RocketMQ's consume queues, light queues and queues of batches",
-            infer=from_queues,
-        )
-    ]
+    summary = "RocketMQ's consume queues, light queues and queues of batches"
+    kind, settings, infer = Kind.DISPATCHER, ConsumeQueueSettings, from_queues
+    return [Factory(kind, "consume-queue", settings, _dispatcher, summary, infer)]
 
 
 @hookimpl
@@ -89,22 +82,9 @@ def _extension(_: NoSettings, __: Context) -> StoreExtension:
 
 
 def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
-    """Build the dispatcher; must be called before the owner writes the file ``abort``."""
-    from lakelog_queues.dispatching.consumequeues import ConsumeQueues, LogHeads
-    from lakelog_queues.dispatching.tombstones import read_tombstones
+    from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 
-    is_clean = not (context.path / layout.ABORT_FILE).exists()
-    return ConsumeQueues(
-        context.files,
-        context.path,
-        settings,
-        context.checkpoint,
-        clean=context.owner_follows or is_clean,
-        read_only=context.read_only,
-        light_queues=context.core.light_queues,
-        tombstones=read_tombstones(context.files, context.path),
-        log=LogHeads.of(context),
-    )
+    return ConsumeQueues(settings, context)
 
 
 def from_queues(path: Path) -> Iterator[tuple[str, int, Path]]:

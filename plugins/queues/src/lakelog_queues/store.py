@@ -11,7 +11,6 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
         RecordsResult,
     )
     from lakelog_queues.groups.consumer import GroupConsumer
-    from lakelog_queues.readers.arrivals import CurrentArrivals
-    from lakelog_queues.readers.catch_up import ReaderWait
+    from lakelog_queues.readers import CurrentArrivals, ReaderWait
 
 
 S = TypeVar("S", bound=Reads)
@@ -79,7 +77,13 @@ class QueueParts:
 
     def __init__(self, log: DispatchedLog) -> None:
         self.log = log
-        self.waits: DispatchRunner | ReaderWait = log.dispatching or _reader_wait(log)
+        self.waits: DispatchRunner | ReaderWait
+        if log.dispatching is not None:
+            self.waits = log.dispatching
+        else:
+            from lakelog_queues.readers import ReaderWait
+
+            self.waits = ReaderWait.of(log)
         # One process at a time writes tombstones: the one with the services.
         self._removed = TombstoneFile(log.files, log.path, alone=log.dispatching is not None)
 
@@ -94,7 +98,7 @@ class QueueParts:
     def finder(self) -> Finder:
         """The finder of messages."""
         from lakelog_queues.finding.finder import Finder
-        from lakelog_queues.readers.catch_up import ReaderWait
+        from lakelog_queues.readers import ReaderWait
 
         log, waits = self.log, self.waits
         return Finder.over(
@@ -118,29 +122,10 @@ class QueueParts:
                 closing.callback(self.finder.lookups.close)
 
 
-def _reader_wait(log: DispatchedLog) -> ReaderWait:
-    from lakelog_queues.readers.catch_up import ReaderWait
-
-    return ReaderWait.of(log)
-
-
 def queue_parts(parts: RoleParts) -> QueueParts:
     """The resources of the queue methods in one role of a store."""
     assert isinstance(parts.extension, QueueParts)
     return parts.extension
-
-
-def reads_async(
-    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """:func:`~lakelog.log.log_reader.reads` for a coroutine."""
-
-    @wraps(verb)
-    async def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
-        with failing(self._current.path):
-            return await verb(self, *arguments, **named)
-
-    return guarded
 
 
 def iterates_async(
@@ -216,7 +201,7 @@ class Store(LogStore):
     @property
     def arrivals(self) -> CurrentArrivals:
         """Notifies of new messages, independent of the role."""
-        from lakelog_queues.readers.arrivals import CurrentArrivals
+        from lakelog_queues.readers import CurrentArrivals
 
         return CurrentArrivals(lambda: queue_parts(self._current.last()).waits.arrivals)
 
@@ -251,7 +236,6 @@ class Store(LogStore):
         request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
         return self._following.get(request, wait_ms)
 
-    @reads_async
     async def get_async(
         self,
         topic: str,
@@ -267,8 +251,9 @@ class Store(LogStore):
         from lakelog_queues.finding.follow import GetRequest
 
         request = GetRequest(topic, queue_id, offset, max_messages, max_bytes, tags)
-        follower = self._following if wait_ms else self._find.follower
-        return await follower.get_async(request, wait_ms)
+        with failing(self._current.path):
+            follower = self._following if wait_ms else self._find.follower
+            return await follower.get_async(request, wait_ms)
 
     @reads
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
@@ -387,7 +372,7 @@ class Store(LogStore):
         :param topic: ``None`` is all topics
         :param since: such a table, from which to compare at first; ``None`` is the present one
         """
-        from lakelog_queues.readers.arrivals import queue_growth
+        from lakelog_queues.readers import queue_growth
 
         return queue_growth(self.arrivals, self.queues, topic, since)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 from core.tests.format.handmade import record, run
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, RECORD_MIN_BYTES, segment_name
+from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR, OWN_DIR, RECORD_MIN_BYTES, segment_name
 from lakelog.format.record_batch import RecordBatch
-from lakelog.hooks import QueueReader
-from lakelog_queues.dispatching.consumequeues import ConsumeQueues, LogHeads
+from lakelog.hooks import Context, QueueReader
+from lakelog.hooks.kinds import StoreSettings
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.dispatching.tombstones import write_tombstones
 from lakelog_queues.plugin import ConsumeQueueSettings
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
@@ -28,13 +30,27 @@ def queues(
     *,
     files: FileSystem | None = None,
     clean: bool = True,
-    **options: Any,
+    read_only: bool = False,
+    light_queues: bool = False,
+    tombstones: Mapping[str, int] | None = None,
+    keeper: CheckpointKeeper | None = None,
 ) -> ConsumeQueues:
-    """Queues in ``path``, with 10 units in each file."""
-    files = files or RealFileSystem()
-    keeper = CheckpointKeeper(RealFileSystem(), path)
-    log = LogHeads(files, path / COMMITLOG_DIR, SEGMENT_BYTES)
-    return ConsumeQueues(files, path, settings, keeper, clean=clean, log=log, **options)
+    """Queues in ``path``, with 10 units in each file; not ``clean`` as after a crash."""
+    files, disk = files or RealFileSystem(), RealFileSystem()
+    core = StoreSettings(segment_size_bytes=SEGMENT_BYTES, light_queues=light_queues)
+    keeper = keeper or CheckpointKeeper(disk, path)
+    context = Context(path, core, files, keeper, read_only=read_only, owner_follows=clean)
+    if tombstones is not None:
+        write_tombstones(disk, path, tombstones)
+    abort = path / ABORT_FILE
+    is_new = not clean and not abort.exists()
+    if is_new:
+        abort.parent.mkdir(parents=True, exist_ok=True)
+        abort.touch()
+    made = ConsumeQueues(settings, context)
+    if is_new:
+        abort.unlink()
+    return made
 
 
 def keep_log(path: Path, *batches: RecordBatch) -> None:

@@ -15,8 +15,7 @@ from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.queue_offsets import Units
 from lakelog.message import Message
-from lakelog_queues.files.batchqueue import BatchQueueFiles
-from lakelog_queues.units.batchunits import inner_batches
+from lakelog_queues.files.batchqueue import BatchQueueFiles, inner_batches
 from lakelog_testing.samples import record_batch
 
 UNIT = Struct(">qiqqqhii")
@@ -36,7 +35,9 @@ STEPS = st.lists(
 
 
 def opened(folder: Path, *, read_only: bool = False) -> BatchQueueFiles:
-    return BatchQueueFiles(RealFileSystem(), folder / "cq", FILE_BYTES, read_only)
+    queue = BatchQueueFiles(RealFileSystem(), folder / "cq", FILE_BYTES, read_only=read_only)
+    queue.load()
+    return queue
 
 
 def append(queue: BatchQueueFiles, rows: list[Row]) -> None:
@@ -86,7 +87,7 @@ def check(queue: BatchQueueFiles, rows: list[Row]) -> None:
     for first in range(-1, end + 2):
         holding = [at for at, row in enumerate(rows) if row[4] <= first < row[4] + row[5]]
         wanted = without_times(rows[holding[0] : holding[0] + 6]) if holding else []
-        assert rows_of(queue.read(first, 6)) == wanted
+        assert rows_of(queue.units(first, 6)) == wanted
     for minimum in (0, 3, 4, 50, 10**9):
         there = [row[4] for row in rows if row[0] >= minimum]
         assert queue.bounds(minimum) == ((there[0] if there else end), end)
@@ -132,8 +133,8 @@ def test_a_reader_changes_nothing_and_sees_files_go_from_the_front(tmp_path: Pat
     reader = opened(tmp_path, read_only=True)
     (tmp_path / "cq" / f"{0:020d}").unlink()
     assert reader.bounds(0) == (8, 20)
-    assert rows_of(reader.read(7, 2)) == []
-    assert rows_of(reader.read(9, 2)) == without_times(rows[4:6])
+    assert rows_of(reader.units(7, 2)) == []
+    assert rows_of(reader.units(9, 2)) == without_times(rows[4:6])
 
 
 def test_what_stands_behind_a_hole_does_not_come_back(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_what_stands_behind_a_hole_does_not_come_back(tmp_path: Path) -> None:
     queue.truncate(rows[1][0])
     assert on_disk(tmp_path) == expected_files(rows[:1])
     append(queue, [(99, 5, 0, 0, 7, 2)])
-    assert queue.read(4, 9).queue_offsets.tolist() == [7], "in a gap reading goes on behind it"
+    assert queue.units(4, 9).queue_offsets.tolist() == [7], "in a gap reading goes on behind it"
     queue.close()
 
 
@@ -192,10 +193,10 @@ def test_a_file_goes_once_its_last_record_is_gone(tmp_path: Path) -> None:
     queue, rows = opened(tmp_path), more([], [(5, 2)] * 10)
     append(queue, rows)
     assert not queue.exclude_before(rows[2][0])
-    assert queue.remove_front() == 0
+    assert queue.remove_excluded() == 0
     check(queue, rows)
     assert queue.exclude_before(rows[4][0])
-    assert queue.remove_front() == 1
-    assert rows_of(queue.read(0, 9)) == []
-    assert rows_of(queue.read(8, 9)) == without_times(rows[4:])
+    assert queue.remove_excluded() == 1
+    assert rows_of(queue.units(0, 9)) == []
+    assert rows_of(queue.units(8, 9)) == without_times(rows[4:])
     queue.close()

@@ -33,7 +33,9 @@ STEPS = st.lists(
 
 
 def opened(folder: Path, *, read_only: bool = False, size: int = FILE_BYTES) -> ExtFiles:
-    return ExtFiles(RealFileSystem(), folder / "ext", size, read_only)
+    ext = ExtFiles(RealFileSystem(), folder / "ext", size, read_only=read_only)
+    ext.load()
+    return ext
 
 
 def longs(values: object) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

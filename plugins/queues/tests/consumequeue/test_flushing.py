@@ -14,7 +14,6 @@ from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint, read_che
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.queue_ends import read_kept
 from lakelog.format.layout import OWN_DIR
-from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
 from lakelog_testing.samples import STORED_AT_MS
 from plugins.queues.tests.consumequeue.support import SMALL, plain, queues
@@ -232,7 +231,7 @@ def test_the_ends_of_queues_are_written_after_the_sync(tmp_path: Path, files: Wa
 
 def test_a_failed_sync_of_a_queue_stops_the_checkpoint(tmp_path: Path, files: Watched) -> None:
     keeper = CheckpointKeeper(RealFileSystem(), tmp_path)
-    made = ConsumeQueues(files, tmp_path, SMALL, keeper, clean=True)
+    made = queues(tmp_path, files=files, keeper=keeper)
     made.dispatch(plain("t", range(5)))
     files.failing = True
     with pytest.raises(StoreFailed):

@@ -91,7 +91,7 @@ def test_a_reader_beside_an_owner_lets_go_of_what_the_files_hold(tmp_path: Path)
         assert offsets(reader) == [200 * at for at in range(max(5, start + 4))]
     memory = reader._queues[QUEUE]._memory  # type: ignore[union-attr]  # a simple queue of a reader has one
     assert memory is not None
-    start_held, held = memory.held()
+    start_held, held = memory.held
     assert (start_held, len(held)) == (36, 4 * 20)
     owner.close()
     reader.close()

@@ -27,9 +27,10 @@ from lakelog.log.sources import FileSource
 from lakelog.processes.ownership import is_followed, is_owned
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.plugin import ConsumeQueueSettings
-from lakelog_queues.readers.catch_up import ReaderCatchUp
+from lakelog_queues.readers import ReaderCatchUp
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()
@@ -208,7 +209,8 @@ def test_readers_are_right_at_any_moment_while_an_owner_puts(
                 assert is_followed(FILES, tmp_path)
                 reader, made = log_reader(tmp_path), queues(tmp_path, UNITS, read_only=True)
                 completion = ReaderCatchUp(
-                    tmp_path, reader, [NamedDispatcher("consume-queue", made)]
+                    *(tmp_path, reader, [NamedDispatcher("consume-queue", made)]),
+                    *(lambda: None, TombstoneFile(FILES, tmp_path)),
                 )
                 starts.append(completion._begin().offset)
                 for _ in range(2):

@@ -12,7 +12,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.record_batch import RecordBatch
-from lakelog_queues.check.checkqueues import queues_with_replacements
+from lakelog_queues.check import queues_with_replacements
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 

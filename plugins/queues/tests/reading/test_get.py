@@ -14,9 +14,8 @@ from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.format.record import SECTOR_BYTES
-from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.get import MOST_BYTES, QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.finding.selection import MOST_BYTES
 from plugins.queues.tests.arrow.test_columns import row_of, rows_of
 from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered
 

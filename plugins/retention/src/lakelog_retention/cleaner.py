@@ -49,13 +49,14 @@ class Retention:
         """
         occasion = self._occasion(situation)
         forced = situation.disk is DiskState.STOP_WRITING
-        total_bytes = _with_active(segments)
+        # The active segment counts like the last sealed one.
+        total_bytes = sum(each.size_bytes for each in (*segments, *segments[-1:]))
         chosen: list[Deletion] = []
         for at, segment in enumerate(segments[: self.settings.delete_files_batch_max]):
             reason = (
                 self._too_old(segment, situation.now_ms, occasion)
-                or self._too_many(len(segments) + 1 - at)
-                or self._too_large(total_bytes)
+                or _above(len(segments) + 1 - at, "segments", "max_segments", self.settings)
+                or _above(total_bytes, "bytes", "max_total_bytes", self.settings)
                 or self._not_expired_but_in_need(situation)
             )
             if not reason:
@@ -80,20 +81,8 @@ class Retention:
         age_ms = now_ms - segment.last_timestamp_ms
         if not occasion or age_ms < kept_hours * HOUR_MS:
             return ""
-        old = _of_age(age_ms)
+        old = f"{age_ms // 360_000 / 10:g} h"  # never rounded up
         return f"its last message is {old} old and kept for {kept_hours} h; {occasion}"
-
-    def _too_many(self, count: int) -> str:
-        most = self.settings.max_segments
-        if most is None or count <= most:
-            return ""
-        return f"the log has {count} segments, and max_segments is {most}"
-
-    def _too_large(self, total_bytes: int) -> str:
-        most = self.settings.max_total_bytes
-        if most is None or total_bytes <= most:
-            return ""
-        return f"the log has {total_bytes} bytes, and max_total_bytes is {most}"
 
     def _not_expired_but_in_need(self, situation: CleaningContext) -> str:
         if not (self.settings.clean_forcibly and situation.disk in _FORCIBLY):
@@ -101,9 +90,12 @@ class Retention:
         return f"it is the oldest, though not expired, and {_of_disk(situation)}"
 
 
-def _with_active(segments: Sequence[SegmentInfo]) -> int:
-    """Size of the log in bytes; the active segment counts like the last sealed one."""
-    return sum(each.size_bytes for each in segments) + (segments[-1].size_bytes if segments else 0)
+def _above(found: int, unit: str, limit: str, settings: RetentionSettings) -> str:
+    """How the log is above a limit, in words; empty if it is not, or without that limit."""
+    most = getattr(settings, limit)
+    if most is None or found <= most:
+        return ""
+    return f"the log has {found} {unit}, and {limit} is {most}"
 
 
 def _of_disk(situation: CleaningContext) -> str:
@@ -114,11 +106,6 @@ def _of_disk(situation: CleaningContext) -> str:
     if situation.free_bytes is not None:
         known.append(f"{size(situation.free_bytes)} free")
     return _STATES[situation.disk] + (f" (the log's: {', '.join(known)})" if known else "")
-
-
-def _of_age(age_ms: int) -> str:
-    """An age in hours, never rounded up."""
-    return f"{age_ms // 360_000 / 10:g} h"
 
 
 @attrs.define

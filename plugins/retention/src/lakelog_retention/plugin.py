@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lakelog.hooks import Context, Factory, Kind, NoSettings
 from lakelog.hooks.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from lakelog_retention.settings import RetentionSettings, WatcherSettings
+
+
+_SETTINGS: Final = "lakelog_retention.settings"
 
 
 def make_retention(settings: RetentionSettings, _context: Context) -> object:
@@ -36,33 +39,18 @@ def make_watcher(settings: WatcherSettings, _context: Context) -> object:
 @hookimpl
 def lakelog_cleaners() -> Sequence[Factory]:
     """Offer the cleaners ``retention`` and ``keep-forever``."""
+    kind, nothing = Kind.CLEANER, "deletes nothing, whatever the disk says"
+    rules = "deletes by age, size, number, and what the disk asks for: RocketMQ's rules"
     return [
-        Factory(
-            Kind.CLEANER,
-            "retention",
-            "lakelog_retention.settings:RetentionSettings",
-            make_retention,
-            "deletes by age, size, number, and what the disk asks for: RocketMQ's rules",
-        ),
-        Factory(
-            Kind.CLEANER,
-            "keep-forever",
-            NoSettings,
-            make_forever,
-            "deletes nothing, whatever the disk says",
-        ),
+        Factory(kind, "retention", f"{_SETTINGS}:RetentionSettings", make_retention, rules),
+        Factory(kind, "keep-forever", NoSettings, make_forever, nothing),
     ]
 
 
 @hookimpl
 def lakelog_disk_watchers() -> Sequence[Factory]:
     """Offer the watcher ``psutil``."""
+    summary = "asks for cleaning, then refuses writes, as a disk gets full"
     return [
-        Factory(
-            Kind.DISK_WATCHER,
-            "psutil",
-            "lakelog_retention.settings:WatcherSettings",
-            make_watcher,
-            "asks for cleaning, then refuses writes, as a disk gets full",
-        )
+        Factory(Kind.DISK_WATCHER, "psutil", f"{_SETTINGS}:WatcherSettings", make_watcher, summary)
     ]

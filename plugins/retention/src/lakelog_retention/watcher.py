@@ -20,12 +20,12 @@ import attrs
 from lakelog.hooks import DiskReport, DiskState, DiskUsage
 from lakelog_retention.settings import WatcherSettings
 
-_FLOORS: Final = {
-    DiskState.STOP_WRITING: 1.0,
-    DiskState.CLEAN_FORCIBLY: 1.5,
-    DiskState.CLEAN: 2.0,
-}
-"""The minimum of each threshold, as a multiple of the setting."""
+_THRESHOLDS: Final = (
+    ("warning_ratio", 1.0),
+    ("clean_forcibly_ratio", 1.5),
+    ("max_used_ratio", 2.0),
+)
+"""The ratio of each threshold, the highest first, and its minimum as a multiple of the setting."""
 _RANK: Final = {state: rank for rank, state in enumerate(DiskState)}
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -84,15 +84,15 @@ def _nearest(path: Path) -> Path:
 class DiskThreshold:
     """One threshold.
 
-    :ivar state: the state of a disk that exceeds it
     :ivar name: the setting with its ratio
+    :ivar floor: its minimum of free space, as a multiple of the setting
     :ivar most_ratio: highest ratio of used space
     :ivar least_bytes: lowest free space
     :ivar least_inodes: lowest number of free inodes
     """
 
-    state: DiskState
     name: str
+    floor: float
     most_ratio: float
     least_bytes: int
     least_inodes: int
@@ -118,26 +118,17 @@ class DiskThreshold:
             yield f"{found.free_inodes} inodes are free, {least}{self.least_inodes}"
 
     def _least(self, name: str) -> str:
-        times = _FLOORS[self.state]
-        return f"{name} is " if times == 1 else f"{times:g} times {name} is "
+        return f"{name} is " if self.floor == 1 else f"{self.floor:g} times {name} is "
 
 
 def thresholds_of(settings: WatcherSettings) -> tuple[DiskThreshold, ...]:
     """All thresholds, the highest first."""
-    ratios = {
-        DiskState.STOP_WRITING: "warning_ratio",
-        DiskState.CLEAN_FORCIBLY: "clean_forcibly_ratio",
-        DiskState.CLEAN: "max_used_ratio",
-    }
     return tuple(
         DiskThreshold(
-            state,
-            name,
-            getattr(settings, name),
-            int(settings.min_free_bytes * _FLOORS[state]),
-            int(settings.min_free_inodes * _FLOORS[state]),
+            *(name, floor, getattr(settings, name)),
+            *(int(settings.min_free_bytes * floor), int(settings.min_free_inodes * floor)),
         )
-        for state, name in ratios.items()
+        for name, floor in _THRESHOLDS
     )
 
 

@@ -44,7 +44,7 @@ from lakelog.store.open import prepare
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import ignore_progress, rebuild
 from lakelog_doctor.recover import recover
-from lakelog_queues.check.checkqueues import queues_with_replacements
+from lakelog_queues.check import queues_with_replacements
 
 
 @attrs.frozen

@@ -1,17 +1,53 @@
 """A pool of equal buffers that are reused only when no view of them is left.
 
 A buffer is lent: its writer and every view keep the loan alive. When the last of them is released,
-in any thread, the buffer returns to the pool.
+in any thread, the buffer returns to the pool. Calls on memory that Python lacks, or makes with the
+interpreter lock held, are made by ctypes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
+import os
 import weakref
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from lakelog_writers import memory
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+
+
+def anonymous(length: int) -> mmap.mmap:
+    """Zeroed, page-aligned memory, allocated by the system on first write."""
+    found = mmap.mmap(-1, length, flags=PRIVATE)
+    with suppress(OSError):  # on systems without huge pages
+        found.madvise(mmap.MADV_HUGEPAGE)  # one fault per 2 MiB
+    return found
+
+
+def owned(memory: mmap.mmap) -> ctypes.Array[ctypes.c_char]:
+    """``memory`` as an object that is kept alive by its views, and accepts finalizers."""
+    return (ctypes.c_char * len(memory)).from_buffer(memory)
+
+
+def zero(memory: mmap.mmap, length: int) -> None:
+    """Zero the first ``length`` bytes; releases the interpreter lock."""
+    start = ctypes.c_char.from_buffer(memory)
+    ctypes.memset(ctypes.addressof(start), 0, length)
+
+
+def mlock(memory: mmap.mmap) -> None:
+    """Lock ``memory`` into RAM; raises ``OSError``, usually because of ``RLIMIT_MEMLOCK``."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    start = ctypes.c_char.from_buffer(memory)
+    if libc.mlock(ctypes.byref(start), ctypes.c_size_t(len(memory))):
+        code = ctypes.get_errno()
+        raise OSError(
+            code,
+            f"mlock of {len(memory)} bytes: {os.strerror(code)}; raise RLIMIT_MEMLOCK, "
+            "or switch lock_memory off",
+        )
 
 
 class Buffer:
@@ -22,15 +58,15 @@ class Buffer:
     """
 
     def __init__(self, length: int, *, lock: bool) -> None:
-        self.memory: mmap.mmap = memory.anonymous(length)
+        self.memory: mmap.mmap = anonymous(length)
         self.used_bytes = 0
         if lock:
-            memory.lock(self.memory)
+            mlock(self.memory)
 
     def clean(self) -> None:
         """Zero the used part: views may extend past the written bytes."""
         if self.used_bytes:
-            memory.zero(self.memory, self.used_bytes)
+            zero(self.memory, self.used_bytes)
             self.used_bytes = 0
 
 
@@ -44,7 +80,7 @@ class TakenBuffer:
     def __init__(self, buffer: Buffer, returned: SimpleQueue[Buffer]) -> None:
         # Views keep `owner` alive, not the buffer. Its finalizer therefore runs when the last view
         # is gone, and only then returns the buffer to the pool.
-        owner = memory.owned(buffer.memory)
+        owner = owned(buffer.memory)
         weakref.finalize(owner, returned.put, buffer).atexit = False
         self.buffer = buffer
         self.view = memoryview(owner).cast("B").toreadonly()

@@ -23,6 +23,7 @@ import mmap
 import os
 import struct
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -33,8 +34,7 @@ from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.hooks import Context, WriterTraits
 from lakelog.message import Body
 from lakelog.runtime.threads import soon_done
-from lakelog_writers import memory
-from lakelog_writers.buffers import BufferPool, TakenBuffer, check_order
+from lakelog_writers.buffers import BufferPool, TakenBuffer, anonymous, check_order
 from lakelog_writers.settings import DirectSettings, commit_rules
 
 _AT_EMPTY_PATH: Final = 0x1000
@@ -105,7 +105,7 @@ class DirectSegmentWriter:
         self._settings = settings
         self._size_bytes = size_bytes
         self._map = memoryview(file.map(size_bytes, writable=False))
-        self._spare = memory.anonymous(max(settings.block_bytes, 1 << 16))
+        self._spare = anonymous(max(settings.block_bytes, 1 << 16))
         self._threads: ThreadPoolExecutor | None = None
         self._lock = Lock()
         self._sealed = False
@@ -295,11 +295,8 @@ def check_directory(directory: Path, block_bytes: int) -> None:
         fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
         return
-    file = RealFile(directory, fd)
-    try:
+    with closing(RealFile(directory, fd)) as file:
         switch_on(file, block_bytes)
-    finally:
-        file.close()
 
 
 def switch_on(file: File, block_bytes: int) -> None:

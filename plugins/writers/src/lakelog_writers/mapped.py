@@ -38,9 +38,9 @@ class MmapSegmentWriter:
         start = position - position % mmap.PAGESIZE
         extended = self._file.map(end - start, writable=True, position=start)
         if self._settings.lock_memory:
-            from lakelog_writers.memory import lock  # ctypes is slower to import than a store opens
+            from lakelog_writers.buffers import mlock  # ctypes: slower to import than a store opens
 
-            lock(extended)
+            mlock(extended)
         if self._settings.warm:
             touch(extended, position - start)
         self._map, self._start = extended, start

@@ -21,7 +21,10 @@ from lakelog_writers.settings import StagedSettings, commit_rules
 class StagedSegmentWriter:
     """Writes one segment."""
 
-    def __init__(self, file: File, size_bytes: int, position: int, pool: BufferPool) -> None:
+    def __init__(
+        self, file: File, size_bytes: int, position: int, pool: BufferPool, taken: TakenBuffer
+    ) -> None:
+        """Use this buffer, after loading the existing bytes of its first page."""
         self._file = file
         self._pool = pool
         self._size_bytes = size_bytes
@@ -31,9 +34,6 @@ class StagedSegmentWriter:
         self._sealed = False
         self._failure: OSError | None = None
         self._lock = Lock()
-
-    def begin(self, taken: TakenBuffer) -> None:
-        """Use this buffer, after loading the existing bytes of its first page."""
         self._taken: TakenBuffer | None = taken
         self._memory = taken.buffer.memory
         if self._old is not None:
@@ -124,9 +124,7 @@ class StagedWriter:
         if self._settings.lock_memory:
             self._pool.fill()
         taken = self._pool.take(self._settings.pool_wait_ms / 1000)
-        segment = StagedSegmentWriter(file, size_bytes, position, self._pool)
-        segment.begin(taken)
-        return segment
+        return StagedSegmentWriter(file, size_bytes, position, self._pool, taken)
 
 
 def make(settings: StagedSettings, context: Context) -> StagedWriter:

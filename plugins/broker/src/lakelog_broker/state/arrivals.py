@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from lakelog.format.queue_offsets import Queue
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 
 _URGENT_S: Final = 1.0
 """Arrivals stay urgent for this long after a request has waited, as clients repeat it."""

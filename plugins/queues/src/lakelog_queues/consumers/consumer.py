@@ -25,7 +25,7 @@ from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.message import StoredMessage
 from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 from lakelog_queues.units.tags import tag_filter
 
 EARLIEST: Final = "earliest"
@@ -33,7 +33,7 @@ LATEST: Final = "latest"
 StartPosition: TypeAlias = str | datetime
 """``earliest``, ``latest``, or a store time with its time zone."""
 _log = logging.getLogger("lakelog")
-_CORRECTED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
@@ -105,11 +105,10 @@ class Consumer:
         self._begin()
         if not self._waiting:
             self._fill(max_messages, wait_ms)
-        count = min(max_messages, len(self._waiting))
-        found = [self._waiting.popleft() for _ in range(count)]
-        self._deliver(*found)
+        taken = (self.take() for _ in range(min(max_messages, len(self._waiting))))
+        found = [each for each in taken if each is not None]
         self._settle()
-        return [each.message for each in found]
+        return found
 
     def messages(self, *, follow: bool = True) -> Iterator[StoredMessage]:
         """Yield one message after the other.
@@ -142,7 +141,7 @@ class Consumer:
         if not self._waiting:
             return None
         found = self._waiting.popleft()
-        self._deliver(found)
+        self._delivered[found.queue_id] = found.next_offset
         self._settle()
         return found.message
 
@@ -172,10 +171,6 @@ class Consumer:
     def _is_over(self) -> bool:
         """Whether no further messages can arrive."""
         return self._closed or self._access.arrivals.closed
-
-    def _deliver(self, *fetched: Fetched) -> None:
-        for each in fetched:
-            self._delivered[each.queue_id] = each.next_offset
 
     def _settle(self) -> None:
         """Advance past filtered messages once no fetched message is left."""
@@ -244,9 +239,10 @@ class Consumer:
             self._take_in(self._access.queues(self.topic))
 
     def _take_in(self, queue_ids: Sequence[int]) -> None:
-        self._fetching.add(queue_ids, self._first_place)
-        for queue_id, offset in self._fetching.positions.items():
-            self._delivered.setdefault(queue_id, offset)
+        for queue_id in queue_ids:
+            if queue_id not in self._fetching.positions:
+                at = self._first_place(queue_id)
+                self._fetching.positions[queue_id] = self._delivered[queue_id] = at
 
     def _first_place(self, queue_id: int) -> int:
         if queue_id in self._committed:
@@ -271,7 +267,7 @@ class Consumer:
             if self._committed.get(queue) != offset
         }
         if changed or self._offsets.read_only:
-            self._offsets.commit(self.group, self.topic, changed)
+            self._offsets.commit_all([(self.group, self.topic, changed)])
             self._committed.update(changed)
 
     def committed(self) -> dict[int, int]:
@@ -305,7 +301,13 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets
     if commit not in ("explicit", "batch"):
         raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None:
-        _check_queues(queue_ids)
+        if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
+            raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
+        ids = [whole("queue_ids", each, None) for each in queue_ids]
+        if not ids or min(ids) < 0:
+            raise SettingsError(
+                f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
+            )
     if commit == "batch" and offsets.read_only:
         raise StoreReadOnly(
             "a consumer cannot commit in a store that is open for reading; use commit='explicit', "
@@ -313,28 +315,18 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets
         )
 
 
-def _check_queues(queue_ids: Sequence[int]) -> None:
-    if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
-        raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
-    ids = [whole("queue_ids", each, None) for each in queue_ids]
-    if not ids or min(ids) < 0:
-        raise SettingsError(
-            f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
-        )
-
-
+@attrs.define(eq=False)
 class Fetching:
     """The read positions in the queues of a topic.
 
     :ivar positions: next queue offset to fetch, by queue id
     """
 
-    def __init__(self, access: QueueAccess, topic: str, tags: str | None) -> None:
-        self.positions: dict[int, int] = {}
-        self._access = access
-        self._topic = topic
-        self._tags = tags
-        self._first = 0
+    _access: QueueAccess
+    _topic: str
+    _tags: str | None
+    positions: dict[int, int] = attrs.field(factory=dict)
+    _first: int = 0
 
     def fetch(self, max_messages: int) -> list[Fetched]:
         """Fetch available messages; empty only if every queue is at its end."""
@@ -351,7 +343,7 @@ class Fetching:
         while queues and len(found) < max_messages:
             more = []
             for place, queue_id in enumerate(queues):
-                share = _share(max_messages - len(found), len(queues) - place)
+                share = -(-(max_messages - len(found)) // (len(queues) - place))  # rounded up
                 if share:
                     got = self._fetch(queue_id, share)
                     found += got
@@ -372,7 +364,7 @@ class Fetching:
         """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
         offset = self.positions[queue_id]
         result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
-        if result.status in _CORRECTED:
+        if result.status in CORRECTED:
             _log.warning(
                 "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
                 queue_id,
@@ -399,17 +391,6 @@ class Fetching:
             for each in others
         ]
         return [*found, Fetched(last, queue_id, result.next_offset)]
-
-    def add(self, queue_ids: Sequence[int], place_of: Callable[[int], int]) -> None:
-        """Add new queues, at the positions returned by ``place_of``."""
-        for queue_id in queue_ids:
-            if queue_id not in self.positions:
-                self.positions[queue_id] = place_of(queue_id)
-
-
-def _share(left: int, queues: int) -> int:
-    """The share of the next of ``queues`` queues; at least 1 while anything is left."""
-    return -(-left // queues)
 
 
 class Fetched(NamedTuple):

@@ -18,6 +18,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import attrs
+
 from lakelog.arguments import wrong_type
 from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.files.filesystem import FileSystem, identity_at
@@ -222,6 +224,7 @@ def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
     return name
 
 
+@attrs.frozen
 class CurrentOffsets:
     """The offsets of a store whose role may change under its consumers.
 
@@ -229,9 +232,8 @@ class CurrentOffsets:
     :param last: the same, without raising
     """
 
-    def __init__(self, now: Callable[[], OffsetTable], last: Callable[[], OffsetTable]) -> None:
-        self._now = now
-        self._last = last
+    _now: Callable[[], OffsetTable]
+    _last: Callable[[], OffsetTable]
 
     @property
     def read_only(self) -> bool:
@@ -245,10 +247,6 @@ class CurrentOffsets:
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """By group, topic and queue id: the next offset to read."""
         return self._now().groups()
-
-    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Commit the next offsets of some queues."""
-        self._now().commit(group, topic, offsets)
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         """Make several commits in one write."""

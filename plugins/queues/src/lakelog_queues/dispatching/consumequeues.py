@@ -26,18 +26,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from lakelog.errors import CorruptQueue
 from lakelog.files import queue_ends
-from lakelog.files.checkpoint import CheckpointKeeper
-from lakelog.files.filesystem import FileSystem, read_range
-from lakelog.format.layout import ABORT_FILE, OWN_DIR, segment_name
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import ABORT_FILE, OWN_DIR
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import cached_property
+from lakelog.log.sources import FileSource, read_at
 from lakelog_queues.dispatching import making
 from lakelog_queues.dispatching.flushing import Flushing
-from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
+from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones, read_tombstones
 from lakelog_queues.plugin import ConsumeQueueSettings
 
 if TYPE_CHECKING:
@@ -67,49 +69,32 @@ class ConsumeQueues:
 
     directories: Sequence[str] = making.DIRECTORIES
 
-    def __init__(  # noqa: PLR0913  # collaborators, most of them given by name
-        self,
-        files: FileSystem,
-        path: Path,
-        settings: ConsumeQueueSettings,
-        checkpoint: CheckpointKeeper,
-        *,
-        clean: bool,
-        read_only: bool = False,
-        light_queues: bool = False,
-        tombstones: Mapping[str, int] | None = None,
-        log: LogHeads | None = None,
-    ) -> None:
-        """Create the dispatcher; reads only ``config/topics.json`` and the names of folders.
+    def __init__(self, settings: ConsumeQueueSettings, context: Context) -> None:
+        """Create the dispatcher; must be called before the owner writes the file ``abort``.
 
-        :param path: the store directory
-        :param clean: whether the store was closed cleanly; for a reader, also if its owner lives
-        :param light_queues: whether records feed light queues
-        :param tombstones: by topic, the physical offset below which its records have no units
-        :param log: proves that marks belong to this log; without it, no mark counts
+        Reads only tombstones, ``config/topics.json`` and the names of folders.
         """
+        files, path = context.files, context.path
         self._files = files
         self._path = path
-        self._clean = clean
-        self._read_only = read_only
+        # A reader beside a living owner continues its queues as after a clean stop.
+        self._clean = context.owner_follows or not self._is_open()
+        self._read_only = context.read_only
         self._settings = settings
-        self._tombstones = dict(tombstones or {})
-        self._light_queues = light_queues
+        self._tombstones = read_tombstones(files, path)
+        self._light_queues = context.core.light_queues
         self._batch_topics = making.batch_topics(files, path) | making.topics_with_batches(path)
-        self._maker = making.QueueMaker(
-            files, path, settings, self._batch_topics, read_only=read_only
-        )
+        self._maker = making.QueueMaker(files, path, settings, self._batch_topics, self._read_only)
         self._queues: dict[Queue, AnyQueue] = {}
-        self._removed = RemovedQueues(
-            files, path, self._maker, self._tombstones, read_only=read_only
-        )
+        self._removed = RemovedQueues(files, path, self._maker, self._tombstones, self._read_only)
         self._loaded = False
-        self._thorough = not clean
-        self._log = log
+        self._thorough = not self._clean
+        log_path, segment_bytes = context.core.commitlog(path), context.core.segment_size_bytes
+        self._log = FileSource(files, log_path, segment_bytes)
         self._marks: tuple[queue_ends.RecordFingerprint, ...] = ()
         self._kept: queue_ends.DurableQueueEnds | None = None
         self._dispatched: queue_ends.RecordFingerprint | None = None
-        self._flushing = Flushing(settings, checkpoint, self._sync, self._note)
+        self._flushing = Flushing(settings, context.checkpoint, self._sync, self._note)
 
     @cached_property
     def _grouping(self) -> Grouping:
@@ -146,22 +131,19 @@ class ConsumeQueues:
     def _resume_owning(self, minimum: int, end: int) -> int:
         lower_tombstones(self._files, self._path, self._tombstones, end)
         kept = self._kept = queue_ends.read_kept(self._files, self._path)
-        self._marks = self._proved(kept.marks, end)
+        self._marks = tuple(each for each in kept.marks if each.end <= end and self._proves(each))
         self._thorough = not (self._clean and self._marks)
         self._load_or_quarantine(kept)
         if self._thorough:
             self._drop_foreign_queues(minimum)
-        if not self._clean:
-            self._mark_unsynced(kept)
+        for name, queue in self._queues.items() if not self._clean else ():
+            # Files that may not be durable are synced at the next flush.
+            queue.mark_unsynced(kept.ends.get(name, 0) if self._marks else 0)
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
 
-    def _proved(
-        self, marks: Sequence[queue_ends.RecordFingerprint], end: int
-    ) -> tuple[queue_ends.RecordFingerprint, ...]:
-        """The marks whose records the log still has."""
-        if self._log is None:
-            return ()
-        return tuple(each for each in marks if each.end <= end and self._log.holds(each))
+    def _proves(self, mark: queue_ends.RecordFingerprint) -> bool:
+        """Whether the log has the record of ``mark`` at its place."""
+        return bytes(read_at(self._log, mark.offset, queue_ends.HEAD_BYTES)) == mark.head
 
     def _load_or_quarantine(self, kept: queue_ends.DurableQueueEnds) -> None:
         """Load the queues; if files are invalid, move them to the quarantine and load again."""
@@ -177,15 +159,17 @@ class ConsumeQueues:
         """Remove queues whose first unit has no record in the log, as it hides earlier records."""
         for queue in self._queues.values():
             first = queue.read(queue.bounds(0)[0], 1)
-            if not len(first) or int(first.offsets[0]) < minimum or self._log is None:
+            if not len(first) or int(first.offsets[0]) < minimum:
                 continue
-            if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
+            if self._lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
 
-    def _mark_unsynced(self, kept: queue_ends.DurableQueueEnds) -> None:
-        """Sync the files that may not be durable at the next flush."""
-        for name, queue in self._queues.items():
-            queue.mark_unsynced(kept.ends.get(name, 0) if self._marks else 0)
+    def _lacks_record(self, offset: int, size: int) -> bool:
+        """Whether the log has bytes at ``offset``, but no record of this size."""
+        head = read_at(self._log, offset, queue_ends.HEAD_BYTES)
+        if len(head) < queue_ends.HEAD_BYTES:
+            return len(head) > 0
+        return queue_ends.PLACE.unpack_from(head) != (size, offset)
 
     def _lacking(self, kept: queue_ends.DurableQueueEnds) -> int:
         """The physical offset from which a queue lacks units that it had at the last sync."""
@@ -420,7 +404,7 @@ class ConsumeQueues:
 
         :param living: whether an owner writes meanwhile
         """
-        from lakelog_queues.check.checkqueues import Checked, QueuesVerifier  # for operators only
+        from lakelog_queues.check import Checked, QueuesVerifier  # for operators only
 
         where = self._files, self._path, self._settings
         grouped = self._batch_topics, self._light_queues, self._tombstones
@@ -469,6 +453,7 @@ class ConsumeQueues:
         self._maker.dirty.sync(least_pages)
 
 
+@attrs.define(eq=False)
 class RemovedQueues:
     """The removed queues of which a crash or an error left files.
 
@@ -477,22 +462,13 @@ class RemovedQueues:
     :ivar again: physical offset from which records for such queues must be dispatched again
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: Path,
-        maker: making.QueueMaker,
-        tombstones: Mapping[str, int],
-        *,
-        read_only: bool,
-    ) -> None:
-        self.again = _NOWHERE
-        self._files = files
-        self._path = path
-        self._maker = maker
-        self._tombstones = tombstones
-        self._read_only = read_only
-        self._left: set[Queue] = set()
+    _files: FileSystem
+    _path: Path
+    _maker: making.QueueMaker
+    _tombstones: Mapping[str, int]
+    _read_only: bool
+    again: int = _NOWHERE
+    _left: set[Queue] = attrs.field(factory=set)
 
     def owns(self, queue: AnyQueue) -> bool:
         """Whether the files of a queue that was just loaded belong to a removed topic."""
@@ -553,37 +529,3 @@ def start_before(queues: Collection[AnyQueue], limit: int) -> int:
         if queue.reached > limit:
             found = max(found, queue.before(limit + 1))
     return found
-
-
-class LogHeads(NamedTuple):
-    """Proves marks and units of queues by the heads of records in the log; changes nothing."""
-
-    files: FileSystem
-    directory: Path
-    segment_bytes: int
-
-    @classmethod
-    def of(cls, context: Context) -> LogHeads:
-        """The log of a store."""
-        directory = context.core.commitlog(context.path)
-        return cls(context.files, directory, context.core.segment_size_bytes)
-
-    def holds(self, mark: queue_ends.RecordFingerprint) -> bool:
-        """Whether the log has this record at this place."""
-        return self._read(mark.offset) == mark.head
-
-    def lacks_record(self, offset: int, size: int) -> bool:
-        """Whether the segment exists, but has no record of this size at ``offset``."""
-        head = self._read(offset)
-        if head is None:
-            return False
-        return len(head) < queue_ends.HEAD_BYTES or queue_ends.PLACE.unpack_from(head) != (
-            size,
-            offset,
-        )
-
-    def _read(self, offset: int) -> bytes | None:
-        """The head at ``offset``; ``None`` if there is no segment."""
-        within = offset % self.segment_bytes
-        path = self.directory / segment_name(offset - within)
-        return read_range(self.files, path, within, queue_ends.HEAD_BYTES)

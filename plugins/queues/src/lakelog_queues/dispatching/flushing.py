@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import attrs
+
 from lakelog.errors import StoreFailed, ThreadNotStarted
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.runtime.threads import started
@@ -25,42 +27,37 @@ from lakelog_queues.plugin import ConsumeQueueSettings
 _LOG: Final = logging.getLogger(__name__)
 
 
+@attrs.define(eq=False)
 class Flushing:
-    """Decides when queues are synced.
+    """Decides when queues are synced; :meth:`start` starts the thread.
 
+    :param sync: syncs the files with at least this number of changed pages; 0 is all
+    :param note: called before a thorough sync; its result is called after it
     :ivar dispatched_ms: store time of the last record whose units are all written, in ms since 1970
     :ivar dispatched_bytes: length of the log dispatched so far
     :ivar failure: the error of a failed sync
     """
 
-    def __init__(
-        self,
-        settings: ConsumeQueueSettings,
-        checkpoint: CheckpointKeeper,
-        sync: Callable[[int], None],
-        note: Callable[[], Callable[[], None]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Create it; :meth:`start` starts the thread.
+    _settings: ConsumeQueueSettings
+    _checkpoint: CheckpointKeeper
+    _sync: Callable[[int], None]
+    _note: Callable[[], Callable[[], None]]
+    dispatched_ms: int = 0
+    dispatched_bytes: int = 0
+    failure: BaseException | None = None
+    _thorough_at: float = attrs.field(init=False)
+    _thorough_bytes: int = 0
+    _one_at_a_time: threading.Lock = attrs.field(factory=threading.Lock)
+    _over: bool = False
+    _wake: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _has_warned: bool = False
 
-        :param sync: syncs the files with at least this number of changed pages; 0 is all
-        :param note: called before a thorough sync; its result is called after it
-        """
-        self.dispatched_ms = 0
-        self.dispatched_bytes = 0
-        self.failure: BaseException | None = None
-        self._settings = settings
-        self._checkpoint = checkpoint
-        self._sync = sync
-        self._clock = clock
-        self._note = note
-        self._thorough_at = clock() * 1000 + settings.flush_thorough_interval_ms
-        self._thorough_bytes = 0
-        self._one_at_a_time = threading.Lock()
-        self._over = False
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._has_warned = False
+    def __attrs_post_init__(self) -> None:
+        self._thorough_at = self._next_thorough()
+
+    def _next_thorough(self) -> float:
+        return time.monotonic() * 1000 + self._settings.flush_thorough_interval_ms
 
     def start(self) -> None:
         """Start the thread, unless it runs.
@@ -123,14 +120,10 @@ class Flushing:
     def _tick(self) -> None:
         with self._one_at_a_time:
             self.check()
-            if self._is_due():
+            if time.monotonic() * 1000 >= self._thorough_at or self._has_many():
                 self._thorough()
             else:
                 self._guarded(lambda: self._sync(self._settings.flush_least_pages))
-
-    def _is_due(self) -> bool:
-        """Whether a thorough sync is due, by time or by the length of the dispatched log."""
-        return self._clock() * 1000 >= self._thorough_at or self._has_many()
 
     def _has_many(self) -> bool:
         behind = self.dispatched_bytes - self._thorough_bytes
@@ -140,7 +133,7 @@ class Flushing:
         reached_ms = self.dispatched_ms  # read before the sync, which may miss later records
         self._thorough_bytes = self.dispatched_bytes
         keep = self._note()
-        self._thorough_at = self._clock() * 1000 + self._settings.flush_thorough_interval_ms
+        self._thorough_at = self._next_thorough()
         self._guarded(lambda: self._sync(0))
         self._guarded(keep)
         if reached_ms:

@@ -20,20 +20,19 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import attrs
 
 from lakelog.accelerate import current
 from lakelog.format import properties as names
 from lakelog.format.layout import PREPARED
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
-from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import cached_property, np
 from lakelog_queues.units.simpleunits import UNIT_BYTES, columns
 from lakelog_queues.units.tags import delivery_time_ms, tags_codes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LOG: Final = logging.getLogger(__name__)
 _LONGEST_BYTES: Final = 255
@@ -72,10 +71,9 @@ class Grouping(NamedTuple):
             if topic in self.batch_topics:
                 yield from _inner_batches(batch, group.queue, alive.records)
                 continue
-            units = QueueUnits(group.queue, partial(_units, batch, alive))
-            if alive.first is not None and topic != SCHEDULE_TOPIC:
-                units.raw, units.first = alive.raw, alive.first
-            yield units
+            known = alive.first is not None and topic != SCHEDULE_TOPIC
+            raw = alive.raw if known else None
+            yield QueueUnits(group.queue, partial(_units, batch, alive), raw, alive.first or 0)
         yield from lights
 
     def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
@@ -107,28 +105,20 @@ def _light(batch: RecordBatch, queue: Queue, pairs: list[tuple[int, int]]) -> tu
     return units, times_ms
 
 
+@attrs.define(eq=False, slots=False)
 class QueueUnits:
     """The units of one queue from a batch, in the order of the log.
 
-    :ivar raw: the units in file format, 20 bytes each, if their queue offsets are consecutive from
-        ``first``; they can be written at once if the queue ends there
+    :param build: returns the units, and the store times in ms since 1970
+    :ivar raw: the units in file format, 20 bytes each, if the grouping has produced them and their
+        queue offsets are consecutive from ``first``; they can be written at once if the queue ends
+        there
     """
 
-    def __init__(
-        self,
-        queue: Queue,
-        build: Callable[[], tuple[Units, Longs]],
-        raw: memoryview | None = None,
-        first: int = 0,
-    ) -> None:
-        """Take the units in file format, if the grouping has produced them already.
-
-        :param build: returns the units, and the store times in ms since 1970
-        """
-        self.queue = queue
-        self.raw = raw
-        self.first = first
-        self._build = build
+    queue: Queue
+    _build: Callable[[], tuple[Units, Longs]]
+    raw: memoryview | None = None
+    first: int = 0
 
     @cached_property
     def columns(self) -> tuple[Units, Longs]:
@@ -212,7 +202,7 @@ def _inner_batches(
     batch: RecordBatch, queue: Queue, records: Longs | memoryview
 ) -> Iterator[QueueUnits]:
     """Units of records that hold several messages; other records cannot be in a batch queue."""
-    from lakelog_queues.units.batchunits import inner_batches
+    from lakelog_queues.files.batchqueue import inner_batches
 
     starts = batch.starts[np.asarray(records)]
     units, times = inner_batches(RecordBatch(batch.buffer, batch.base_offset, starts))
@@ -227,7 +217,7 @@ def _inner_batches(
         yield QueueUnits(queue, lambda: (units, times))
 
 
-def light_units(batch: RecordBatch, queued: NDArray[np.bool_]) -> Iterator[tuple[Queue, int, int]]:
+def light_units(batch: RecordBatch, queued: Flags) -> Iterator[tuple[Queue, int, int]]:
     """Queue, queue offset and index of the record for each unit, in the order of the log.
 
     :param queued: for each record, whether it may have units

@@ -12,14 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
+
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import FileSystem, folders_in
-from lakelog.format.layout import (
-    BATCHCONSUMEQUEUE_DIR,
-    CONFIG_DIR,
-    CONSUMEQUEUE_DIR,
-    CONSUMEQUEUE_EXT_DIR,
-)
+from lakelog.format import layout
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.lazy import cached_property
 from lakelog_queues.files.openfiles import DirtyFiles, OpenFiles
@@ -34,11 +31,15 @@ if TYPE_CHECKING:
 
     AnyQueue: TypeAlias = SimpleQueue | BatchQueue
 
-DIRECTORIES: Final = (CONSUMEQUEUE_EXT_DIR, CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+DIRECTORIES: Final = (
+    layout.CONSUMEQUEUE_EXT_DIR,
+    layout.CONSUMEQUEUE_DIR,
+    layout.BATCHCONSUMEQUEUE_DIR,
+)
 """Ordered as ``Dispatcher.directories``: units refer to extension files, and a topic with a folder
 of batch queues but none of other queues has batch queues only.
 """
-_UNITS: Final = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+_UNITS: Final = (layout.CONSUMEQUEUE_DIR, layout.BATCHCONSUMEQUEUE_DIR)
 _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
 _NOWHERE: Final = "left-out"
@@ -47,6 +48,7 @@ _TOPICS_FILE: Final = "topics.json"
 _LOG: Final = logging.getLogger(__name__)
 
 
+@attrs.define(eq=False, slots=False)
 class QueueMaker:
     """Creates queues, which share the following objects.
 
@@ -55,24 +57,19 @@ class QueueMaker:
     :ivar minimum: physical offset of the first byte of the log; -1 while unknown
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: Path,
-        settings: ConsumeQueueSettings,
-        batch_topics: Collection[str],
-        *,
-        read_only: bool,
-    ) -> None:
-        self.opened = OpenFiles(files, write=not read_only)
-        self.dirty = DirtyFiles(files, self.opened)
-        self.minimum = -1
-        self._files = files
-        self._path = path
-        self._settings = settings
-        self._batch_topics = batch_topics
-        self._read_only = read_only
-        self._left_out: frozenset[Queue] = frozenset()
+    _files: FileSystem
+    _path: Path
+    _settings: ConsumeQueueSettings
+    _batch_topics: Collection[str]
+    _read_only: bool
+    opened: OpenFiles = attrs.field(init=False)
+    dirty: DirtyFiles = attrs.field(init=False)
+    minimum: int = -1
+    _left_out: frozenset[Queue] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        self.opened = OpenFiles(self._files, write=not self._read_only)
+        self.dirty = DirtyFiles(self._files, self.opened)
 
     @cached_property
     def _replaced(self) -> RepairReplacements:
@@ -108,10 +105,10 @@ class QueueMaker:
 
     def present(self) -> Iterator[AnyQueue]:
         """The queues that have a folder, not loaded yet."""
-        for queue in queues_in(self._path / CONSUMEQUEUE_DIR):
+        for queue in queues_in(self._path / layout.CONSUMEQUEUE_DIR):
             if queue[0] not in self._batch_topics:
                 yield self._simple(queue)
-        for queue in queues_in(self._path / BATCHCONSUMEQUEUE_DIR):
+        for queue in queues_in(self._path / layout.BATCHCONSUMEQUEUE_DIR):
             if queue[0] in self._batch_topics:
                 yield self._batch(queue)
 
@@ -165,11 +162,15 @@ class QueueMaker:
         """The kinds of queue folders, with the lengths of their files."""
         from lakelog_queues.files.invalid_files import QueueFolderKind as Kind
 
-        sizes, batch, ext = self._settings, BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
+        sizes, batch, ext = (
+            self._settings,
+            layout.BATCHCONSUMEQUEUE_DIR,
+            layout.CONSUMEQUEUE_EXT_DIR,
+        )
         size, proved = sizes.file_entries * UNIT_BYTES, kept_entries == sizes.file_entries
         batch_size, ext_size = sizes.batch_file_size_bytes, sizes.ext_file_size_bytes
         return (
-            Kind(CONSUMEQUEUE_DIR, size, UNIT_BYTES, "file_entries", proved=proved),
+            Kind(layout.CONSUMEQUEUE_DIR, size, UNIT_BYTES, "file_entries", proved=proved),
             Kind(ext, ext_size, 1, "ext_file_size_bytes", gapless=True),
             Kind(batch, batch_size, BATCH_UNIT_BYTES, "batch_file_size_bytes", gapless=True),
         )
@@ -180,28 +181,23 @@ class QueueMaker:
         return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
 
     def _simple(self, queue: Queue) -> SimpleQueue:
-        from lakelog_queues.files.simplequeue import SimpleQueue
-        from lakelog_queues.files.unitfiles import UnitFiles
+        from lakelog_queues.files.folders import UnitFiles
+        from lakelog_queues.files.simplequeue import Overlay, SimpleQueue
 
-        ext_folder, folder, _ = self._places(queue)
-        unit_files = UnitFiles(
-            self._files, self.opened, self.dirty, folder, self._settings.file_entries
-        )
+        (ext_folder, folder, _), reads = self._places(queue), self._read_only
+        size = self._settings.file_entries * UNIT_BYTES
+        unit_files = UnitFiles(self._files, folder, size, dirty=self.dirty, opened=self.opened)
         ext = None
         if self._settings.ext_enabled or ext_folder.is_dir():
             from lakelog_queues.files.ext import ExtFiles  # most stores never need it
 
             size = self._settings.ext_file_size_bytes
-            ext = ExtFiles(self._files, ext_folder, size, self._read_only, self.opened)
+            ext = ExtFiles(self._files, ext_folder, size, read_only=reads, opened=self.opened)
+            ext.load()
         replaces = queue[0] == REPAIRED_TOPIC
-        made = SimpleQueue(
-            queue,
-            unit_files,
-            ext,
-            ext_writes=self._settings.ext_enabled,
-            read_only=self._read_only,
-            replaced=None if replaces else self._replaced,
-        )
+        memory, replaced = Overlay(0) if reads else None, None if replaces else self._replaced
+        writes = self._settings.ext_enabled and not reads
+        made = SimpleQueue(queue, unit_files, ext, writes, memory, replaced)
         if replaces:
             self._replaced.watch(queue, made)
         return made
@@ -210,13 +206,17 @@ class QueueMaker:
         from lakelog_queues.files.batchqueue import BatchQueue, BatchQueueFiles
 
         folder, size = self._places(queue)[2], self._settings.batch_file_size_bytes
-        batch_files = BatchQueueFiles(self._files, folder, size, self._read_only, self.opened)
-        return BatchQueue(queue, batch_files, read_only=self._read_only)
+        reads = self._read_only
+        files = BatchQueueFiles(self._files, folder, size, read_only=reads, opened=self.opened)
+        files.load()
+        return BatchQueue(queue, files)
 
 
 def topics_with_batches(path: Path) -> frozenset[str]:
     """Topics that have batch queues only, whatever their configuration is."""
-    batch, simple = (folders_in(path / each) for each in (BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR))
+    batch, simple = (
+        folders_in(path / each) for each in (layout.BATCHCONSUMEQUEUE_DIR, layout.CONSUMEQUEUE_DIR)
+    )
     return frozenset(each.name for each in batch) - {each.name for each in simple}
 
 
@@ -230,7 +230,7 @@ def queues_in(root: Path) -> Iterator[Queue]:
 
 def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
     """The topics of the store directory ``path`` whose ``queue.type`` is ``BatchCQ``."""
-    topics = path / CONFIG_DIR / _TOPICS_FILE
+    topics = path / layout.CONFIG_DIR / _TOPICS_FILE
     if not topics.parent.is_dir():
         return frozenset()
     from lakelog_rocketmq.config import load_config  # most stores have no topics to read
@@ -243,6 +243,7 @@ def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
 
 
 def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
+    """The same; other attributes of topics are not read, so an odd one stops nothing here."""
     table = document.get("topicConfigTable") or {}
     return frozenset(
         topic

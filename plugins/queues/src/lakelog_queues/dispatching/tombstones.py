@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from lakelog.arguments import WrongValue
 from lakelog.errors import CorruptConfig, StoreError
@@ -21,7 +20,6 @@ from lakelog.files.identity import parsed, shown
 from lakelog.format.layout import OWN_DIR, TOMBSTONES_FILE
 from lakelog.format.properties import REPAIRED_TOPIC
 
-_QUEUES: Final = "queues"
 _writes = 0  # by this process, of any store
 
 
@@ -168,7 +166,7 @@ def clear_tombstones(files: FileSystem, path: Path) -> None:
 def write_tombstones(files: FileSystem, path: Path, tombstones: Mapping[str, int]) -> None:
     """Replace all tombstones durably."""
     files.make_dir(_file(path).parent)
-    content = json.dumps({_QUEUES: dict(tombstones)}, indent=2, ensure_ascii=False)
+    content = json.dumps({"queues": dict(tombstones)}, indent=2, ensure_ascii=False)
     try:
         write_file(files, _file(path), content.encode() + b"\n")
     finally:

@@ -3,44 +3,113 @@
 The queue offset therefore does not give the position of a unit; a binary search finds it. Units are
 in files, and for a reader also in memory after those. As in RocketMQ's ``BatchConsumeQueue``, a
 record that does not follow the last one in the log gets no unit; any other does, whatever queue
-offset it has. Source: ``BatchConsumeQueue``; core/docs/reference/format/batchconsumequeue.md.
+offset it has.
+
+A unit is ``offset i64 | size i32 | tagsCode i64 | storeTime i64 | baseOffset i64 | batchSize i16 |
+compactedOffset i32 | reserved i32``, big-endian. Source: RocketMQ's ``BatchConsumeQueue`` and
+``CommitLog.setBatchSizeIfNeeded``; core/docs/reference/format/batchconsumequeue.md.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem
-from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
+from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import np
-from lakelog_queues.files.batchfolder import SizedFiles
-from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_queues.units.batchunits import (
-    NONE,
-    UNIT,
-    UNIT_BYTES,
-    Longs,
-    RawUnits,
-    pack,
-    readable,
-    unpack,
-    valid_length,
+from lakelog_queues.files.folders import SizedFiles
+from lakelog_queues.units.simpleunits import RawUnits, no_units
+from lakelog_queues.units.tags import tags_codes
+
+UNIT: Final = np.dtype(
+    [
+        ("offset", ">i8"),
+        ("size", ">i4"),
+        ("tags_code", ">i8"),
+        ("store_time", ">i8"),
+        ("base_offset", ">i8"),
+        ("batch_size", ">i2"),
+        ("compacted_offset", ">i4"),
+        ("reserved", ">i4"),
+    ]
 )
-from lakelog_queues.units.simpleunits import no_units
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+UNIT_BYTES: Final = UNIT.itemsize
+NONE: Final = np.zeros(0, UNIT)
+MOST_IN_A_BATCH: Final = 0x7FFF
+_NOT_COMPACTED: Final = -1
+_INNER_NUM: Final = "INNER_NUM"
+_INNER_BASE: Final = "INNER_BASE"
+_NUMBER: Final = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 _ALL: Final = (1 << 63) - 1
 _SCANNED_AT_ONCE: Final = 1 << 14
 _FIRST_LOOK: Final = 64
 _CHECKED_FILES: Final = 3
 """Number of files at the end that are checked at open, as in RocketMQ's recovery."""
+
+
+def inner_batches(batch: RecordBatch) -> tuple[Units, Longs]:
+    """Units and store times (``int64``, ms since 1970) of the records of batch topics.
+
+    Two properties of a record give the queue offset of its first message and the number of its
+    messages: ``INNER_BASE`` and ``INNER_NUM``. A record in which either is missing or no valid
+    number gets no unit, whatever its system flags are.
+    """
+    found = [
+        (at, int(base), int(number))
+        for at, each in enumerate(batch.properties)
+        for base, number in [(each.get(_INNER_BASE, ""), each.get(_INNER_NUM, ""))]
+        if _NUMBER.fullmatch(base) and _NUMBER.fullmatch(number)
+    ]
+    at, bases, counts = np.array(found, np.int64).reshape(-1, 3).T
+    fits = (counts > 0) & (counts <= MOST_IN_A_BATCH)
+    at = at[fits]
+    units = Units(
+        bases[fits],
+        batch.physical_offsets[at],
+        batch.sizes[at],
+        tags_codes(batch)[at],
+        counts[fits].astype(np.int32),
+    )
+    return units, batch.store_timestamps_ms[at]
+
+
+def pack(units: Units, store_times_ms: Longs) -> RawUnits:
+    """Units in file format."""
+    raw = np.zeros(len(units), UNIT)
+    raw["offset"], raw["size"], raw["tags_code"] = units.offsets, units.sizes, units.tags_codes
+    raw["store_time"], raw["base_offset"] = store_times_ms, units.queue_offsets
+    raw["batch_size"], raw["compacted_offset"] = units.counts, _NOT_COMPACTED
+    return raw
+
+
+def unpack(raw: RawUnits) -> Units:
+    """Units from file format."""
+    return Units(
+        raw["base_offset"].astype(np.int64),
+        raw["offset"].astype(np.int64),
+        raw["size"].astype(np.int32),
+        raw["tags_code"].astype(np.int64),
+        raw["batch_size"].astype(np.int32),
+    )
+
+
+def valid_length(raw: RawUnits) -> int:
+    """The number of units before the first invalid one, at which RocketMQ stops as well."""
+    good = (raw["offset"] >= 0) & (raw["size"] > 0)
+    good &= (raw["base_offset"] >= 0) & (raw["batch_size"] > 0)
+    return len(raw) if good.all() else int(good.argmin())
+
+
+def readable(units: Units) -> Flags:
+    """For each unit, whether it is valid; :func:`valid_length` stops at any other."""
+    good = (units.offsets >= 0) & (units.sizes > 0) & (units.queue_offsets >= 0)
+    good &= (units.counts > 0) & (units.counts <= MOST_IN_A_BATCH)
+    return np.asarray(good, np.bool_)
 
 
 class BatchQueue:
@@ -52,11 +121,11 @@ class BatchQueue:
 
     kind: Final = "BatchCQ"
 
-    def __init__(self, queue: Queue, files: BatchQueueFiles, *, read_only: bool = False) -> None:
+    def __init__(self, queue: Queue, files: BatchQueueFiles) -> None:
         self.queue = queue
         self.reached = 0
         self._files = files
-        self._read_only = read_only
+        self._read_only = files.read_only
         self._limit = _ALL
         self._held = no_units()
 
@@ -104,7 +173,7 @@ class BatchQueue:
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds queue offset ``first`` on."""
-        units = self._files.read(first, count)
+        units = self._files.units(first, count)
         if not self._read_only:
             return units
         units, held = units[units.offsets < self._limit], self._held
@@ -120,7 +189,7 @@ class BatchQueue:
         first = self.read(self.bounds(0)[0], 1)
         return int(first.offsets[0]) if len(first) else None
 
-    def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+    def append(self, units: Units, store_times_ms: Longs) -> None:
         """Append units in the order of the log; existing ones are skipped.
 
         :param store_times_ms: ``int64``, of the same length
@@ -155,7 +224,7 @@ class BatchQueue:
 
     def remove_front(self) -> int:
         """Remove the files that :meth:`exclude_before` chose; returns their number."""
-        return self._files.remove_front()
+        return self._files.remove_excluded()
 
     def remove(self) -> None:
         """Remove all units."""
@@ -181,31 +250,14 @@ def _joined(one: Units, other: Units) -> Units:
     return Units(*(np.concatenate(pair) for pair in columns))
 
 
-class BatchQueueFiles:
+class BatchQueueFiles(SizedFiles):
     """The files in one directory; one thread appends, any thread reads.
 
-    :param file_size_bytes: length of every file, a multiple of 46
-    :param read_only: change and create no file; another process may append meanwhile
-    :param opened: open files shared by several queues; without it, two files of its own stay open
-
-    Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
+    The length of every file is a multiple of 46.
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: Path,
-        file_size_bytes: int,
-        read_only: bool = False,
-        opened: OpenFiles | None = None,
-    ) -> None:
-        self._folder = SizedFiles(
-            files, directory, file_size_bytes, read_only=read_only, opened=opened
-        )
-        self._in_file = file_size_bytes // UNIT_BYTES
-        self._read_only = read_only
-        self._there = (0, 0)  # numbers of the first unit and of the next one, replaced as a pair
-        self._load()
+    _there: tuple[int, int]
+    """Numbers of the first unit and of the next one, replaced as a pair."""
 
     @property
     def end_physical(self) -> int:
@@ -244,11 +296,11 @@ class BatchQueueFiles:
         while len(raw):
             first, end = self._there
             count = self._in_file - end % self._in_file
-            self._folder.write(end * UNIT_BYTES, raw[:count].tobytes())
+            self.write(end * UNIT_BYTES, raw[:count].tobytes())
             self._there = (first, end + len(raw[:count]))
             raw = raw[count:]
 
-    def read(self, first_queue_offset: int, count: int) -> Units:
+    def units(self, first_queue_offset: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds ``first_queue_offset`` on.
 
         Empty if it is out of bounds. From a queue offset in a gap, the next unit is the first.
@@ -278,25 +330,25 @@ class BatchQueueFiles:
         kept = self._search("offset", end_offset, first, end)
         if kept < end:
             self._there = (first, kept) if kept > first else (0, 0)
-            self._folder.cut(kept * UNIT_BYTES)
+            self.cut(kept * UNIT_BYTES)
 
     def exclude_before(self, minimum: int) -> bool:
         """Stop reading files whose records are all before physical offset ``minimum``.
 
-        :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
+        :meth:`remove_excluded` removes them. The last file is kept. Returns whether there are any.
         """
         first, end = self._there
-        for base in self._folder.bases[:-1]:
+        for base in self.bases[:-1]:
             behind = base // UNIT_BYTES + self._in_file
             if self._field("offset")(behind - 1) >= minimum:
                 break
             first = max(first, behind)
         self._there = (first, end)
-        return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
+        return bool(self.bases) and self.bases[0] // UNIT_BYTES < first
 
-    def remove_front(self) -> int:
+    def remove_excluded(self) -> int:
         """Remove the files that :meth:`exclude_before` chose; returns their number."""
-        return self._folder.remove_front(self._there[0] * UNIT_BYTES)
+        return self.remove_front(self._there[0] * UNIT_BYTES)
 
     def cut_at_invalid(self) -> None:
         """Remove all units from the first invalid one on; checks every unit.
@@ -313,33 +365,22 @@ class BatchQueueFiles:
             if strange.any() or len(whole) < min(end - at, _SCANNED_AT_ONCE):
                 at += max(0, int(strange.argmax()) - 1) if strange.any() else len(whole)
                 self._there = (first, at) if at > first else (0, 0)
-                self._folder.cut(at * UNIT_BYTES)
+                self.cut(at * UNIT_BYTES)
                 return
             at, reached = at + len(whole), int(offsets[-1])
 
-    def mark_unsynced(self) -> None:
-        """Sync all files at the next flush."""
-        self._folder.mark_unsynced()
-
-    def flush(self, least_pages: int = 0) -> None:
-        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
-        self._folder.flush(least_pages)
-
-    def close(self) -> None:
-        """Close the files, without a sync."""
-        self._folder.close()
-
-    def _load(self) -> None:
-        self._folder.load()
-        bases = self._folder.bases
-        if not bases:
-            self._there = (0, 0)
-            return
-        start = bases[-_CHECKED_FILES:][0] // UNIT_BYTES
-        self._there = (bases[0] // UNIT_BYTES, self._scan(start, _SCANNED_AT_ONCE))
-        if not self._read_only:
-            self._folder.cut(self._there[1] * UNIT_BYTES)
-            self._there = self._there if self._folder.bases else (0, 0)
+    def load(self) -> None:
+        """List the files, and find the bounds; an owner removes what is behind the last unit."""
+        super().load()
+        self._in_file = self.size_bytes // UNIT_BYTES
+        there = (0, 0)
+        if self.bases:
+            start = self.bases[-_CHECKED_FILES:][0] // UNIT_BYTES
+            there = (self.bases[0] // UNIT_BYTES, self._scan(start, _SCANNED_AT_ONCE))
+            if not self.read_only:
+                self.cut(there[1] * UNIT_BYTES)
+                there = there if self.bases else (0, 0)
+        self._there = there
 
     def _scan(self, at: int, look: int) -> int:
         """Number of the first unit at or after ``at`` that is not valid."""
@@ -353,14 +394,14 @@ class BatchQueueFiles:
 
     def _now(self) -> tuple[int, int]:
         """Numbers of the first unit and of the next one; a reader updates them from the files."""
-        if self._read_only:
+        if self.read_only:
             first, end = self._there
             if end > first and not len(self._raw(first, first + 1)):
-                self._load()  # the owner deleted files at the front
+                self.load()  # the owner deleted files at the front
             elif end > first:
                 self._there = (first, self._scan(end, _FIRST_LOOK))
             else:
-                self._load()
+                self.load()
         return self._there
 
     def _last(self) -> RawUnits:
@@ -372,7 +413,7 @@ class BatchQueueFiles:
         parts = []
         while begin < end:
             count = min(end - begin, self._in_file - begin % self._in_file)
-            data = self._folder.read(begin * UNIT_BYTES, count * UNIT_BYTES)
+            data = self.read(begin * UNIT_BYTES, count * UNIT_BYTES)
             parts.append(np.frombuffer(data, UNIT, len(data) // UNIT_BYTES))
             if len(parts[-1]) < count:
                 break

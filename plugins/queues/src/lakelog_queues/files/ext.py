@@ -9,23 +9,16 @@ core/docs/reference/format/consumequeue_ext.md.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final
 
 from lakelog.errors import CorruptQueue
-from lakelog.files.filesystem import FileSystem
-from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_offsets import Flags, Longs, Queue
 from lakelog.format.record_batch import gather
 from lakelog.lazy import np
-from lakelog_queues.files.batchfolder import SizedFiles
-from lakelog_queues.files.openfiles import OpenFiles
+from lakelog_queues.files.folders import SizedFiles
+from lakelog_queues.units.simpleunits import RawUnits
 from lakelog_queues.units.tags import MAX_ADDRESS, is_address
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Longs: TypeAlias = "NDArray[np.int64]"
-RawUnits: TypeAlias = "NDArray[Any]"
 UNIT: Final = np.dtype(
     [("size", ">i2"), ("tags_code", ">i8"), ("store_time", ">i8"), ("bitmap_size", ">i2")]
 )
@@ -44,37 +37,19 @@ _WIDEST_GAP: Final = 1 << 16
 """Units further apart than this, in bytes, are read separately."""
 
 
-class ExtFiles:
-    """The files in one directory; one thread appends, any thread resolves addresses.
+class ExtFiles(SizedFiles):
+    """The files in one directory; one thread appends, any thread resolves addresses."""
 
-    :param file_size_bytes: length of every file, at least 24
-    :param read_only: change and create no file; another process may append meanwhile
-    :param opened: open files shared by several queues; without it, two files of its own stay open
-
-    Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
-    """
-
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: Path,
-        file_size_bytes: int,
-        read_only: bool = False,
-        opened: OpenFiles | None = None,
-    ) -> None:
-        self._folder = SizedFiles(
-            files, directory, file_size_bytes, read_only=read_only, opened=opened
-        )
-        self._read_only = read_only
-        self._folder.load()
+    def load(self) -> None:
+        """List the files, each at least 24 bytes long, and find the end."""
+        super().load()
         self._end = self._find_end()
 
     @property
     def end(self) -> int:
         """Offset after the last unit, in bytes from the start of the first file ever created."""
-        if self._read_only:
-            self._folder.load()
-            self._end = self._find_end()
+        if self.read_only:
+            self.load()
         return self._end
 
     def append(self, tags_codes: Longs, store_times_ms: Longs) -> Longs:
@@ -92,9 +67,9 @@ class ExtFiles:
             part = slice(done, done + count)
             full = done + count < len(addresses)
             data = pack(tags_codes[part], store_times_ms[part])
-            self._folder.write(self._end, data + END_MARKER if full else data)
+            self.write(self._end, data + END_MARKER if full else data)
             addresses[part] = self._end + LOWEST + np.arange(count, dtype=np.int64) * UNIT_BYTES
-            self._end += self._folder.left(self._end) if full else len(data)
+            self._end += self.left(self._end) if full else len(data)
             done += count
         return addresses
 
@@ -135,30 +110,18 @@ class ExtFiles:
         Raises :class:`~lakelog.errors.CorruptQueue` if there is no unit; then nothing is removed.
         """
         self._end = 0 if address is None else self._end_of(address)
-        self._folder.cut(self._end)
+        self.cut(self._end)
 
     def truncate_before(self, address: int) -> int:
         """Remove the files that end before the unit at ``address``; returns their number.
 
         The last file is kept.
         """
-        return self._folder.remove_front(address - LOWEST - 1)
-
-    def mark_unsynced(self) -> None:
-        """Sync all files at the next flush."""
-        self._folder.mark_unsynced()
-
-    def flush(self, least_pages: int = 0) -> None:
-        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
-        self._folder.flush(least_pages)
-
-    def close(self) -> None:
-        """Close the files, without a sync."""
-        self._folder.close()
+        return self.remove_front(address - LOWEST - 1)
 
     def _room(self) -> int:
         """The number of units that still fit into the file; 0 if a new file must follow."""
-        fit = (self._folder.left(self._end) - BLANK_BYTES) // UNIT_BYTES
+        fit = (self.left(self._end) - BLANK_BYTES) // UNIT_BYTES
         return max(0, min(fit, (MAX_OFFSET - self._end) // UNIT_BYTES))
 
     def _check_addresses(self, addresses: Longs) -> None:
@@ -167,7 +130,7 @@ class ExtFiles:
             raise CorruptQueue(
                 f"{int(addresses[bad][0])} is not the address of a unit, which is at most "
                 f"{MAX_ADDRESS}; rebuild the queues",
-                path=self._folder.directory,
+                path=self.directory,
             )
 
     def _heads(self, offsets: Longs) -> RawUnits:
@@ -175,18 +138,18 @@ class ExtFiles:
 
         Units that are close together in one file are read at once.
         """
-        new_file = np.diff(offsets // self._folder.size_bytes) != 0
+        new_file = np.diff(offsets // self.size_bytes) != 0
         cuts = np.flatnonzero(new_file | (np.diff(offsets) > _WIDEST_GAP)) + 1
         runs = np.split(offsets, cuts) if len(offsets) else []
         return np.concatenate([np.zeros(0, UNIT), *(self._run(run) for run in runs)])
 
     def _run(self, offsets: Longs) -> RawUnits:
         first, last = int(offsets[0]), int(offsets[-1])
-        data = self._folder.read(first, last - first + UNIT_BYTES)
+        data = self.read(first, last - first + UNIT_BYTES)
         there = offsets - first + UNIT_BYTES <= len(data)
-        raw: NDArray[np.void] = np.zeros(len(offsets), UNIT)
+        raw: RawUnits = np.zeros(len(offsets), UNIT)
         raw[there] = gather(data, UNIT, offsets[there] - first)
-        inside = offsets % self._folder.size_bytes + raw["size"] <= self._folder.size_bytes
+        inside = offsets % self.size_bytes + raw["size"] <= self.size_bytes
         good = is_whole(raw) & inside
         if not good.all():
             at = int(good.argmin())
@@ -195,10 +158,10 @@ class ExtFiles:
 
     def _refuse(self, offset: int, found: int) -> None:
         raise CorruptQueue(
-            f"there is no unit at offset {offset} (byte {offset % self._folder.size_bytes} of this "
+            f"there is no unit at offset {offset} (byte {offset % self.size_bytes} of this "
             f"file): a unit has {UNIT_BYTES} bytes and its bitmap, but its length is {found}; "
             "rebuild the queues",
-            path=self._folder.path(offset),
+            path=self.path(offset),
         )
 
     def _end_of(self, address: int) -> int:
@@ -208,20 +171,20 @@ class ExtFiles:
 
     def _find_end(self) -> int:
         """The offset after the last unit of the last file; as in RocketMQ, no other is read."""
-        at = self._folder.bases[-1] if self._folder.bases else 0
+        at = self.bases[-1] if self.bases else 0
         while (step := self._step(at)) > 0:
             at += step
         return at
 
     def _step(self, at: int) -> int:
         """The length of the next units: several without a bitmap, or one with; 0 at the end."""
-        data = self._folder.read(at, min(_SCANNED_AT_ONCE, self._folder.left(at) - BLANK_BYTES))
+        data = self.read(at, min(_SCANNED_AT_ONCE, self.left(at) - BLANK_BYTES))
         plain = plain_run(data) * UNIT_BYTES
         if plain or len(data) < UNIT_BYTES:
             return plain
         head = np.frombuffer(data, UNIT, 1)
         size = int(head["size"][0])
-        whole = bool(is_whole(head)[0]) and size <= self._folder.left(at) - BLANK_BYTES
+        whole = bool(is_whole(head)[0]) and size <= self.left(at) - BLANK_BYTES
         return size if whole else 0
 
 
@@ -232,10 +195,10 @@ def pack(tags_codes: Longs, store_times_ms: Longs) -> bytes:
     return raw.tobytes()
 
 
-def is_whole(raw: RawUnits) -> NDArray[np.bool_]:
+def is_whole(raw: RawUnits) -> Flags:
     """For each head, whether its sizes are those of a unit; a negative bitmap size counts as 0."""
     bitmaps = np.maximum(raw["bitmap_size"].astype(np.int32), 0)
-    whole: NDArray[np.bool_] = np.equal(raw["size"], bitmaps + UNIT_BYTES)
+    whole: Flags = np.equal(raw["size"], bitmaps + UNIT_BYTES)
     return whole
 
 

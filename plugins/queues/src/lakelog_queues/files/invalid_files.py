@@ -84,7 +84,8 @@ def find_invalid(
 
 def _invalid_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[SegmentFile]:
     """The files of one kind with a wrong length or name; raises if the setting is wrong instead."""
-    queues = [segment_files(each, files.list(each)) for each in _queue_folders(path / kind.folder)]
+    folders = (each for topic in folders_in(path / kind.folder) for each in folders_in(topic))
+    queues = [segment_files(each, files.list(each)) for each in folders]
     odd = [file for queue in queues for file in _odd(queue, kind)]
     lengths = {file.length for queue in queues for file in queue if file.length}
     if odd and not kind.proved and len(lengths) == 1 and kind.size_bytes not in lengths:
@@ -123,8 +124,3 @@ def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None
         file.length,
         target,
     )
-
-
-def _queue_folders(root: Path) -> Iterator[Path]:
-    for topic in folders_in(root):
-        yield from folders_in(topic)

@@ -59,9 +59,6 @@ class OpenFiles:
         self._opened: OrderedDict[Path, CachedFile] = OrderedDict()
         self._lock = Lock()
 
-    def __len__(self) -> int:
-        return len(self._opened)
-
     @contextmanager
     def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
         """The file, which stays open for the length of a ``with`` block."""
@@ -77,11 +74,8 @@ class OpenFiles:
         Raises :class:`~lakelog.errors.StoreError` if the file cannot be opened or read.
         """
         try:
-            opened = self._take(path, create=False)
-            try:
-                return opened.file.read_at(position, length)
-            finally:
-                self._give_back(opened)
+            with self.use(path) as file:
+                return file.read_at(position, length)
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -190,8 +184,13 @@ class DirtyFiles:
     def sync(self, least_pages: int) -> None:
         """Sync the files in which at least ``least_pages`` pages changed; 0 is all, and folders."""
         for path in self._take(least_pages):
-            self._sync(path)
-        for folder in self._take_folders() if not least_pages else ():
+            with suppress(FileNotFoundError), self._opened.use(path) as file:  # removed meanwhile
+                file.sync()
+        if least_pages:
+            return
+        with self._lock:
+            folders, self._folders = sorted(self._folders), set()
+        for folder in folders:
             with suppress(FileNotFoundError):  # removed meanwhile
                 self._files.sync_dir(folder)
 
@@ -205,15 +204,3 @@ class DirtyFiles:
             for path in due:
                 del self._ranges[path]
             return due
-
-    def _take_folders(self) -> list[Path]:
-        with self._lock:
-            folders, self._folders = sorted(self._folders), set()
-            return folders
-
-    def _sync(self, path: Path) -> None:
-        try:
-            with self._opened.use(path) as file:
-                file.sync()
-        except FileNotFoundError:
-            return  # removed meanwhile

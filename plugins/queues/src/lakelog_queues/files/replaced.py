@@ -29,19 +29,17 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.format.queue_offsets import Longs, Queue, Units
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.lazy import np
+from lakelog_queues.units.simpleunits import RawUnits
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lakelog_queues.files.simplequeue import SimpleQueue
-    from lakelog_queues.units.simpleunits import Flags, RawUnits
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int64] | None:
+def placed(queue: Queue, units: Units, end: int, reached: int) -> Longs | None:
     """The place of each unit, ``int64``, ascending; ``None`` if they are consecutive from ``end``.
 
     :param end: queue offset after the last unit of the queue

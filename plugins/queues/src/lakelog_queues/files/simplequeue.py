@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from lakelog.format.queue_offsets import Queue, Units
+import attrs
+
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.lazy import np
+from lakelog_queues.files.folders import UnitFiles
 from lakelog_queues.files.openfiles import PlainUnits, UnitLocation
 from lakelog_queues.files.replaced import placed
-from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.units.simpleunits import (
     UNIT_BYTES,
     alike,
@@ -32,11 +34,8 @@ from lakelog_queues.units.simpleunits import (
 from lakelog_queues.units.tags import is_address
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lakelog_queues.files.ext import ExtFiles
     from lakelog_queues.files.replaced import RepairReplacements
-    from lakelog_queues.units.simpleunits import Flags
 
 Held: TypeAlias = tuple[int, memoryview]
 Read: TypeAlias = Callable[[int, int], bytes]
@@ -50,6 +49,7 @@ _LOG: Final = logging.getLogger(__name__)
 _LOOKED_UP_AT_ONCE: Final = 4096
 
 
+@attrs.define(eq=False)
 class SimpleQueue:
     """A queue with units of 20 bytes.
 
@@ -60,60 +60,38 @@ class SimpleQueue:
 
     :param ext: the extension files, if tags codes may be in them
     :param ext_writes: whether new tags codes are written there
-    :param read_only: keep new units in memory
+    :param memory: keeps the new units of a reader
     :param replaced: the records of repairs, to which units may lead; ``None`` for their own queues
     """
 
-    kind: Final = "SimpleCQ"
-    __slots__ = (
-        "_ext",
-        "_ext_writes",
-        "_files",
-        "_memory",
-        "_minimum",
-        "_replaced",
-        "end",
-        "first",
-        "queue",
-        "reached",
-    )
-
-    def __init__(
-        self,
-        queue: Queue,
-        files: UnitFiles,
-        ext: ExtFiles | None = None,
-        *,
-        ext_writes: bool = False,
-        read_only: bool = False,
-        replaced: RepairReplacements | None = None,
-    ) -> None:
-        self.queue = queue
-        self.first = 0
-        self.end = 0
-        self.reached = 0
-        self._files = files
-        self._ext = ext
-        self._ext_writes = ext_writes and not read_only
-        self._memory = Overlay(0) if read_only else None
-        self._minimum = (-1, -1, 0)
-        self._replaced = replaced
+    kind: ClassVar = "SimpleCQ"
+    queue: Queue
+    _files: UnitFiles
+    _ext: ExtFiles | None
+    _ext_writes: bool
+    _memory: Overlay | None
+    _replaced: RepairReplacements | None
+    first: int = 0
+    end: int = 0
+    reached: int = 0
+    _minimum: tuple[int, int, int] = (-1, -1, 0)
 
     def load(self, *, thorough: bool) -> bool:
         """Read the bounds from the files; returns whether no file is missing between them.
 
         :param thorough: check all files, and remove bytes that a crash left after the last unit
         """
-        sound = self._files.load()
-        self.first = self._files.bases[0] if self._files.bases else 0
+        self._files.load()
+        sound, starts = self._files.is_gapless, self._files.starts
+        self.first = starts[0] if starts else 0
         self.end = self._files.end(thorough=thorough)
-        if self.end > self.first and fillers(self._files.read(self.end - 1, 1)) is not None:
-            last = last_real(self._files.read, self.first, self.end)
+        if self.end > self.first and fillers(self._files.units(self.end - 1, 1)) is not None:
+            last = last_real(self._files.units, self.first, self.end)
             self.end = self.end if last is None else last + 1  # the next append adds fillers again
         if self._memory is not None:
             self._memory = Overlay(self.end)
         elif thorough or not sound:
-            self._files.cut(self.end)
+            self._files.cut(self.end * UNIT_BYTES)
         self._set_reached()
         if thorough and self._ext is not None:
             self._cut_at_lost_code(self._ext)
@@ -166,7 +144,7 @@ class SimpleQueue:
         """List the files again if the owner has deleted some at the front."""
         if self.first < self.end and not len(self._raw(self.first, 1)):
             self._files.load()
-            self.first = max([self.first, *self._files.bases[:1]])
+            self.first = max([self.first, *self._files.starts[:1]])
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first`` on, with their tags codes.
@@ -215,11 +193,11 @@ class SimpleQueue:
         if first < self.first or first >= stop:
             return b""
         if self._memory is None:
-            return self._files.read(first, stop - first)
-        start, held = self._memory.held()
+            return self._files.units(first, stop - first)
+        start, held = self._memory.held
         if first >= start:
             return bytes(held[(first - start) * UNIT_BYTES : (stop - start) * UNIT_BYTES])
-        written = self._files.read(first, min(stop, start) - first)
+        written = self._files.units(first, min(stop, start) - first)
         return written + held[: max(0, stop - start) * UNIT_BYTES]
 
     def before(self, offset: int) -> int:
@@ -233,7 +211,7 @@ class SimpleQueue:
 
     # --- appending ---
 
-    def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+    def append(self, units: Units, store_times_ms: Longs) -> None:
         """Append units in the order of the log; existing ones are compared and skipped.
 
         :param store_times_ms: ``int64``, of the same length, for extension files
@@ -265,7 +243,7 @@ class SimpleQueue:
         self.reached = end
         return True
 
-    def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
+    def _take(self, units: Units, store_times_ms: Longs) -> None:
         before = filler(0 if self.reached else self._begin(int(units.queue_offsets[0])))
         end = self.end + len(before)
         reached = self.reached or int(units.offsets[0])
@@ -295,14 +273,14 @@ class SimpleQueue:
             self.first = self.end = queue_offset
             return 0
         base = self._files.base(queue_offset)
-        if self._files.bases != [base]:
+        if self._files.starts != [base]:
             self._files.cut(0)
         self.first = self.end = base
         return queue_offset - base
 
     def _store(self, units: bytes | memoryview) -> None:
         if self._memory is None:
-            self._files.write(self.end, units)
+            self._files.write_units(self.end, units)
         else:
             self._memory.append(units)
         self.end += len(units) // UNIT_BYTES
@@ -345,7 +323,7 @@ class SimpleQueue:
             return again
         return again[again.offsets >= unit_at(first, 0).offset]
 
-    def _stand_at(self, queue_offsets: NDArray[np.int64], again: Units) -> bool:
+    def _stand_at(self, queue_offsets: Longs, again: Units) -> bool:
         low, high = int(queue_offsets.min()), int(queue_offsets.max()) + 1
         if low < self.first or high > self.end or high - low > 8 * len(again) + 64:
             return False
@@ -360,7 +338,7 @@ class SimpleQueue:
 
         :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
         """
-        bases = self._files.bases
+        bases = self._files.starts
         if self._memory is not None or not bases:
             return False
         for base, behind in pairwise(bases):
@@ -376,7 +354,7 @@ class SimpleQueue:
 
         Returns the number of removed files.
         """
-        removed = self._files.remove_before(self.first)
+        removed = self._files.remove_front(self.first * UNIT_BYTES)
         if self._ext is None or not removed:
             return removed
         codes = self._codes(self.first, _LOOKED_UP_AT_ONCE)
@@ -396,7 +374,7 @@ class SimpleQueue:
         if self._memory is not None:
             self._memory.cut(end)
         else:
-            self._files.cut(end)
+            self._files.cut(end * UNIT_BYTES)
         self.first = min(self.first, end)
         self._set_reached()
         if self._ext is not None and self._memory is None:
@@ -410,7 +388,7 @@ class SimpleQueue:
                 self._cut(at + lost)
                 return
 
-    def _codes(self, first: int, count: int) -> NDArray[np.int64]:
+    def _codes(self, first: int, count: int) -> Longs:
         return columns(self._raw(first, count))["tags_code"].astype(np.int64)
 
     def _cut_ext(self, ext: ExtFiles) -> None:
@@ -430,7 +408,7 @@ class SimpleQueue:
 
         :param durable_end: queue offset up to which units are known to be durable
         """
-        self._files.mark_unsynced(durable_end)
+        self._files.mark_unsynced(durable_end * UNIT_BYTES)
         if self._ext is not None:
             self._ext.mark_unsynced()
 
@@ -447,45 +425,44 @@ class SimpleQueue:
 
 
 class Overlay:
-    """The last units of a queue, in file format; one thread changes them, any thread reads."""
+    """The last units of a queue, in file format; one thread changes them, any thread reads.
 
-    __slots__ = ("_held", "_room")
+    :ivar held: queue offset of the first unit in memory, and the units; replaced as a pair
+    """
+
+    __slots__ = ("_room", "held")
 
     def __init__(self, start: int) -> None:
         self._room = bytearray()
-        self._held: Held = (start, memoryview(self._room))
-
-    def held(self) -> Held:
-        """Queue offset of the first unit in memory, and the units; a consistent pair."""
-        return self._held
+        self.held: Held = (start, memoryview(self._room))
 
     def append(self, units: bytes | memoryview) -> None:
         """Add units."""
-        start, before = self._held
+        start, before = self.held
         length = len(before) + len(units)
         if length > len(self._room):
             room = bytearray(max(length, 2 * len(self._room)))
             room[: len(before)] = before
             self._room = room
         self._room[len(before) : length] = units
-        self._held = (start, memoryview(self._room)[:length])
+        self.held = (start, memoryview(self._room)[:length])
 
     def cut(self, end: int) -> None:
         """Remove units from queue offset ``end`` on; if ``end`` is lower, it becomes the start."""
-        start, units = self._held
+        start, units = self.held
         self._hold(min(start, end), units[: max(0, end - start) * UNIT_BYTES])
 
     def drop_written(self, files: UnitFiles) -> None:
         """Remove the leading units that the owner has written to files meanwhile."""
-        start, held = self._held
-        written = files.read(start, len(held) // UNIT_BYTES)
+        start, held = self.held
+        written = files.units(start, len(held) // UNIT_BYTES)
         count = _count_alike(written, held[: len(written)])
         if count:
             self._hold(start + count, held[count * UNIT_BYTES :])
 
     def place(self, offset: int, files: UnitFiles) -> UnitLocation:
         """The place of the unit of a queue offset, in memory or in the files."""
-        start, held = self._held
+        start, held = self.held
         if offset >= start:
             end = start + len(held) // UNIT_BYTES
             return held[(offset - start) * UNIT_BYTES :], 0, end - offset
@@ -494,7 +471,7 @@ class Overlay:
 
     def _hold(self, start: int, units: bytes | memoryview) -> None:
         self._room = bytearray(units)
-        self._held = (start, memoryview(self._room))
+        self.held = (start, memoryview(self._room))
 
 
 def _count_alike(written: bytes, held: memoryview) -> int:

@@ -37,14 +37,14 @@ class TimedRecord(NamedTuple):
     time_ms: int
 
 
+@attrs.define(eq=False)
 class Heads:
     """Reads store times of one queue; made for each search."""
 
-    def __init__(self, queues: QueueReader, log: PlacedRecords, queue: Queue) -> None:
-        self._queues = queues
-        self._log = log
-        self._queue = queue
-        self._held: Units | None = None
+    _queues: QueueReader
+    _log: PlacedRecords
+    _queue: Queue
+    _held: Units | None = None
 
     def narrow(self, low: int, high: int) -> None:
         """Restrict later calls to queue offsets from ``low`` to ``high``; may read units ahead."""

@@ -28,12 +28,11 @@ from lakelog.processes import shared_page as sharedpage
 from lakelog_queues.arguments import queue_name, topic_name
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.follow import QueueFollower
-from lakelog_queues.finding.get import MOST_MESSAGES, QueueGetter
+from lakelog_queues.finding.get import FILTERED_UNITS, MOST_BYTES, MOST_MESSAGES, QueueGetter
 from lakelog_queues.finding.query import KeyQuery
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
-from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 
 
 @attrs.frozen
@@ -85,7 +84,7 @@ def readable(log: LogReader) -> ReadLog | None:
     return MappedSegments(words.cast("B"), segments.open_segments, segments.size_bytes)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class LookupParts:
     """The parts of a store that compiled code needs to look messages up.
 
@@ -109,7 +108,7 @@ class LookupParts:
     plain: Callable[[Queue, int, int | None], object] | None
     hash_files: Callable[[], HashChains | None] | None
     buried: Callable[[str], int]
-    refresh: Callable[[], object] | None = None
+    refresh: Callable[[], object] | None
     layout: ModuleType = sharedpage
     most_messages: int = MOST_MESSAGES
     most_bytes: int = MOST_BYTES
@@ -130,13 +129,9 @@ def lookups(
     accelerator, read_log = current(), readable(log)
     if accelerator is None or read_log is None:
         return NO_LOOKUPS
-    parts = LookupParts(
-        log=read_log,
-        plain=getattr(queues, "plain", None),
-        hash_files=index.hash_files if isinstance(index, HashFiles) else None,
-        buried=tombstone_of,
-        refresh=refresh,
-    )
+    hash_files = index.hash_files if isinstance(index, HashFiles) else None
+    plain = getattr(queues, "plain", None)
+    parts = LookupParts(read_log, plain, hash_files, tombstone_of, refresh)
     return accelerator.lookups(parts) or NO_LOOKUPS
 
 

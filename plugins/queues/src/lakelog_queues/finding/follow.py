@@ -12,18 +12,15 @@ from lakelog.arguments import span_ms, whole
 from lakelog.message import StoredMessage
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.readers.arrivals import ArrivalSignal
+from lakelog_queues.readers import ArrivalSignal
 
 BATCH_MESSAGES: Final = 256
-_AT_THE_END: Final = frozenset(
-    {
-        GetStatus.OFFSET_OVERFLOW_ONE,
-        GetStatus.OFFSET_OVERFLOW_BADLY,
-        GetStatus.NO_MESSAGE_IN_QUEUE,
-        GetStatus.NO_MATCHED_LOGIC_QUEUE,
-    }
-)
-_WORTH_WAITING: Final = _AT_THE_END - {GetStatus.OFFSET_OVERFLOW_BADLY}
+_WORTH_WAITING: Final = {
+    GetStatus.OFFSET_OVERFLOW_ONE,
+    GetStatus.NO_MESSAGE_IN_QUEUE,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE,
+}
+_AT_THE_END: Final = _WORTH_WAITING | {GetStatus.OFFSET_OVERFLOW_BADLY}
 _LONG_S: Final = 3600.0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -83,12 +84,8 @@ class KeyQuery:
 
         Raises :class:`~lakelog.errors.MissingIndex`.
         """
-        found, most = list[int](), whole("max_count", max_count, 1)
-        for offset in self._offsets(topic, key, *_times(since_ms, until_ms)):
-            if len(found) >= most:
-                break
-            found.append(offset)
-        return found
+        most = whole("max_count", max_count, 1)
+        return list(islice(self._offsets(topic, key, *_times(since_ms, until_ms)), most))
 
     def _offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         topic_name(topic)

@@ -237,18 +237,16 @@ class _Piece:
             parts.add(batch, rows)
 
 
+@attrs.define(eq=False)
 class _Parts:
     """The state of one call of :func:`gather`."""
 
-    def __init__(
-        self, offsets: Longs, sizes: Ints, states: NDArray[np.int8], decoder: Decoder | None
-    ) -> None:
-        self.decoder = decoder
-        self.offsets = offsets
-        self.sizes = sizes
-        self.states = states
-        self.batches: list[RecordBatch] = []
-        self.rows: list[Longs] = []
+    offsets: Longs
+    sizes: Ints
+    states: NDArray[np.int8]
+    decoder: Decoder | None
+    batches: list[RecordBatch] = attrs.field(factory=list)
+    rows: list[Longs] = attrs.field(factory=list)
 
     def add(self, batch: RecordBatch, rows: Longs) -> None:
         """Add a batch, with its records in the requested order."""
@@ -350,7 +348,7 @@ def sound_records(
     *,
     verify: bool = True,
     pack_bodies: bool = False,
-) -> tuple[NDArray[np.bool_], RecordBatch]:
+) -> tuple[Flags, RecordBatch]:
     """A mask of the records of a batch that are whole and as expected, and the batch of these.
 
     :param offsets: the physical offset that each record must state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, unique
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -11,10 +11,6 @@ from lakelog.message import StoredMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    ArrowBatch: TypeAlias = pa.RecordBatch
-else:
-    ArrowBatch = Any
 
 
 @unique
@@ -91,7 +87,7 @@ class ColumnsResult:
     """Messages of one queue as an Arrow record batch; other fields as in :class:`GetResult`."""
 
     status: GetStatus
-    batch: ArrowBatch
+    batch: pa.RecordBatch
     next_offset: int
     min_offset: int
     max_offset: int

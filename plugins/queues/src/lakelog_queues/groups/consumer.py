@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -21,18 +21,15 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import register_forked
-from lakelog_queues.consumers.consumer import EARLIEST, LATEST, QueueAccess, find
+from lakelog_queues.consumers import consumer
 from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.finding.results import GetStatus, PlacedResult
-from lakelog_queues.groups.commits import GroupCommits
-from lakelog_queues.groups.database import GroupDatabase
+from lakelog_queues.groups import state
 from lakelog_queues.groups.delivery import Delivery
 from lakelog_queues.groups.members import MemberLocks, share_of
 from lakelog_queues.groups.options import GroupOptions
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
-from lakelog_queues.groups.state import Claim, FreshMessages, GroupState, Lease
 
-BATCH_MESSAGES: Final = 32
 _TURN_S: Final = 1.0
 """Longest interval between two checks of members, queues and committed offsets, in seconds."""
 _NAP_S: Final = 0.5
@@ -42,17 +39,11 @@ _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.NO_MESSAGE_IN_QUEUE,
     GetStatus.OFFSET_OVERFLOW_ONE,
 }
-_CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 _log = logging.getLogger("lakelog")
 
 
-class GetPlaced(Protocol):
-    """Reads one queue, like ``QueueGetter.get_placed``."""
-
-    def __call__(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, *, tags: str | None
-    ) -> PlacedResult:
-        """At most ``max_messages`` messages from queue offset ``offset`` on."""
+GetPlaced: TypeAlias = Callable[..., PlacedResult]
+"""Reads one queue, as ``QueueGetter.get_placed``."""
 
 
 @attrs.frozen
@@ -68,7 +59,7 @@ class GroupAccess:
     files: FileSystem
     path: Path
     get: GetPlaced
-    queues: QueueAccess
+    queues: consumer.QueueAccess
     offsets: CurrentOffsets
     put: Callable[[Message], object]
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -113,14 +104,14 @@ class GroupConsumer:
         with ExitStack() as opened:
             self._locks = MemberLocks(access.files, access.path)
             opened.callback(self._locks.close)
-            self._database = GroupDatabase(access.files, access.path, self._locks)
+            self._database = state.GroupDatabase(access.files, access.path, self._locks)
             opened.callback(self._database.close)
-            self._state = GroupState(self._database, options.scope)
+            self._state = state.GroupState(self._database, options.scope)
             self.member = self._state.join(
                 *(self._locks, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            self._commits = GroupCommits(self.group, self._state, access.offsets, self._locks)
+            self._commits = state.GroupCommits(self.group, self._state, access.offsets, self._locks)
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
@@ -128,7 +119,9 @@ class GroupConsumer:
 
     # --- reading ---
 
-    def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[Delivery]:
+    def poll(
+        self, max_messages: int = consumer.BATCH_MESSAGES, wait_ms: float = 0
+    ) -> list[Delivery]:
         """The next messages of this member's queues.
 
         :param wait_ms: longest wait at the end of the queues for the first message
@@ -173,7 +166,7 @@ class GroupConsumer:
         self._listed_at = version
         now_ms = self._access.now_ms()
         until_ms = now_ms + self._options.invisible_ms
-        lease = Lease(secrets.randbits(62) | 1, self.member, now_ms, until_ms)
+        lease = state.Lease(secrets.randbits(62) | 1, self.member, now_ms, until_ms)
         self._has_moved = False
         found = self._again(max_messages, lease)
         if len(found) < max_messages:
@@ -290,12 +283,12 @@ class GroupConsumer:
             return committed, committed
         later = is_known or queue[0] == self._options.retry_topic
         start = self._options.start
-        place = EARLIEST if later and start == LATEST else start
-        return find(self._access.queues, *queue, place), None
+        place = consumer.EARLIEST if later and start == consumer.LATEST else start
+        return consumer.find(self._access.queues, *queue, place), None
 
     # --- taking ---
 
-    def _new(self, most: int, lease: Lease) -> list[Delivery]:
+    def _new(self, most: int, lease: state.Lease) -> list[Delivery]:
         """Hand out messages for the first time, from each queue in turn."""
         progress, orderly = self._state.progress(), self._options.orderly
         queues = [each for each in self.assigned() if each in progress]
@@ -303,7 +296,7 @@ class GroupConsumer:
             queues = [each for each in queues if not progress[each].is_out]
         self._first += 1
         first = self._first % len(queues) if queues else 0
-        read: list[tuple[FreshMessages, list[StoredMessage]]] = []
+        read: list[tuple[state.FreshMessages, list[StoredMessage]]] = []
         for place, queue in enumerate(queues[first:] + queues[:first]):
             share = -(-most // (len(queues) - place))
             if share:
@@ -323,10 +316,10 @@ class GroupConsumer:
 
     def _read(
         self, queue: Queue, offset: int, most: int
-    ) -> tuple[FreshMessages, list[StoredMessage]] | None:
+    ) -> tuple[state.FreshMessages, list[StoredMessage]] | None:
         """Messages of a queue from ``offset`` on; ``None`` at its end."""
         result = self._get(queue, offset, most)
-        if result.status in _CORRECTED:
+        if result.status in consumer.CORRECTED:
             _log.warning(
                 "queue %d of topic %s holds offsets %d to %d, not %d; group %s continues at %d",
                 *(queue[1], queue[0], result.min_offset, result.max_offset, offset, self.group),
@@ -335,7 +328,8 @@ class GroupConsumer:
         next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
         if result.status not in _MOVES_ON or next_offset == offset:
             return None
-        return FreshMessages(queue, offset, next_offset, result.queue_offsets), result.messages
+        fresh = state.FreshMessages(queue, offset, next_offset, result.queue_offsets)
+        return fresh, result.messages
 
     def _get(self, queue: Queue, offset: int, most: int) -> PlacedResult:
         get = partial(self._access.get, *queue, offset, tags=self._options.all_topics[queue[0]])
@@ -344,7 +338,7 @@ class GroupConsumer:
             return get(most)
         return chosen.read(get, most)
 
-    def _again(self, most: int, lease: Lease) -> list[Delivery]:
+    def _again(self, most: int, lease: state.Lease) -> list[Delivery]:
         """Hand out messages whose invisible time is over, or set them aside."""
         orderly = self._options.orderly
         claims = self._state.claim(set(self.assigned()), most, lease, orderly=orderly)
@@ -366,7 +360,7 @@ class GroupConsumer:
                 self._state.postpone(claim, lease)
         return found
 
-    def _aside(self, claim: Claim, stored: StoredMessage) -> Message | None:
+    def _aside(self, claim: state.Claim, stored: StoredMessage) -> Message | None:
         """The message to put in place of one that failed; ``None`` if it is handed out again."""
         attempts, most = stored.reconsume_times + claim.attempt - 1, self._options.max_attempts
         if most is not None and attempts >= most:
@@ -375,7 +369,7 @@ class GroupConsumer:
             return retry_of(stored, self.group, attempts)
         return None
 
-    def _put(self, message: Message, claim: Claim) -> bool:
+    def _put(self, message: Message, claim: state.Claim) -> bool:
         try:
             self._access.put(message)
         except LakelogError as error:
@@ -388,7 +382,7 @@ class GroupConsumer:
         return True
 
     def _delivery(
-        self, queue: Queue, offset: int, message: StoredMessage, attempt: int, lease: Lease
+        self, queue: Queue, offset: int, message: StoredMessage, attempt: int, lease: state.Lease
     ) -> Delivery:
         attempts = message.reconsume_times + attempt
         times = lease.taken_ms, lease.visible_ms

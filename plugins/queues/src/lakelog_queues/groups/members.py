@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 from weakref import finalize
@@ -55,12 +55,8 @@ def group_lock(log: DispatchedLog) -> Iterator[None]:
     if log.read_only or not (log.path / OWN_DIR / LOCKS_FILE).exists():
         yield
         return
-    locks = MemberLocks(log.files, log.path)
-    try:
-        with locks.process_lock:
-            yield
-    finally:
-        locks.close()
+    with closing(MemberLocks(log.files, log.path)) as locks, locks.process_lock:
+        yield
 
 
 def share_of(member: int, members: Collection[int], queues: Collection[Queue]) -> list[Queue]:

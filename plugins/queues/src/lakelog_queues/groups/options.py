@@ -12,7 +12,7 @@ from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
-from lakelog_queues.consumers.consumer import LATEST, StartPosition, check_start_position
+from lakelog_queues.consumers.consumer import StartPosition, check_start_position
 from lakelog_queues.consumers.offsettable import check_group, offsets_name
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -35,13 +35,13 @@ class GroupOptions:
     topics: Mapping[str, str | None]
     filter_text: str | None = None
     filter: PropertyFilter | None = None
-    start: StartPosition = LATEST
-    orderly: bool = False
-    broadcast: str | None = None
-    invisible_ms: int = 60_000
-    max_attempts: int | None = None
-    commit_interval_ms: int = 5_000
-    idle_ms: int = 60_000
+    start: StartPosition
+    orderly: bool
+    broadcast: str | None
+    invisible_ms: int
+    max_attempts: int | None
+    commit_interval_ms: int
+    idle_ms: int
 
     @classmethod
     def of(
@@ -49,8 +49,8 @@ class GroupOptions:
         group: str,
         topics: str | Sequence[str] | Mapping[str, str | None],
         *,
-        tags: str | None = None,
-        filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
+        tags: str | None,
+        filter: str | None,  # noqa: A002  # the word of RocketMQ and of users
         **more: object,
     ) -> GroupOptions:
         """Check the arguments; raises ``SettingsError``, ``TypeError`` and ``ValueError``.

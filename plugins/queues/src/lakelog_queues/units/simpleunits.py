@@ -9,15 +9,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from lakelog.format.queue_offsets import Units
+from lakelog.format.queue_offsets import Flags, Units
 from lakelog.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    RawUnits: TypeAlias = NDArray[Any]
-    Flags: TypeAlias = NDArray[np.bool_]
 
+RawUnits: TypeAlias = "NDArray[Any]"
+"""Units in file format, an array with named fields."""
 UNIT: Final = [("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 _ONE: Final = Struct(">qiq")
 UNIT_BYTES: Final = _ONE.size

@@ -13,21 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from lakelog.arguments import WrongValue, whole, wrong_type
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
+from lakelog.format.queue_offsets import Flags, Longs
 from lakelog.format.record_batch import RecordBatch
 from lakelog.lazy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lakelog.format.queue_offsets import Longs
-
 
 ALL: Final = "*"
 _TAGS: Final = b"TAGS"
@@ -56,7 +51,7 @@ def hash_of_utf8(raw: bytes) -> int:
     return java_hash(raw.decode(errors="replace"))
 
 
-def tags_codes(batch: RecordBatch) -> NDArray[np.int64]:
+def tags_codes(batch: RecordBatch) -> Longs:
     """``int64``: the Java hash of the property ``TAGS`` of each record; 0 if it is missing."""
     return np.array([hash_of_utf8(_tags(each)) for each in batch.property_strings], np.int64)
 
@@ -83,13 +78,13 @@ def delivery_time_ms(level: str | None, store_time_ms: int) -> int | None:
     return store_time_ms + DELAYS_MS[min(number, len(DELAYS_MS)) - 1] if number > 0 else None
 
 
-def is_address(codes: Longs) -> NDArray[np.bool_]:
+def is_address(codes: Longs) -> Flags:
     """For each tags code (``int64``) of a consume queue, whether it is an address.
 
     >>> is_address(np.array([-(2**63), -(2**31) - 1, -(2**31), 7])).tolist()
     [True, True, False, False]
     """
-    found: NDArray[np.bool_] = codes <= MAX_ADDRESS
+    found: Flags = codes <= MAX_ADDRESS
     return found
 
 
@@ -106,7 +101,7 @@ class TagFilter:
     hashes: tuple[int, ...]
     by_code: bool
 
-    def may_match(self, codes: Longs) -> NDArray[np.bool_]:
+    def may_match(self, codes: Longs) -> Flags:
         """For each tags code (``int64``), whether a record with this code may match."""
         if not self.by_code:
             return np.ones(len(codes), np.bool_)

@@ -1,37 +1,69 @@
-"""Compares the units of one queue with the expected units of its records, run by run.
+"""Checks all queues of a store against its log, in one pass, and changes nothing.
+
+For every record that must have a unit, the check compares the unit's place, physical offset, size
+and tags code; in batch queues also store time, first queue offset and count. It also finds units
+without a record, and wrong names and lengths of files. It needs a few hundred bytes of memory for
+each queue, and one run of records.
 
 The files of a queue are read past any damage in them. Units are in the order of the log. A correct
 run costs one read and one comparison. After a difference, units and records are aligned again by
 the physical offsets of the records. Only a few numbers are kept between runs.
+
+Not checked are units of records before the first byte of the log, and in ``consumequeue_ext`` the
+store times, bitmaps, and units to which no queue points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import File, FileSystem, unreadable
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import RECORD_MIN_BYTES, segment_name
-from lakelog.format.queue_offsets import Longs
+from lakelog.format import layout
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
+from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
+from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
+from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
+from lakelog_queues.dispatching.making import queues_in
+from lakelog_queues.files import batchqueue
+from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements, is_explained
-from lakelog_queues.units.simpleunits import is_filler
+from lakelog_queues.files.simplequeue import first_behind
+from lakelog_queues.plugin import ConsumeQueueSettings
+from lakelog_queues.units import simpleunits
+from lakelog_queues.units.tags import is_address
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-RawUnits: TypeAlias = "NDArray[Any]"
 _READ_BYTES: Final = 1 << 20
 WRONG_LENGTH: Final = "the file has a wrong length"
 WRONG_NAME: Final = "no file can start there, and its queue is not compared"
 GAP: Final = "files are missing before this one"
+MISSING: Final = "units are missing"
+OF_NO_RECORD: Final = "the unit does not belong to a whole record of this queue"
+DIFFERS: Final = "the unit differs from its record"
+MISPLACED: Final = "the record has another queue offset than its unit"
+UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
+_LOOKED_THROUGH: Final = 4096
+_CHUNK: Final = 256
+Resolve: TypeAlias = Callable[[simpleunits.RawUnits], simpleunits.RawUnits]
+"""Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
+BROKEN: Final = "the files of tags codes do not fit together"
+_SIMPLE: Final = ("size", "tags_code")
+_BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
+_MOST_OPEN: Final = 64
+_LOOKS: Final = 3
+"""Number of listings of a folder, as a listing may miss files that are created meanwhile."""
+_PATIENCE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 class CheckedFiles:
@@ -74,18 +106,19 @@ class CheckedFiles:
                 expected = f"a multiple of {self._size}"
                 yield Problem(each.path, 0, WRONG_NAME, expected, str(each.start_offset))
             elif before is not None and each.start_offset != before + self._size:
-                expected = segment_name(before + self._size)
+                expected = layout.segment_name(before + self._size)
                 yield Problem(each.path, 0, GAP, f"one named {expected}")
             before = each.start_offset
 
-    def read(self, first: int, end: int) -> RawUnits:
+    def read(self, first: int, end: int) -> simpleunits.RawUnits:
         """Units ``first`` to ``end``, up to :attr:`end` at most; zeros in place of missing ones."""
         units = np.zeros(max(0, min(end, self.end) - first), self._unit)
         at = 0
         while at < len(units):
             within = (first + at) % self._in_file
             count = min(len(units) - at, self._in_file - within)
-            data = self._bytes(first + at - within, within, count)
+            path, position = self.place(first + at)
+            data = self._opened.read(path, position, count * self._unit.itemsize)
             some = np.frombuffer(data, self._unit, len(data) // self._unit.itemsize)
             units[at : at + len(some)] = some
             at += count
@@ -94,13 +127,8 @@ class CheckedFiles:
     def place(self, number: int) -> tuple[Path, int]:
         """The file of a unit, and the unit's first byte in it."""
         within = number % self._in_file
-        path = self.directory / segment_name((number - within) * self._unit.itemsize)
+        path = self.directory / layout.segment_name((number - within) * self._unit.itemsize)
         return path, within * self._unit.itemsize
-
-    def _bytes(self, base: int, within: int, count: int) -> bytes:
-        path = self.directory / segment_name(base * self._unit.itemsize)
-        size = self._unit.itemsize
-        return self._opened.read(path, within * size, count * size)
 
     def _find_end(self) -> int:
         for each in reversed(self._there):
@@ -133,18 +161,7 @@ def _last_byte(file: File, size: int) -> int | None:
     return last
 
 
-MISSING: Final = "units are missing"
-OF_NO_RECORD: Final = "the unit does not belong to a whole record of this queue"
-DIFFERS: Final = "the unit differs from its record"
-MISPLACED: Final = "the record has another queue offset than its unit"
-UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
-_LOOKED_THROUGH: Final = 4096
-_CHUNK: Final = 256
-Resolve: TypeAlias = Callable[[RawUnits], RawUnits]
-"""Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
-
-
-def as_they_are(units: RawUnits) -> RawUnits:
+def as_they_are(units: simpleunits.RawUnits) -> simpleunits.RawUnits:
     """``units`` unchanged, for queues whose units hold the tags codes themselves."""
     return units
 
@@ -163,6 +180,7 @@ class _Missing:
     count: int = 0
 
 
+@attrs.define(eq=False)
 class UnitCheck:
     """The check of one queue.
 
@@ -174,30 +192,24 @@ class UnitCheck:
     :ivar next: number of the first unit that was not compared yet
     """
 
-    def __init__(
-        self,
-        files: CheckedFiles,
-        minimum: int,
-        *,
-        fields: Sequence[str],
-        resolve: Resolve,
-        replacements: Callable[[], Replacements] = lambda: Replacements.of(()),
-        damaged: DamagedRanges | None = None,
-    ) -> None:
-        self.files = files
-        self._minimum = minimum
-        self._fields = fields
-        self._resolve = resolve
-        self._replacements = replacements
-        self._damaged = damaged or DamagedRanges()
-        self.next = self._skip_old(files.first)
-        self._front = self.next if not files.first and not minimum else 0
-        self._shift = 0
-        self._stated = -1
-        self._stated_end = -1
-        self._leapt: Problem | None = None
-        self._missing: _Missing | None = None
-        self._late: _Missing | None = None
+    files: CheckedFiles
+    _minimum: int
+    _fields: Sequence[str]
+    _resolve: Resolve
+    _replacements: Callable[[], Replacements]
+    _damaged: DamagedRanges
+    next: int = attrs.field(init=False)
+    _front: int = attrs.field(init=False)
+    _shift: int = 0
+    _stated: int = -1
+    _stated_end: int = -1
+    _leapt: Problem | None = None
+    _missing: _Missing | None = None
+    _late: _Missing | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.next = self._skip_old(self.files.first)
+        self._front = self.next if not self.files.first and not self._minimum else 0
 
     @property
     def reached(self) -> int:
@@ -220,18 +232,18 @@ class UnitCheck:
             at += len(units)
         return at
 
-    def _judged(self, units: RawUnits) -> NDArray[np.bool_]:
-        fills = is_filler(units)
+    def _judged(self, units: simpleunits.RawUnits) -> Flags:
+        fills = simpleunits.is_filler(units)
         if replacements := self._replacements():
             fills |= replacements.are_pointed_to(units)
         old = (units["offset"] >= 0) & (units["offset"] < self._minimum)
         fills |= self._damaged.hits(units["offset"].astype(np.int64))
-        judged: NDArray[np.bool_] = ~fills & ~(old & (units["size"] > 0))
+        judged: Flags = ~fills & ~(old & (units["size"] > 0))
         return judged
 
     # --- records ---
 
-    def take(self, expected: RawUnits, stated: Longs | None) -> Iterator[Problem]:
+    def take(self, expected: simpleunits.RawUnits, stated: Longs | None) -> Iterator[Problem]:
         """Compare the units of the next records.
 
         :param expected: the units of these records, in the order of the log
@@ -256,7 +268,9 @@ class UnitCheck:
             elif at < len(expected):
                 step = len(expected)
 
-    def _alike(self, expected: RawUnits, stated: Longs | None) -> Generator[Problem, None, int]:
+    def _alike(
+        self, expected: simpleunits.RawUnits, stated: Longs | None
+    ) -> Generator[Problem, None, int]:
         """Compare the leading units that belong to the expected records; returns their number."""
         units = self.files.read(self.next, self.next + len(expected))
         same = units["offset"] == expected[: len(units)]["offset"]
@@ -269,7 +283,9 @@ class UnitCheck:
             self.next += count
         return count
 
-    def _compare(self, units: RawUnits, expected: RawUnits) -> Iterator[Problem]:
+    def _compare(
+        self, units: simpleunits.RawUnits, expected: simpleunits.RawUnits
+    ) -> Iterator[Problem]:
         """Compare units of the same records field by field."""
         units = self._resolve(units)
         wrong = np.zeros(len(units), np.bool_)
@@ -286,7 +302,7 @@ class UnitCheck:
         names = ("offset", *self._fields)
         return " ".join(f"{name}={int(unit[name])}" for name in names)
 
-    def _check_places(self, expected: RawUnits, stated: Longs) -> Iterator[Problem]:
+    def _check_places(self, expected: simpleunits.RawUnits, stated: Longs) -> Iterator[Problem]:
         """Check that the number of each unit agrees with the queue offset in its record.
 
         The two may differ in three cases, and the unit then follows the previous one: the log lost
@@ -320,19 +336,21 @@ class UnitCheck:
             else:
                 yield problem
 
-    def _jumps(self, expected: RawUnits, shifts: Longs) -> NDArray[np.bool_]:
+    def _jumps(self, expected: simpleunits.RawUnits, shifts: Longs) -> Flags:
         """Records whose queue offset skips more records than fit into the log before them."""
         ends = expected["offset"] + expected["size"]
         starts = np.concatenate([[self._stated_end], ends[:-1]])
         steps = -np.diff(shifts, prepend=self._shift)
         self._stated_end = int(ends[-1])
-        leaps: NDArray[np.bool_] = (shifts < 0) & (steps > 0) & (starts >= 0)
-        leaps &= steps > (expected["offset"] - starts) // RECORD_MIN_BYTES
+        leaps: Flags = (shifts < 0) & (steps > 0) & (starts >= 0)
+        leaps &= steps > (expected["offset"] - starts) // layout.RECORD_MIN_BYTES
         return leaps
 
     # --- where they differ ---
 
-    def _unlike(self, expected: RawUnits, stated: Longs | None) -> Generator[Problem, None, int]:
+    def _unlike(
+        self, expected: simpleunits.RawUnits, stated: Longs | None
+    ) -> Generator[Problem, None, int]:
         """Handle a first record without its unit at :attr:`next`; returns the number handled."""
         if self.next >= self.files.end:
             self._behind_end(expected, stated)
@@ -369,7 +387,7 @@ class UnitCheck:
         found = self._replacements().between(low, high)
         while found is not None and at < end:
             units = self.files.read(at, min(end, at + _LOOKED_THROUGH))
-            fills = is_filler(units)
+            fills = simpleunits.is_filler(units)
             if fills.any():
                 number = at + int(fills.argmax())
                 path, position = self.files.place(number)
@@ -390,7 +408,7 @@ class UnitCheck:
                 return stated
         return None
 
-    def _absent(self, expected: RawUnits, stated: int | None) -> Iterator[Problem]:
+    def _absent(self, expected: simpleunits.RawUnits, stated: int | None) -> Iterator[Problem]:
         """Report the first record, which has no unit: another unit is in its place, or none."""
         first = expected[0]
         offset = int(first["offset"])
@@ -452,7 +470,7 @@ class UnitCheck:
             recoverable=at_end,
         )
 
-    def _behind_end(self, expected: RawUnits, stated: Longs | None) -> None:
+    def _behind_end(self, expected: simpleunits.RawUnits, stated: Longs | None) -> None:
         if self._late is None:
             place = self.next if stated is None else max(self.next, int(stated[0]))
             self._late = _Missing(place, int(expected[0]["offset"]))
@@ -492,3 +510,250 @@ class UnitCheck:
     def forget_late(self) -> None:
         """Forget the records without a unit at the end: their units have been written since."""
         self._late = None
+
+
+def ext_resolver(
+    files: FileSystem, directory: Path, file_size_bytes: int, opened: OpenFiles
+) -> tuple[Resolve, list[Problem]]:
+    """A function that replaces addresses by tags codes, and problems with names and lengths.
+
+    The function leaves an address unchanged if there is no unit at it.
+    """
+    if not directory.is_dir():
+        return as_they_are, []
+    ext = ExtFiles(files, directory, file_size_bytes, read_only=True, opened=opened)
+    try:
+        ext.load()
+    except CorruptQueue as error:
+        return as_they_are, [Problem(Path(error.path or directory), 0, BROKEN, "", str(error))]
+
+    def resolve(units: simpleunits.RawUnits) -> simpleunits.RawUnits:
+        codes = units["tags_code"].astype(np.int64)
+        at = np.flatnonzero(is_address(codes))
+        if not len(at):
+            return units
+        codes[at] = _codes(ext, codes[at])
+        resolved = units.copy()
+        resolved["tags_code"] = codes
+        return resolved
+
+    return resolve, []
+
+
+def _codes(ext: ExtFiles, addresses: Longs) -> Longs:
+    try:
+        return ext.resolve(addresses)[0]
+    except CorruptQueue:
+        if len(addresses) == 1:
+            return addresses
+    half = len(addresses) // 2
+    return np.concatenate([_codes(ext, addresses[:half]), _codes(ext, addresses[half:])])
+
+
+@attrs.frozen
+class Checked:
+    """The store that is checked.
+
+    :ivar path: the store directory
+    :ivar batch_topics: topics with batch queues
+    :ivar light_queues: whether records feed light queues
+    :ivar tombstones: by topic, the physical offset below which its records have no units
+    :ivar minimum: physical offset of the first byte of the log
+    :ivar living: whether an owner writes meanwhile
+    """
+
+    files: FileSystem
+    path: Path
+    settings: ConsumeQueueSettings
+    batch_topics: Collection[str]
+    light_queues: bool
+    tombstones: Mapping[str, int]
+    minimum: int
+    living: bool
+
+
+class QueuesVerifier:
+    """A :class:`~lakelog.hooks.dispatching.Verifier`.
+
+    Light queues are checked if the settings enable them, or if there is one. While an owner writes,
+    only records are checked that end at or before the physical end of the most advanced queue at
+    the start. The check waits up to a second for their units.
+    """
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self._opened = OpenFiles(checked.files, write=False, most=_MOST_OPEN)
+        self._queues: dict[Queue, UnitCheck] = {}
+        self._replacing: list[Units] = []
+        self._replacements = Replacements.of(())
+        self._damaged = DamagedRanges()
+        self._own: list[Problem] = []
+        for queue in _present(checked):
+            self._queues[queue] = self._check(queue)
+            self._own += self._of_files(self._queues[queue])
+        self._reach = max((each.reached for each in self._queues.values()), default=0)
+        light = any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._queues)
+        self._grouping = Grouping(
+            checked.batch_topics, checked.light_queues or light, checked.tombstones
+        )
+
+    def take(self, batch: RecordBatch) -> Iterator[Problem]:
+        """Compare with a run of records."""
+        yield from self._look()
+        for group in self._grouping.units(batch):
+            if group.queue[0] == REPAIRED_TOPIC:
+                self._replacing.append(group.columns[0])
+                self._replacements = Replacements.of(self._replacing)
+            found = self._queues.get(group.queue)
+            if found is None:
+                found = self._queues[group.queue] = self._check(group.queue)
+                if self._checked.living:
+                    found.leave_out()  # it was made after the check began
+            if found.files.fits:
+                yield from self._compare(found, group)
+
+    def pass_damage(self, offset: int, end_offset: int) -> None:
+        """Accept units that lead into this range; it is reported as damage of the log instead."""
+        self._damaged.add(offset, end_offset)
+
+    def finish(self, end_offset: int) -> Iterator[Problem]:
+        """Compare the remaining units."""
+        yield from self._look()
+        if self._checked.living:
+            self._wait_for_late()
+        for found in self._queues.values():
+            if found.files.fits:
+                yield from found.finish(end_offset, living=self._checked.living)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._opened.close()
+
+    def _look(self) -> Iterator[Problem]:
+        """Problems with names and lengths of files; each is returned once."""
+        while self._own:
+            yield self._own.pop(0)
+
+    def _check(self, queue: Queue) -> UnitCheck:
+        checked, settings = self._checked, self._checked.settings
+        batches = queue[0] in checked.batch_topics
+        folder = layout.BATCHCONSUMEQUEUE_DIR if batches else layout.CONSUMEQUEUE_DIR
+        unit = batchqueue.UNIT if batches else np.dtype(simpleunits.UNIT)
+        size = (
+            settings.batch_file_size_bytes
+            if batches
+            else settings.file_entries * simpleunits.UNIT_BYTES
+        )
+        name = queue[0], str(queue[1])
+        place = checked.path.joinpath(folder, *name)
+        files = CheckedFiles(checked.files, self._opened, place, unit, size)
+        fields: Sequence[str] = _BATCH
+        resolve: Resolve = as_they_are
+        if not batches:
+            ext = checked.path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
+            size = settings.ext_file_size_bytes
+            resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
+            self._own += wrong
+            fields = _SIMPLE
+        none, is_led = Replacements.of(()), not batches and queue[0] != REPAIRED_TOPIC
+
+        def replacements() -> Replacements:
+            return self._replacements if is_led else none
+
+        return UnitCheck(files, checked.minimum, fields, resolve, replacements, self._damaged)
+
+    def _of_files(self, queue: UnitCheck) -> list[Problem]:
+        """Problems with names and lengths of files."""
+        found = list(queue.files.problems())
+        for _ in range(_LOOKS if self._checked.living and found else 0):
+            queue.files.look()
+            found = list(queue.files.problems())
+        return found
+
+    def _compare(self, found: UnitCheck, group: QueueUnits) -> Iterator[Problem]:
+        units, times = group.columns
+        if self._checked.living:
+            due = units.offsets + units.sizes <= self._reach
+            units, times = units[due], times[due]
+        if group.queue[0] not in self._checked.batch_topics:
+            yield from found.take(simpleunits.pack(units), units.queue_offsets)
+            return
+        fit = batchqueue.readable(units)
+        yield from found.take(batchqueue.pack(units[fit], times[fit]), None)
+
+    def _wait_for_late(self) -> None:
+        """Wait for queues to grow, and forget missing units that were written meanwhile."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        late = [each for each in self._queues.values() if each.late]
+        while late and time.monotonic() < until:
+            for each in late:
+                self._forget_if_there(each)
+            late = [each for each in late if each.late]
+            if late:
+                time.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _forget_if_there(self, queue: UnitCheck) -> None:
+        end = queue.files.end
+        queue.files.look()
+        if queue.files.end - end >= queue.late:
+            queue.forget_late()
+        queue.files.end = end
+
+
+def _present(checked: Checked) -> Iterator[Queue]:
+    """The queues that have a folder."""
+    for name, batches in ((layout.CONSUMEQUEUE_DIR, False), (layout.BATCHCONSUMEQUEUE_DIR, True)):
+        for queue in queues_in(checked.path / name):
+            if (queue[0] in checked.batch_topics) == batches:
+                yield queue
+
+
+def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]:
+    """The queues with units that lead to a repair's records, sorted; changes nothing.
+
+    See :mod:`lakelog_queues.files.replaced`.
+
+    :param path: the store directory
+    """
+    root = path / layout.CONSUMEQUEUE_DIR
+    try:
+        queues = sorted(queues_in(root))
+    except OSError as error:
+        raise unreadable(root, error) from error
+    with closing(OpenFiles(files, write=False, most=_MOST_OPEN)) as opened:
+        own = [_units(files, opened, root, each) for each in queues if each[0] == REPAIRED_TOPIC]
+        whole = [each.read(each.first, each.end) for each in own if each is not None]
+        replacements = Replacements.of(simpleunits.unpack(units, 0) for units in whole)
+        return tuple(
+            queue
+            for queue in queues
+            if replacements
+            and queue[0] != REPAIRED_TOPIC
+            and _points_to(_units(files, opened, root, queue), replacements)
+        )
+
+
+def _points_to(units: CheckedFiles | None, replacements: Replacements) -> bool:
+    """Whether any unit leads to a replacement."""
+    if units is None:
+        return False
+
+    def read(first: int, count: int) -> bytes:
+        return units.read(first, first + count).tobytes()
+
+    places = (
+        first_behind(read, units.first, units.end, each) for each in replacements.offsets.tolist()
+    )
+    found = (read(at, 1) for at in places if at < units.end)
+    return any(
+        bool(np.any(replacements.are_pointed_to(simpleunits.columns(each)))) for each in found
+    )
+
+
+def _units(files: FileSystem, opened: OpenFiles, root: Path, queue: Queue) -> CheckedFiles | None:
+    """The units of a simple queue; ``None`` if its files have different or impossible lengths."""
+    folder = root / queue[0] / str(queue[1])
+    sizes = {each.length for each in segment_files(folder, files.list(folder)) if each.length}
+    if len(sizes) != 1 or min(sizes) % simpleunits.UNIT_BYTES:
+        return None
+    return CheckedFiles(files, opened, folder, np.dtype(simpleunits.UNIT), sizes.pop())

@@ -1,1 +1,0 @@
-"""Checks of queue files against the log."""
