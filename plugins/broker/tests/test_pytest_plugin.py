@@ -9,7 +9,7 @@ from typing import Final
 
 NOT_NEEDED: Final = (
     *("grpc", "pyarrow", "typer", "rich", "psutil", "pandas", "lz4", "zstandard"),
-    *("lakelog_broker.remoting.status", "lakelog_broker.popping.service"),
+    *("lakelog_broker.remoting.administration", "lakelog_broker.popping.service"),
     *("tomllib", "lakelog_queues.groups.property_filter"),
 )
 MOST_MODULES: Final = 410

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.layout import TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
+from lakelog.results import PutStatus
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import (
     CommonProperties,
@@ -53,6 +54,12 @@ _OF_A_TIME: Final = (
     *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS"),
 )
 """Properties that the appender adds, or that make it set a message aside."""
+ILLEGAL_PUTS: Final = {
+    PutStatus.MESSAGE_ILLEGAL,
+    PutStatus.MESSAGE_SIZE_EXCEEDED,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED,
+}
+"""Outcomes of puts that no later attempt changes."""
 _ENDS: Final = (b"", b"\x02")
 """The last byte of a property string to which further properties can be appended directly."""
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))

@@ -13,7 +13,7 @@ from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
-from lakelog_broker.scheduled.delays import Delays
+from lakelog_broker.scheduled.delivering import Delays
 from lakelog_broker.scheduled.timers import Timers
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings

@@ -22,7 +22,7 @@ from lakelog.errors import LakelogError, SettingsError, StoreFailed
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import revive_checkpoints
-from lakelog_broker.remoting.plainsends import PlainSends
+from lakelog_broker.remoting.sending import PlainSends
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.traffic import SAMPLE_INTERVAL_S

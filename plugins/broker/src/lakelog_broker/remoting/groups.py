@@ -52,46 +52,43 @@ def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingComm
     return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
 
 
-def unregister(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def unregister(connection: Connection, request: RemotingCommand) -> None:
     """Remove a client from its groups."""
     fields = request.fields
     groups = fields.get("consumerGroup"), fields.get("producerGroup")
     connection.broker.members.leave(fields["clientID"], *groups)
     connection.groups -= set(zip(("consumers", "producers"), groups, strict=True))
-    return request.response()
 
 
-def consumer_ids(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def consumer_ids(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The client ids of a consumer group."""
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
     if not group.members:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
-    return request.json({"consumerIdList": list(group.members)})
+    return {"consumerIdList": list(group.members)}
 
 
-def lock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def lock(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """Lock queues for an orderly consumer; the response has the locked ones."""
     content = request.content()
     asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
     locked = connection.broker.members.lock(content["consumerGroup"], content["clientId"], asked)
     queues = [asked[queue] for queue in locked]
-    return request.json({"lockOKMQSet": queues})
+    return {"lockOKMQSet": queues}
 
 
-def unlock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def unlock(connection: Connection, request: RemotingCommand) -> None:
     """Release locks of queues."""
     content = request.content()
     queues = [(each["topic"], int(each["queueId"])) for each in content["mqSet"]]
     connection.broker.members.unlock(content["consumerGroup"], content["clientId"], queues)
-    return request.response()
 
 
-def check_config(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def check_config(_connection: Connection, request: RemotingCommand) -> None:
     """Check a client's filter expression; raises :class:`Refused`."""
     data = request.content().get("subscriptionData") or {}
     MessageFilter.of(data.get("subString"), data.get("expressionType"))
-    return request.response()
 
 
 def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
@@ -113,61 +110,56 @@ def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
 # --- of tools ---
 
 
-def set_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def set_group(connection: Connection, request: RemotingCommand) -> None:
     """Create or change a group; unused settings are stored, too, for a RocketMQ broker."""
     content = request.content()
     try:
         connection.broker.topics.set_group(str(content["groupName"]), content)
     except ValueError as error:
         raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from None
-    return request.response()
 
 
-def delete_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def delete_group(connection: Connection, request: RemotingCommand) -> None:
     """Remove a group from the configuration, and its offsets if the request has that flag."""
     broker, group = connection.broker, request.fields["groupName"]
     broker.topics.remove_group(group)
     broker.traffic.forget(group)
     if request.fields.get("cleanOffset", request.fields.get("removeOffset")) == "true":
         broker.offsets.forget(group)
-    return request.response()
 
 
-def group_config(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def group_config(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The configuration of a group; the default for an unknown group."""
-    found = connection.broker.topics.group_settings(request.fields["group"])
-    return request.json(found)
+    return connection.broker.topics.group_settings(request.fields["group"])
 
 
-def consumers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def consumers(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The members of a group and its subscriptions."""
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
     if not group.members:
         remark = f"the consumer group[{name}] not online"
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-    content = {
+    return {
         "connectionSet": _connections(group.members.values()),
         "consumeFromWhere": group.consume_from_where,
         "consumeType": group.consume_type,
         "messageModel": group.message_model,
         "subscriptionTable": dict(group.subscriptions),
     }
-    return request.json(content)
 
 
-def producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def producers(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The members of a producer group."""
     name = request.fields["producerGroup"]
     members = connection.broker.members.producers.get(name)
     if not members:
         remark = f"the producer group[{name}] not exist"
         raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-    content = {"connectionSet": _connections(members.values())}
-    return request.json(content)
+    return {"connectionSet": _connections(members.values())}
 
 
-def all_producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def all_producers(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
     """The members of all producer groups."""
     groups, now_s = connection.broker.members.producers, time.monotonic()
     now_ms = time.time_ns() // 1_000_000
@@ -185,29 +177,28 @@ def all_producers(connection: Connection, request: RemotingCommand) -> RemotingC
         for name, members in groups.items()
         if members
     }
-    return request.json({"data": content})
+    return {"data": content}
 
 
-def groups_of_topic(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def groups_of_topic(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The groups that subscribe to a topic, or have an offset in it."""
     broker, topic = connection.broker, request.fields["topic"]
     known = {*broker.members.groups, *broker.offsets.groups()}
     groups = sorted(group for group in known if topic in broker.topics_of_group(group))
-    return request.json({"groupList": groups})
+    return {"groupList": groups}
 
 
-def topics_of_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def topics_of_group(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The topics in which a group has an offset."""
     topics = sorted(connection.broker.offsets.of_group(request.fields["group"]))
-    return request.json({"topicList": topics})
+    return {"topicList": topics}
 
 
-def subscription(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def subscription(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The subscription of a group to a topic; null if the group has none."""
     name, topic = request.fields["group"], request.fields["topic"]
     found = connection.broker.members.group(name).subscriptions.get(topic)
-    content = {"group": name, "subscriptionData": found, "topic": topic}
-    return request.json(content)
+    return {"group": name, "subscriptionData": found, "topic": topic}
 
 
 def _connections(members: Iterable[Member]) -> list[dict[str, Any]]:
@@ -329,7 +320,7 @@ def _rows(
         yield queue_object(broker.settings.name, topic, queue_id), row
 
 
-def time_span(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def time_span(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """Per queue, the store times of its first, its last and the group's last message."""
     broker = connection.broker
     topic, group = request.fields["topic"], request.fields["group"]
@@ -352,7 +343,7 @@ def time_span(connection: Connection, request: RemotingCommand) -> RemotingComma
                 "minTimeStamp": first,
             }
         )
-    return request.json({"consumeTimeSpanSet": found})
+    return {"consumeTimeSpanSet": found}
 
 
 def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -383,14 +374,13 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
     return request.response(body=body)
 
 
-def clone_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def clone_offsets(connection: Connection, request: RemotingCommand) -> None:
     """Copy the offsets of a group to another group, for one topic or for all."""
     fields, offsets = request.fields, connection.broker.offsets
     for topic, queues in offsets.of_group(fields["srcGroup"]).items():
         if fields.get("topic") in (None, "", topic):
             for queue_id, offset in queues.items():
                 offsets.set(fields["destGroup"], topic, queue_id, offset)
-    return request.response()
 
 
 def _queue_ids(broker: Broker, topic: str) -> range:

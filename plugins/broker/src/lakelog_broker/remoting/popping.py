@@ -11,7 +11,7 @@ import binascii
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -111,7 +111,7 @@ def acknowledge(connection: Connection, request: RemotingCommand) -> RemotingCom
     return request.response()
 
 
-def acknowledge_batch(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def acknowledge_batch(connection: Connection, request: RemotingCommand) -> None:
     """Acknowledge messages of several hand-outs, of any groups."""
     name, hand_outs = connection.broker.settings.name, request.content().get("acks") or ()
     count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
@@ -131,7 +131,6 @@ def acknowledge_batch(connection: Connection, request: RemotingCommand) -> Remot
         for bit in _bits(each.get("b") or ""):
             handle = attrs.evolve(first, offset=first.start_offset + bit)
             connection.server.popping().acknowledge(each["c"], each["t"], handle)
-    return request.response()
 
 
 def change(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -155,7 +154,7 @@ async def notify(connection: Connection, request: RemotingCommand) -> RemotingCo
     return request.response(hasMsg=str(found).lower(), pollingFull="false")
 
 
-def set_mode(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def set_mode(connection: Connection, request: RemotingCommand) -> None:
     """Set whether the members of a group pull or pop a topic."""
     content = request.content()
     topic, group = str(content["topic"]), str(content["consumerGroup"])
@@ -165,10 +164,9 @@ def set_mode(connection: Connection, request: RemotingCommand) -> RemotingComman
     if mode not in {PULL, POP}:
         raise Refused(ResponseCode.INVALID_PARAMETER, f"the mode {mode!r} is no PULL or POP")
     connection.server.modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
-    return request.response()
 
 
-def assignment(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def assignment(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The queues assigned to one member; queue -1, which means all, if the group pops."""
     broker, content = connection.broker, request.content()
     topic, group = content["topic"], content["consumerGroup"]
@@ -185,7 +183,7 @@ def assignment(connection: Connection, request: RemotingCommand) -> RemotingComm
         {"messageQueue": {"topic": topic, "brokerName": name, "queueId": each}, "mode": mode}
         for each in queues
     ]
-    return request.json({"messageQueueAssignments": found})
+    return {"messageQueueAssignments": found}
 
 
 def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequence[int]:

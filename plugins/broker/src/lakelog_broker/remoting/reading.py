@@ -209,14 +209,13 @@ def group_offset(connection: Connection, request: RemotingCommand) -> RemotingCo
     return request.response(offset=found)
 
 
-def commit_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def commit_offset(connection: Connection, request: RemotingCommand) -> None:
     """Change the next offset of a group."""
     fields = request.fields
     group, topic = fields["consumerGroup"], fields["topic"]
     connection.broker.topics.require(topic)
     offset = int(fields["commitOffset"])
     connection.broker.offsets.set(group, topic, int(fields["queueId"]), offset)
-    return request.response()
 
 
 def first_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -340,23 +340,16 @@ class _Waiting:
     future: Future[PutStatus] = attrs.field(order=False)
 
 
+@attrs.define(eq=False)
 class _DrivingPut:
     """The outcome of a put whose own thread reads the reports once it waits."""
 
-    def __init__(
-        self,
-        end_offset: int,
-        deadline: float,
-        waits: CopyWaits,
-        server: HaServer,
-        copies: CopiedEnd,
-    ) -> None:
-        self._end_offset = end_offset
-        self._deadline = deadline
-        self._waits = waits
-        self._server = server
-        self._copies = copies
-        self._joined: Future[PutStatus] | None = None
+    _end_offset: int
+    _deadline: float
+    _waits: CopyWaits
+    _server: HaServer
+    _copies: CopiedEnd
+    _joined: Future[PutStatus] | None = None
 
     def result(self, timeout: float | None = None) -> PutStatus:
         """Read reports until enough slaves have the bytes, or wait for other threads.

@@ -14,10 +14,9 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from enum import Enum, unique
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import attrs
 
@@ -161,17 +160,6 @@ class MasterConnection:
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 @attrs.frozen
 class DivergenceSearch:
@@ -276,7 +264,7 @@ class Prober:
 
     def last_segment(self) -> int:
         """The start of the master's last segment; raises ``OSError``."""
-        with self.dialer.dial(0) as connection:
+        with closing(self.dialer.dial(0)) as connection:
             return self._frames(connection)[0].offset
 
     def has_bytes_at(self, offset: int) -> bool:
@@ -288,7 +276,7 @@ class Prober:
         """
         for _ in range(_ATTEMPTS):
             try:
-                with self.dialer.dial(offset) as connection:
+                with closing(self.dialer.dial(offset)) as connection:
                     return len(self._frames(connection)[0].body) > 0
             except ConnectionAbortedError:
                 raise
@@ -302,7 +290,7 @@ class Prober:
         Raises ``OSError``.
         """
         at = max(start, 1)  # 0 would be answered with the last segment
-        with self.dialer.dial(at) as connection:
+        with closing(self.dialer.dial(at)) as connection:
             while at < end:
                 try:
                     frames = self._frames(connection)

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -23,6 +23,8 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PutRefused, ReplicaStopped, SettingsError, StoreError, StoreFailed
+from lakelog.files.identity import ReplicaState, read_replica, write_replica
+from lakelog.format import layout
 from lakelog.hooks import Context, Outcome, ReplicaLog, ReplicatedLog
 from lakelog.message import Body
 from lakelog.results import PutStatus
@@ -37,8 +39,7 @@ from lakelog_replication.replica.connection import (
     MasterConnection,
     Prober,
 )
-from lakelog_replication.replica.receivable import Receivable, begin_replica
-from lakelog_replication.replica.vouching import Voucher, make_voucher
+from lakelog_replication.replica.receivable import Receivable, Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings, SlaveSettings
 from lakelog_replication.wire import HaFrame, WireError
 
@@ -133,9 +134,25 @@ class HaReceiver:
     def begin(self, commitlog: Path) -> None:
         """Store the master's name, and create the first segment of a new log.
 
-        Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
+        The caller must hold the store's exclusive lock. The log starts where one of the master's
+        segments does, often not at 0. Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
         """
-        begin_replica(self._context, commitlog, self.source, self.first_offset)
+        context, files, source = self._context, self._context.files, self.source
+        state = read_replica(files, context.path)
+        if state is None or state.source != source:
+            if state is not None:
+                _LOG.warning("%s: replica of %s, before of %s", context.path, source, state.source)
+            cut = None if state is None else state.cut
+            write_replica(files, context.path, ReplicaState(source, cut))
+        files.make_dir(commitlog)
+        if any(layout.is_segment_name(name) for name, _ in files.list(commitlog)):
+            return
+        size_bytes = context.core.segment_size_bytes
+        path = commitlog / layout.segment_name(self.first_offset(size_bytes))
+        with closing(files.open(path, write=True, create=True)) as file:
+            file.truncate(size_bytes)
+            file.sync()
+        files.sync_dir(commitlog)
 
     def receive_into(self, log: ReplicaLog) -> None:
         """Start the receiving thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
@@ -147,17 +164,14 @@ class HaReceiver:
         return Prober(self._dialer, self._over.is_set)
 
     def _run(self, log: Receivable) -> None:
-        with ExitStack() as closing:
-            reporter = ReplicaReporter(self._settings, self._context, self._progress)
-            closing.callback(reporter.close)
+        """Receive; log why receiving ended, and fail the store if it was an error of ours."""
+        with closing(ReplicaReporter(self._settings, self._context, self._progress)):
             self._run_guarded(log)
             self._progress.is_connected = False
 
     def _run_guarded(self, log: Receivable) -> None:
-        """Receive; log why receiving ended, and fail the store if it was an error of ours."""
         try:
-            with ExitStack() as closing:
-                self._receive(log, closing)
+            self._receive(log)
         except ReplicaStopped as error:
             self._progress.message = f"has stopped: {error}"
             _LOG.critical("%s", error)
@@ -168,21 +182,20 @@ class HaReceiver:
             _LOG.critical("%s: the replica stops", self.source, exc_info=error)
             log.stop(f"receiving failed: {type(error).__name__}: {error}")
 
-    def _receive(self, log: Receivable, closing: ExitStack) -> None:
-        """Receive until the store is closed.
-
-        :param closing: closes the voucher and the copier of groups
-        """
+    def _receive(self, log: Receivable) -> None:
+        """Receive until the store is closed."""
         settings = self._settings
-        voucher = make_voucher(settings)
-        closing.callback(voucher.close)
-        if settings.broker:
-            interval_s = settings.groups_interval_ms / 1000
-            groups = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
-            closing.callback(groups.close)
-        while not self._over.is_set():
-            self._once(log, voucher)
-            self._over.wait(settings.reconnect_interval_ms / 1000)
+        with ExitStack() as stack:
+            voucher = stack.enter_context(closing(make_voucher(settings)))
+            if settings.broker:
+                broker, interval_s = (
+                    Address.parse(settings.broker),
+                    settings.groups_interval_ms / 1000,
+                )
+                stack.enter_context(closing(GroupCopier(broker, self._context, interval_s)))
+            while not self._over.is_set():
+                self._once(log, voucher)
+                self._over.wait(settings.reconnect_interval_ms / 1000)
 
     def _once(self, log: Receivable, voucher: Voucher) -> None:
         """Receive over one connection; return when it is lost."""
@@ -221,28 +234,23 @@ class HaReceiver:
             _LOG.info("the replica %s", what)
 
 
+@attrs.define(eq=False)
 class Following:
     """One connection of a replica to its master."""
 
-    def __init__(
-        self,
-        settings: RocketmqHaSettings,
-        dialer: Dialer,
-        log: Receivable,
-        voucher: Voucher,
-        over: Event,
-        log_change: Callable[[str], None],
-    ) -> None:
-        self._settings = settings
-        self._dialer = dialer
-        self._log = log
-        self._voucher = voucher
-        self._over = over
-        self._log_change = log_change
-        self._rest = b""  # the start of a record, behind the end of the log
-        self._at = 0  # where the next frame must start
-        self._vouched_s = 0.0
-        self._counts_synced = settings.vouch == "received" and not settings.learner
+    _settings: RocketmqHaSettings
+    _dialer: Dialer
+    _log: Receivable
+    _voucher: Voucher
+    _over: Event
+    _log_change: Callable[[str], None]
+    _rest: bytes = b""  # the start of a record, behind the end of the log
+    _at: int = 0  # where the next frame must start
+    _vouched_s: float = 0.0
+
+    @property
+    def _counts_synced(self) -> bool:
+        return self._settings.vouch == "received" and not self._settings.learner
 
     def run(self, progress: MasterProgress) -> None:
         """Receive until the store is closed.
@@ -252,7 +260,7 @@ class Following:
         """
         log, settings = self._log, self._settings
         asked = self._at = self._start()
-        with self._dialer.dial(asked) as connection:
+        with closing(self._dialer.dial(asked)) as connection:
             self._voucher.connected(log.appended, connection.received_s)
             progress.is_connected = True
             while not self._over.is_set():
