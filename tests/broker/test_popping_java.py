@@ -14,7 +14,7 @@ import pytest
 
 import lakelog
 from lakelog_broker.settings import BrokerSettings
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
 from plugins.broker.tests.serving import served
 from tests.broker.later import java, set_pop_mode

@@ -18,7 +18,7 @@ from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.properties import stored_properties
 from lakelog_broker.remoting.requests import RequestCode as Code
 from lakelog_queues.configs import topics_of
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import Response, call
 from plugins.broker.tests.raw_client import send
 from tests.broker.later import lakelogs_broker

@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 import psutil
 
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
 from tests.support import maven, required
 from tests.support.javaprogram import QUICK

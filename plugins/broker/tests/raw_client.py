@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from lakelog_broker.remoting.requests import RequestCode
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import Response, call
 
 

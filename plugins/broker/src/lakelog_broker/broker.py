@@ -17,10 +17,7 @@ from lakelog_broker.scheduled.delivering import Delays
 from lakelog_broker.scheduled.timers import Timers
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
-from lakelog_broker.state.topics import TopicTable
-from lakelog_broker.state.traffic import Traffic
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
 from lakelog_rocketmq.config import TopicConfig
 
 

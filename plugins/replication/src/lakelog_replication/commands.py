@@ -25,7 +25,7 @@ from lakelog_daemon.logs import fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
 from lakelog_daemon.replication_status import MasterStatus, read_status
 from lakelog_replication import remoting
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _SECTION: Final = "rocketmq-ha"

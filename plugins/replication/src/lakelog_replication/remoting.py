@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import LakelogError
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 
 GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26

@@ -14,8 +14,7 @@ import attrs
 from attrs import field, frozen, validators
 
 from lakelog.errors import SettingsError
-from lakelog_replication.address import Address
-from lakelog_replication.multisource.source import SourceMaster
+from lakelog_replication.masters import Address, SourceMaster
 from lakelog_replication.wire import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class SlaveSettings:
         """What copies several masters; ``None`` for one. See :mod:`lakelog_daemon.daemon`."""
         if not (self.masters or self.name_servers):
             return None
-        from lakelog_replication.multisource.daemon import MultiSourceDaemon
+        from lakelog_replication.multisource import MultiSourceDaemon
 
         return MultiSourceDaemon(plan, self, log, late_code)
 

@@ -8,9 +8,8 @@ import pytest
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_replication.address import Address
-from lakelog_replication.multisource.daemon import listed_masters, master_brokers, source_of
-from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
+from lakelog_replication.masters import Address, SourceMaster, read_masters, write_masters
+from lakelog_replication.multisource import listed_masters, master_brokers, source_of
 from lakelog_replication.remoting import BrokerRefused
 from plugins.replication.tests.brokers import answering, response
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import BrokerRefused
 from lakelog_replication.replica.configs import copy_configs
 from lakelog_testing.scripted import ScriptedMaster

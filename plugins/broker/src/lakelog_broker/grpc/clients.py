@@ -18,7 +18,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.grpc import mapping
 from lakelog_broker.security import AccessControl, AccessRight, Use
-from lakelog_broker.state.groups import Member, MemberGroup, Peer
+from lakelog_broker.state import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
 

@@ -15,13 +15,12 @@ from typing import Any, Final
 import attrs
 
 from lakelog.format.layout import COMMITLOG_DIR
+from lakelog_broker import state
 from lakelog_broker.appending import SYSTEM_TOPICS, TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.state import traffic
-from lakelog_broker.state.traffic import MINUTE, TOPIC_PUT
 from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups, load_topics
 
 
@@ -67,8 +66,8 @@ def topic_stats(connection: Connection, request: RemotingCommand) -> RemotingCom
         queue = queue_object(broker.settings.name, topic.topic, queue_id)
         row = {"lastUpdateTimestamp": last_ms, "maxOffset": high, "minOffset": low}
         rows.append((queue, row))
-    rates = broker.traffic.rates(TOPIC_PUT, topic.topic)
-    per_second = rates[MINUTE].per_second if rates else 0.0
+    rates = broker.traffic.rates(state.TOPIC_PUT, topic.topic)
+    per_second = rates[state.MINUTE].per_second if rates else 0.0
     body = f'{{"offsetTable":{object_keys(rows)},"topicPutTps":{per_second}}}'
     return request.response(body=body.encode())
 
@@ -208,18 +207,14 @@ def system_topics(_connection: Connection, _request: RemotingCommand) -> dict[st
 
 
 _NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
-
 _POOLS: Final = ("send", "pull", "litePull", "query", "ack")
-
 _WITHOUT_POOLS: Final = {
     **{f"{name}ThreadPoolQueueSize": 0 for name in _POOLS},
     **{f"{name}ThreadPoolQueueHeadWaitTimeMills": 0 for name in _POOLS},
     **dict.fromkeys(("EndTransactionQueueSize", "pageCacheLockTimeMills"), 0),
 }
 """Fields for the queues of RocketMQ's thread pools; this broker has none."""
-
 _UNITS: Final = "KMGTPE"
-
 _MAX_UNITS: Final = 1024
 
 
@@ -266,9 +261,9 @@ def _message_rates(broker: Broker) -> dict[str, object]:
     counted = broker.traffic
     grown = broker.store.max_offset - broker.start_offset
     counts, since_s = counted.counts(), max(1.0, time.time() - broker.started_ms / 1000)
-    put, got = counts.get((traffic.BROKER_PUT, ""), 0), counts.get((traffic.BROKER_GET, ""), 0)
+    put, got = counts.get((state.BROKER_PUT, ""), 0), counts.get((state.BROKER_GET, ""), 0)
     yesterday, today = counted.mornings
-    read = _rates(counted.recent_rates(traffic.BROKER_GET))
+    read = _rates(counted.recent_rates(state.BROKER_GET))
     found, missed = counted.found / since_s, counted.missed / since_s
     return {
         "getFoundTps": found,
@@ -284,7 +279,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
         "msgPutTotalYesterdayMorning": yesterday[0],
         "putMessageAverageSize": grown / max(1, put),
         "putMessageTimesTotal": put,
-        "putTps": _rates(counted.recent_rates(traffic.BROKER_PUT)),
+        "putTps": _rates(counted.recent_rates(state.BROKER_PUT)),
     }
 
 
@@ -295,8 +290,8 @@ def _timers(broker: Broker) -> dict[str, object]:
         "timerReadBehind": timers.behind_ms // 1000,
         "timerOffsetBehind": timers.unread,
         "timerCongestNum": len(timers),
-        "timerEnqueueTps": rates(traffic.TOPIC_PUT, TIMER_TOPIC)[0],
-        "timerDequeueTps": rates(traffic.TIMER_GET)[0],
+        "timerEnqueueTps": rates(state.TOPIC_PUT, TIMER_TOPIC)[0],
+        "timerDequeueTps": rates(state.TIMER_GET)[0],
     }
 
 
@@ -392,7 +387,7 @@ def rates(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The growth of a count in the last minute, hour and day."""
     name, key = request.fields["statsName"], request.fields["statsKey"]
     rates = connection.broker.traffic.rates(
-        name, "" if name in (traffic.BROKER_GET, traffic.BROKER_PUT) else key
+        name, "" if name in (state.BROKER_GET, state.BROKER_PUT) else key
     )
     if rates is None:
         remark = f"The stats <{name}> <{key}> not exist"

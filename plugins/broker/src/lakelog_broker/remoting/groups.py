@@ -18,8 +18,7 @@ from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.state.groups import Member
-from lakelog_broker.state.traffic import GROUP_GET, MINUTE
+from lakelog_broker.state import GROUP_GET, MINUTE, Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000

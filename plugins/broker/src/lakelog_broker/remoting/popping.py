@@ -22,7 +22,7 @@ from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.state.topics import POP, PULL, READABLE
+from lakelog_broker.state import POP, PULL, READABLE
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 _MAX_MESSAGES: Final = 32

@@ -15,7 +15,7 @@ from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.server import Connection, Response
-from lakelog_broker.state.topics import READABLE
+from lakelog_broker.state import READABLE
 from lakelog_queues.finding.results import GetStatus, RecordsResult
 
 COMMIT_FLAG: Final = 1

@@ -34,7 +34,7 @@ from lakelog_broker.remoting.frame import RemotingCommand, answer_template, enco
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection, Response, failed
 from lakelog_broker.scheduled.timers import RecallHandle
-from lakelog_broker.state.topics import WRITABLE
+from lakelog_broker.state import WRITABLE
 from lakelog_queues.groups import set_aside
 from lakelog_rocketmq.config import TopicConfig
 

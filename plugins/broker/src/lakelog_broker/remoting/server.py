@@ -42,8 +42,7 @@ from lakelog_broker.remoting.frame import (
 from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
 from lakelog_broker.security import AccessControl
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.groups import Peer
-from lakelog_broker.state.topics import RequestModes
+from lakelog_broker.state import Peer, RequestModes
 
 if TYPE_CHECKING:
     from lakelog_broker.popping.service import Popping

@@ -23,7 +23,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog_broker.appending import ILLEGAL_PUTS, BrokerAppender
-from lakelog_broker.state.arrivals import ArrivalWaits
+from lakelog_broker.state import ArrivalWaits
 from lakelog_queues.units.tags import DELAYS_MS
 from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
 

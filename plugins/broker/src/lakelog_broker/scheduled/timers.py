@@ -40,8 +40,7 @@ from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
 from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import GroupOffsetTable
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config import load_config, save_config
 

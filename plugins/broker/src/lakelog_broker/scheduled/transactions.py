@@ -25,8 +25,7 @@ from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
 from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -30,8 +30,8 @@ from lakelog.maintenance.pins import Pin, read_pins, write_pin
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
-from lakelog_replication.address import is_in, plain_address
 from lakelog_replication.master.link import LinkEnded, SlaveLink
+from lakelog_replication.masters import is_in, plain_address
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
 
 _LOG: Final = logging.getLogger("lakelog")

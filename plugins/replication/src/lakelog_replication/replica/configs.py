@@ -23,7 +23,7 @@ from lakelog.hooks import Context
 from lakelog.runtime.threads import started
 from lakelog_queues.consumers.offsettable import Commit, OffsetTable
 from lakelog_replication import remoting
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_rocketmq import config as tables
 from lakelog_rocketmq.config import (
     Offsets,

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.replica.receivable import Receivable
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
 from lakelog_replication.wire import FrameStream, HaFrame, report

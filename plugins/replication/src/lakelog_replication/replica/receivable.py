@@ -19,7 +19,7 @@ from lakelog.format.record_batch import decode_run
 from lakelog.hooks import Context, ReplicaLog
 from lakelog.message import Body
 from lakelog.runtime.threads import started
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import BrokerRefused, RuntimeInfo, runtime_info
 from lakelog_replication.settings import SlaveSettings
 

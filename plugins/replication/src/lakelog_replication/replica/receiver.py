@@ -30,7 +30,7 @@ from lakelog.message import Body
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import ReplicaStatus, write_status
-from lakelog_replication.address import Address
+from lakelog_replication.masters import Address
 from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.configs import GroupCopier
 from lakelog_replication.replica.connection import (

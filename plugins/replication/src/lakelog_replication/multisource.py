@@ -15,6 +15,8 @@ The status of the folder is in its ``lakelog/serve.json``. The fields are those 
 
     masters        {name: {"slaves": HOST:PORT, "broker": HOST:PORT or null, "listed": whether a
                    name server lists it now}}
+
+Copies of several masters, each in a store of its own below one folder.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ from lakelog_daemon.logs import LogWriter, fields
 from lakelog_daemon.plan import ServePlan, Spec
 from lakelog_daemon.processes import Usage
 from lakelog_daemon.service import Service, Supervisor
-from lakelog_replication.address import Address
-from lakelog_replication.multisource.source import (
+from lakelog_replication.masters import (
+    Address,
     SourceMaster,
     checked_name,
     read_masters,
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _MASTER_ID: Final = "0"
-
 
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 _LOCK_FILE: Final = "masters.lock"
