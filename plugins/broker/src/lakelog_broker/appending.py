@@ -16,7 +16,7 @@ from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.layout import TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.results import PutStatus
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Refused, ResponseCode
 from lakelog_broker.properties import (
     CommonProperties,
     property_value,
@@ -221,10 +221,10 @@ class BrokerAppender:
         is_late = due_ms <= now_ms and property_value(properties, b"TIMER_DEL_UNIQKEY") is not None
         if is_late or due_ms > now_ms + self._timer_limit_ms:
             raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
                 "timer message illegal, the delay time should not be bigger than the max delay "
                 f"{self._timer_limit_ms}ms; or if set del msg, the delay time should be bigger "
                 "than the current time",
+                ResponseCode.MESSAGE_ILLEGAL,
             )
         return due_ms if due_ms > now_ms else None
 
@@ -259,8 +259,7 @@ def is_system_topic(topic: str) -> bool:
 def refuse_system_topic(topic: str) -> None:
     """Raise :class:`Refused` for a topic to which clients may not send."""
     if is_system_topic(topic):
-        remark = f"Sending message to topic[{topic}] is forbidden."
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
+        raise Forbidden(f"Sending message to topic[{topic}] is forbidden.")
 
 
 def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:

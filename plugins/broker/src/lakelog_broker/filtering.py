@@ -45,7 +45,7 @@ class MessageFilter:
             try:
                 return MessageFilter(properties=PropertyFilter(expression or ""))
             except SettingsError as error:
-                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+                raise Refused(str(error), ResponseCode.SUBSCRIPTION_PARSE_FAILED) from None
         if not expression or expression == "*":
             return EVERYTHING
         tags = frozenset(tag.strip() for tag in expression.split("||") if tag.strip())

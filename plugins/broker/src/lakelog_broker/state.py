@@ -22,7 +22,7 @@ from lakelog import StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Invalid, Refused, ResponseCode
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues import configs
 from lakelog_queues.finding.results import QueueInfo
@@ -66,16 +66,15 @@ class TopicTable:
         found = self.find(topic)
         if found is None:
             raise Refused(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
+                f"topic[{topic}] not exist, apply first please!", ResponseCode.TOPIC_NOT_EXIST
             )
         return found
 
     def set(self, config: TopicConfig) -> TopicConfig:
         """Create or change a topic; raises :class:`Refused` for a name that RocketMQ refuses."""
         if not _LEGAL.fullmatch(config.topic):
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -",
+            raise Invalid(
+                f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -"
             )
         configs.write_topic(self._files, self._path, config)
         self._topics[config.topic] = config

@@ -29,7 +29,7 @@ from lakelog.errors import LakelogError
 from lakelog.format.properties import encode_properties
 from lakelog.format.record import decode
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
 from lakelog_broker.popping import handles
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
@@ -371,7 +371,7 @@ class Popping:
             return False
         got = self._store.get(place[1], handle.queue_id, handle.offset, 1).messages
         if not got or got[0].queue_offset != handle.offset:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the message of {handle} is gone")
+            raise Refused(f"the message of {handle} is gone")
         times = queue.out[handle.offset].attempt
         return self._move(group, queue, got[0], dead_letter_of(got[0], group, times))
 

@@ -18,7 +18,7 @@ from lakelog.format.layout import COMMITLOG_DIR
 from lakelog_broker import state
 from lakelog_broker.appending import SYSTEM_TOPICS, TIMER_TOPIC
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, Refused, ResponseCode
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.server import Connection
 from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups, load_topics
@@ -103,7 +103,7 @@ def _attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
         else:
             known_names = ", ".join(f"{key}={'|'.join(all_)}" for key, all_ in _ATTRIBUTES.items())
             remark = f"the attribute {change!r} is not served; give +NAME=VALUE of {known_names}"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+            raise Invalid(remark)
     return changed
 
 
@@ -317,9 +317,8 @@ def config(connection: Connection, request: RemotingCommand) -> RemotingCommand:
 
 def update_config(_connection: Connection, _request: RemotingCommand) -> RemotingCommand:
     """Refuse: settings cannot be changed while the broker runs."""
-    raise Refused(
-        ResponseCode.NO_PERMISSION,
-        "the settings of this broker cannot be changed while it runs; start it with others",
+    raise Forbidden(
+        "the settings of this broker cannot be changed while it runs; start it with others"
     )
 
 
@@ -390,8 +389,7 @@ def rates(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
         name, "" if name in (state.BROKER_GET, state.BROKER_PUT) else key
     )
     if rates is None:
-        remark = f"The stats <{name}> <{key}> not exist"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"The stats <{name}> <{key}> not exist")
     names = {"minute": "statsMinute", "hour": "statsHour", "day": "statsDay"}
     return {
         field: {"avgpt": 0.0, "sum": rates[window].count, "tps": rates[window].per_second}
@@ -405,7 +403,7 @@ def units(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     topic, queue_id = fields["topic"], int(fields["queueId"])
     bounds = broker.store.queue_bounds(topic, queue_id)
     if bounds is None:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        raise Refused(f"{queue_id}@{topic} is not exist!")
     low, high = bounds
     content: dict[str, Any] = {"maxQueueIndex": high, "minQueueIndex": low}
     group = fields.get("consumerGroup")

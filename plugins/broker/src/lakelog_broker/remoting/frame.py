@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Invalid, LimitExceeded
 
 JSON_FORM: Final = 0
 BINARY_FORM: Final = 1
@@ -112,9 +112,9 @@ class RemotingCommand:
         except RecursionError:
             raise _too_deep() from None
         except ValueError as error:
-            raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
+            raise Invalid(f"the body is no JSON: {error}") from None
         if not isinstance(content, dict):
-            raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
+            raise Invalid("the body is no JSON object")
         _check_depth(content)
         return content
 

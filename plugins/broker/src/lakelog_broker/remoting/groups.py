@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lakelog.errors import StoreError
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Invalid, LimitExceeded, Refused, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
@@ -64,7 +64,7 @@ def consumer_ids(connection: Connection, request: RemotingCommand) -> dict[str, 
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
     if not group.members:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        raise Refused(f"no consumer for this group, {name}")
     return {"consumerIdList": list(group.members)}
 
 
@@ -115,7 +115,7 @@ def set_group(connection: Connection, request: RemotingCommand) -> None:
     try:
         connection.broker.topics.set_group(str(content["groupName"]), content)
     except ValueError as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        raise Invalid(str(error)) from None
 
 
 def delete_group(connection: Connection, request: RemotingCommand) -> None:
@@ -137,8 +137,7 @@ def consumers(connection: Connection, request: RemotingCommand) -> dict[str, Any
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
     if not group.members:
-        remark = f"the consumer group[{name}] not online"
-        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        raise Refused(f"the consumer group[{name}] not online", ResponseCode.CONSUMER_NOT_ONLINE)
     return {
         "connectionSet": _connections(group.members.values()),
         "consumeFromWhere": group.consume_from_where,
@@ -153,8 +152,7 @@ def producers(connection: Connection, request: RemotingCommand) -> dict[str, Any
     name = request.fields["producerGroup"]
     members = connection.broker.members.producers.get(name)
     if not members:
-        remark = f"the producer group[{name}] not exist"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"the producer group[{name}] not exist")
     return {"connectionSet": _connections(members.values())}
 
 
@@ -224,8 +222,7 @@ async def consume(connection: Connection, request: RemotingCommand) -> RemotingC
     try:
         record = connection.broker.store.look_up_record(int(message_id[-_OFFSET_DIGITS:], 16))
     except (StoreError, ValueError) as error:
-        remark = f"no message has the id {message_id}: {error}"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        raise Refused(f"no message has the id {message_id}: {error}") from None
     return await _passed_on(connection.broker, request, fields, record)
 
 
@@ -235,16 +232,14 @@ async def _passed_on(
     group, client_id = fields["consumerGroup"], fields["clientId"]
     peer = _peers(broker, group).get(client_id)
     if peer is None:
-        remark = f"The Consumer <{group}> <{client_id}> not online"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"The Consumer <{group}> <{client_id}> not online")
     try:
         found = await peer.call(RequestCode(request.code), fields, body)
     except TimeoutError:
         remark = f"consumer <{group}> <{client_id}> Timeout"
-        raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+        raise Refused(remark, ResponseCode.CONSUME_MSG_TIMEOUT) from None
     except ConnectionError as error:
-        remark = f"invoke consumer <{group}> <{client_id}> Exception: {error}"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        raise Refused(f"invoke consumer <{group}> <{client_id}> Exception: {error}") from None
     return request.response(found.code, found.remark, found.body, **found.fields)
 
 
@@ -253,8 +248,7 @@ async def consumer_offsets(connection: Connection, request: RemotingCommand) -> 
     topic, group = request.fields["topic"], request.fields["group"]
     peers, only = _peers(connection.broker, group), request.fields.get("clientAddr")
     if not peers:
-        remark = f"No Any Consumer online in the consumer group: [{group}]"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"No Any Consumer online in the consumer group: [{group}]")
     tables = []
     for client_id, peer in peers.items():
         if only in (None, "", client_id):
@@ -390,8 +384,7 @@ def _queue_ids(broker: Broker, topic: str) -> range:
 def _in_queue(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
     low, high = broker.bounds(topic, queue_id)
     if not low <= offset <= high + 1:
-        remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"Target offset {offset} not in consume queue range [{low}-{high}]")
     return offset
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, LimitExceeded, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
@@ -42,16 +42,13 @@ def _wanted(broker: Broker, request: RemotingCommand) -> PopRequest:
     fields = request.fields
     topic = broker.topics.require(fields["topic"])
     if not topic.permission & READABLE:
-        remark = f"the topic[{topic.topic}] peeking message is forbidden"
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
+        raise Forbidden(f"the topic[{topic.topic}] peeking message is forbidden")
     queue_id = int(fields["queueId"])
     if queue_id >= topic.read_queues:
-        remark = f"queueId[{queue_id}] is illegal, topic:[{topic.topic}] has fewer"
-        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        raise Invalid(f"queueId[{queue_id}] is illegal, topic:[{topic.topic}] has fewer")
     most = int(fields.get("maxMsgNums", 1))
     if most > _MAX_MESSAGES:
-        remark = f"the broker[{broker.settings.name}] pop message's num is greater than 32"
-        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        raise Invalid(f"the broker[{broker.settings.name}] pop message's num is greater than 32")
     return PopRequest(
         group=fields["consumerGroup"],
         topic=topic.topic,
@@ -160,9 +157,9 @@ def set_mode(connection: Connection, request: RemotingCommand) -> None:
     topic, group = str(content["topic"]), str(content["consumerGroup"])
     mode = str(content["mode"])
     if topic.startswith(RETRY_PREFIX):
-        raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        raise Forbidden("retry topic is not allowed to set mode")
     if mode not in {PULL, POP}:
-        raise Refused(ResponseCode.INVALID_PARAMETER, f"the mode {mode!r} is no PULL or POP")
+        raise Invalid(f"the mode {mode!r} is no PULL or POP")
     connection.server.modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
 
 
@@ -252,5 +249,5 @@ def _bits(text: str) -> list[int]:
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Refused(ResponseCode.INVALID_PARAMETER, "the bits are no base64") from None
+        raise Invalid("the bits are no base64") from None
     return [8 * at + bit for at, byte in enumerate(content) for bit in range(8) if byte >> bit & 1]

@@ -11,7 +11,7 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, Refused, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.server import Connection, Response
@@ -79,15 +79,11 @@ def pull(connection: Connection, request: RemotingCommand) -> Response:
     header, broker = PullHeader.of(request), connection.broker
     topic = broker.topics.require(header.topic)
     if not topic.permission & READABLE:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
-            f"the topic[{header.topic}] pulling message is forbidden",
-        )
+        raise Forbidden(f"the topic[{header.topic}] pulling message is forbidden")
     if not 0 <= header.queue_id < topic.read_queues:
-        raise Refused(
-            ResponseCode.INVALID_PARAMETER,
+        raise Invalid(
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-            f"topicConfig.readQueueNums:[{topic.read_queues}]",
+            f"topicConfig.readQueueNums:[{topic.read_queues}]"
         )
     if header.commit_offset is not None:
         broker.offsets.set(header.group, header.topic, header.queue_id, header.commit_offset)
@@ -104,7 +100,7 @@ def _selection(broker: Broker, header: PullHeader) -> MessageFilter:
         return MessageFilter.of(header.expression, header.expression_type)
     known = broker.members.group(header.group).subscriptions.get(header.topic)
     if known is None:
-        raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        raise Refused("the consumer's group info not exist", ResponseCode.SUBSCRIPTION_NOT_EXIST)
     return MessageFilter.of(known.get("subString"), known.get("expressionType"))
 
 

@@ -12,7 +12,7 @@ from enum import IntEnum, unique
 from typing import Final, TypeAlias
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.security import AccessControl, AccessRight, Use
 
@@ -203,11 +203,9 @@ def check_user(access: AccessControl, broker: Broker, request: RemotingCommand) 
         return
     row = REQUESTS.get(request.code)
     if row is None or row.rights is None:
-        remark = f"{user.access_key} is no administrator, as request {request.code} needs"
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
+        raise Forbidden(f"{user.access_key} is no administrator, as request {request.code} needs")
     try:
         for use in row.rights(broker, request):
             access.require(user, use)
     except (TypeError, AttributeError) as error:
-        remark = f"the body has values of other types: {error}"
-        raise Refused(ResponseCode.INVALID_PARAMETER, remark) from None
+        raise Invalid(f"the body has values of other types: {error}") from None

@@ -28,7 +28,7 @@ from lakelog.format.message_id import format_message_id
 from lakelog.results import PutStatus
 from lakelog_broker.appending import is_system_topic, refuse_system_topic, when_put
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, Refused, ResponseCode
 from lakelog_broker.properties import client_properties, property_value, with_properties
 from lakelog_broker.remoting.frame import RemotingCommand, answer_template, encode_frame, framed
 from lakelog_broker.remoting.requests import RequestCode
@@ -161,8 +161,7 @@ def _send(connection: Connection, request: RemotingCommand) -> Response:
     topic = _topic_of(broker, header)
     queue_id = header.queue_id if header.queue_id >= 0 else broker.next_queue(topic)
     if queue_id >= topic.queue_count:
-        remark = f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer"
-        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        raise Invalid(f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer")
     if header.is_batch:
         messages = [
             header.message(body, _checked(properties, header.topic), queue_id, flag, host)
@@ -187,10 +186,9 @@ def _topic_of(broker: Broker, header: SendHeader) -> TopicConfig:
         header.topic, header.default_topic, header.default_queues
     )
     if not topic.permission & WRITABLE:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
+        raise Forbidden(
             f"the broker[{broker.address}] sending message is forbidden "
-            f"for the topic[{header.topic}]",
+            f"for the topic[{header.topic}]"
         )
     return topic
 
@@ -220,8 +218,7 @@ def _checked(properties: bytes, topic: str) -> bytes:
     if b"TIMER_DEL_UNIQKEY\x01" in properties:
         recalled, plus, _ = (property_value(properties, _RECALL) or b"").partition(b"+")
         if plus and recalled != topic.encode():
-            remark = f"a message of the topic {topic} must not recall one of another topic"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
+            raise Forbidden(f"a message of the topic {topic} must not recall one of another topic")
     return client_properties(properties)
 
 
@@ -244,10 +241,10 @@ def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:
             start = end
     except (struct.error, ValueError):
         raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL, f"the batch is damaged at byte {start} of {len(body)}"
+            f"the batch is damaged at byte {start} of {len(body)}", ResponseCode.MESSAGE_ILLEGAL
         ) from None
     if not found:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+        raise Refused("the batch has no message", ResponseCode.MESSAGE_ILLEGAL)
     return found
 
 
@@ -309,8 +306,7 @@ def reply(connection: Connection, request: RemotingCommand) -> Response:
     client_id = (property_value(header.properties, b"REPLY_TO_CLIENT") or b"").decode()
     peer = _peer_of(broker, client_id)
     if peer is None:
-        remark = f"process reply message fail, channel of <{client_id}> not found."
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"process reply message fail, channel of <{client_id}> not found.")
     response = send(connection, request)
     now = str(time.time_ns() // 1_000_000)
     fields = {
@@ -346,11 +342,11 @@ def end_transaction(connection: Connection, request: RemotingCommand) -> None:
     fields = request.fields
     outcome = int(fields["commitOrRollback"])
     if outcome not in _OUTCOMES:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"commitOrRollback must not be {outcome}")
+        raise Refused(f"commitOrRollback must not be {outcome}")
     places = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
     end = connection.broker.transactions.end
     if not end(*places, _OUTCOMES[outcome], fields["producerGroup"]):
-        raise Refused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        raise Refused("Find prepared transaction message failed")
 
 
 def recall(connection: Connection, request: RemotingCommand) -> Response:
@@ -361,8 +357,7 @@ def recall(connection: Connection, request: RemotingCommand) -> Response:
     fields, broker = request.fields, connection.broker
     topic = fields["topic"]
     if broker.topics.find(topic) is None:
-        remark = f"recall failed, the topic[{topic}] not exist"
-        raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        raise Refused(f"recall failed, the topic[{topic}] not exist", ResponseCode.TOPIC_NOT_EXIST)
     handle = RecallHandle.parse(fields["recallHandle"])
     group = fields.get("producerGroup", "")
     message = handle.message(topic, broker.settings, group, connection.address)

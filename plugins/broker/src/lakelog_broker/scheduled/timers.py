@@ -460,7 +460,7 @@ class RecallHandle:
                 raise ValueError(version)
             return cls(topic, broker, int(due), message_id)
         except (ValueError, binascii.Error):
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid") from None
+            raise Refused("recall handle is invalid", ResponseCode.ILLEGAL_OPERATION) from None
 
     def encode(self) -> str:
         """The handle as text."""
@@ -485,7 +485,7 @@ class RecallHandle:
         elif not now < self.due_ms <= now + settings.timer_limit_s * 1000:
             remark = "recall failed, timestamp invalid"
         if remark is not None:
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
+            raise Refused(remark, ResponseCode.ILLEGAL_OPERATION)
         properties = with_properties(
             b"",
             TAGS="_RECALL_TAG_",
