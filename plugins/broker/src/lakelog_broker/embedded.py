@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache, partial
@@ -36,7 +36,6 @@ from lakelog_daemon.notify import STATUS, Notifier
 from lakelog_rocketmq.config import TopicConfig
 
 if TYPE_CHECKING:
-    from lakelog_broker.grpc.server import GrpcServer
     from lakelog_broker.popping.service import Popping
 
 _LOG: Final = logging.getLogger("lakelog.broker")
@@ -83,14 +82,24 @@ async def running_broker(
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
     broker = Broker(store, settings)
     await revive_checkpoints(broker)
-    popping = cache(partial(_made_popping, broker))
     tasks: list[asyncio.Task[None]] = []
+
+    @cache
+    def popping() -> Popping:
+        from lakelog_broker.popping.service import Popping  # at the first pop
+
+        return Popping(broker)
 
     def begin(name: str, work: Callable[[], Awaitable[None]]) -> None:
         tasks.append(asyncio.create_task(supervised(name, work)))
 
     async def open_grpc(port: int) -> None:
-        grpc = _made_grpc_server(broker, popping())
+        try:
+            from lakelog_broker.grpc.server import GrpcServer
+        except ModuleNotFoundError as error:
+            what = f"the gRPC port needs lakelog-broker[grpc] ({error})"
+            raise SettingsError(f"{what}: install it, or give no grpc_port") from error
+        grpc = GrpcServer(broker, popping())
         ports.push_async_callback(grpc.close)
         await grpc.start(port)
         broker.grpc_address = f"{settings.host}:{grpc.port}"
@@ -100,10 +109,14 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
         server = RemotingServer(broker, popping, PlainSends(broker).answer)
         ports.push_async_callback(server.close)
         broker.open_grpc = open_grpc
-        with _bind_errors(settings):
+        try:
             await server.start()
             if settings.grpc_port is not None:
                 await open_grpc(settings.grpc_port)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            what = f"{settings.host}:{settings.port} cannot be bound: {why}"
+            raise PortUnavailable(f"{what}; give another host or port") from error
         begin("arrivals", broker.waits.run)
         begin("offsets", lambda: _every(SAVE_INTERVAL_S, broker.save))
         begin("delays", broker.delays.run)
@@ -122,33 +135,6 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             await ports.aclose()
             if broker.failure is None:
                 await broker.save()
-
-
-def _made_popping(broker: Broker) -> Popping:
-    from lakelog_broker.popping.service import Popping  # at the first pop
-
-    return Popping(broker)
-
-
-def _made_grpc_server(broker: Broker, popping: Popping) -> GrpcServer:
-    try:
-        from lakelog_broker.grpc.server import GrpcServer
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, or give no grpc_port"
-        ) from error
-    return GrpcServer(broker, popping)
-
-
-@contextlib.contextmanager
-def _bind_errors(settings: BrokerSettings) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        raise PortUnavailable(
-            f"{settings.host}:{settings.port} cannot be bound: {why}; give another host or port"
-        ) from error
 
 
 async def _check_health(broker: Broker) -> None:

@@ -112,8 +112,10 @@ def route(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     broker, topic = connection.broker, request.fields["topic"]
     found = broker.topics.find(topic)
     if found is None:
-        remark = f"No topic route info in name server for the topic: {topic}"
-        return request.response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        raise Refused(
+            f"No topic route info in name server for the topic: {topic}",
+            ResponseCode.TOPIC_NOT_EXIST,
+        )
     queues = {
         "brokerName": broker.settings.name,
         "perm": found.permission,
@@ -161,8 +163,9 @@ def get_value(connection: Connection, request: RemotingCommand) -> RemotingComma
     namespace, key = request.fields["namespace"], request.fields["key"]
     found = connection.server.names.get(namespace, {}).get(key)
     if found is None:
-        remark = f"No config item, Namespace: {namespace} Key: {key}"
-        return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        raise Refused(
+            f"No config item, Namespace: {namespace} Key: {key}", ResponseCode.QUERY_NOT_FOUND
+        )
     return request.response(value=found)
 
 
@@ -176,8 +179,7 @@ def values_of_namespace(connection: Connection, request: RemotingCommand) -> Rem
     namespace = request.fields["namespace"]
     found = connection.server.names.get(namespace)
     if found is None:
-        remark = f"No config item, Namespace: {namespace}"
-        return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        raise Refused(f"No config item, Namespace: {namespace}", ResponseCode.QUERY_NOT_FOUND)
     return request.json({"table": found})
 
 

@@ -351,10 +351,14 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
     rows = []
     for queue_id in _queue_ids(broker, topic) if only < 0 else [only]:
         known = broker.offsets.get(group, topic, queue_id)
+        low, high = broker.bounds(topic, queue_id)
         if only >= 0 and wanted >= 0:
-            found = _in_queue(broker, topic, queue_id, wanted)
+            found = wanted
+            if not low <= found <= high + 1:
+                raise Refused(f"Target offset {found} not in consume queue range [{low}-{high}]")
         else:
-            found = _offset_at(broker, topic, queue_id, time_ms)
+            is_end = time_ms == -1 or low == high
+            found = high if is_end else broker.store.offset_by_time(topic, queue_id, time_ms)
             if known is not None and found > known and fields.get("isForce") != "true":
                 found = known
         broker.offsets.set(group, topic, queue_id, found)
@@ -379,17 +383,3 @@ def clone_offsets(connection: Connection, request: RemotingCommand) -> None:
 def _queue_ids(broker: Broker, topic: str) -> range:
     found = broker.topics.find(topic)
     return range(found.queue_count if found else 0)
-
-
-def _in_queue(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
-    low, high = broker.bounds(topic, queue_id)
-    if not low <= offset <= high + 1:
-        raise Refused(f"Target offset {offset} not in consume queue range [{low}-{high}]")
-    return offset
-
-
-def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
-    low, high = broker.bounds(topic, queue_id)
-    if time_ms == -1 or low == high:
-        return high
-    return broker.store.offset_by_time(topic, queue_id, time_ms)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, LimitExceeded, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, LimitExceeded, Refused, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
@@ -101,11 +101,10 @@ def peek(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     )
 
 
-def acknowledge(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def acknowledge(connection: Connection, request: RemotingCommand) -> None:
     """Acknowledge a message."""
     if not connection.server.popping().acknowledge(*_hand_out(request.fields)):
-        return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
-    return request.response()
+        raise Refused("the hand-out is over or not known", ResponseCode.NO_MESSAGE)
 
 
 def acknowledge_batch(connection: Connection, request: RemotingCommand) -> None:
@@ -136,7 +135,7 @@ def change(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     invisible_ms = max(0, int(request.fields["invisibleTime"]))
     changed = connection.server.popping().change(group, topic, handle, invisible_ms)
     if changed is None:
-        return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
+        raise Refused("the hand-out is over or not known", ResponseCode.NO_MESSAGE)
     return request.response(popTime=changed.pop_time_ms, invisibleTime=invisible_ms, reviveQid=0)
 
 

@@ -170,8 +170,9 @@ def messages_of_key(connection: Connection, request: RemotingCommand) -> Remotin
         max_count=max(1, min(int(fields["maxNum"]), _MAX_FOUND)),
     )
     if not places:
-        remark = "can not find message, maybe time range not correct"
-        return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        raise Refused(
+            "can not find message, maybe time range not correct", ResponseCode.QUERY_NOT_FOUND
+        )
     body = b"".join([connection.broker.store.look_up_record(place) for place in places])
     return request.response(
         body=body, indexLastUpdateTimestamp=0, indexLastUpdatePhyoffset=places[0]
@@ -184,8 +185,7 @@ def message_at(connection: Connection, request: RemotingCommand) -> RemotingComm
     try:
         return request.response(body=connection.broker.store.look_up_record(offset))
     except StoreError:
-        remark = f"can not find message by the offset, {offset}"
-        return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"can not find message by the offset, {offset}") from None
 
 
 def group_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -199,8 +199,9 @@ def group_offset(connection: Connection, request: RemotingCommand) -> RemotingCo
             and not connection.broker.bounds(topic, queue_id)[0]
         )
         if fields.get("setZeroIfNotFound") == "false" or not is_zero:
-            remark = "Not found, maybe this group consumer boot first"
-            return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+            raise Refused(
+                "Not found, maybe this group consumer boot first", ResponseCode.QUERY_NOT_FOUND
+            )
         found = 0
     return request.response(offset=found)
 
