@@ -57,8 +57,7 @@ class TracedStore:
         topics = sorted({each.topic for each in messages})
         found = _attributes(", ".join(topics), "send")
         found["messaging.batch.message_count"] = len(messages)
-        tracer = trace.get_tracer(SCOPE)
-        with tracer.start_as_current_span(
+        with trace.get_tracer(SCOPE).start_as_current_span(
             f"send {', '.join(topics)}", kind=SpanKind.PRODUCER, attributes=found
         ):
             return self.store.put_batch([_with_context(each) for each in messages])

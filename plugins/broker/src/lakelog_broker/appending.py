@@ -196,8 +196,7 @@ class BrokerAppender:
             # cleared: a record with the bits of a prepared message would get no queue offset.
             key = property_value(properties, b"UNIQ_KEY")
             if key is not None:
-                named = with_properties(properties, __transactionId__=key.decode())
-                message.properties = named
+                message.properties = with_properties(properties, __transactionId__=key.decode())
             self._move(message, HALF_TOPIC, 0)
             message.sys_flag &= ~TRANSACTION_MASK
         elif level > 0:

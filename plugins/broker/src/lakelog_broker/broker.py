@@ -13,9 +13,7 @@ from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
-from lakelog_broker.scheduled.delivering import Delays
-from lakelog_broker.scheduled.timers import Timers
-from lakelog_broker.scheduled.transactions import Transactions
+from lakelog_broker.scheduled import delivering, timers, transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
 from lakelog_rocketmq.config import TopicConfig
@@ -57,9 +55,9 @@ class Broker:
         limit_ms = settings.timer_limit_s * 1000
         self.appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
         parts = store, self.appender, self.waits
-        self.delays = Delays(*parts, self.files)
-        self.timers = Timers(*parts, self.offsets, self.files)
-        self.transactions = Transactions(*parts, self.offsets, self.members, settings)
+        self.delays = delivering.Delays(*parts, self.files)
+        self.timers = timers.Timers(*parts, self.offsets, self.files)
+        self.transactions = transactions.Transactions(*parts, self.offsets, self.members, settings)
         self.traffic = Traffic(
             store.queues,
             lambda topic: not is_system_topic(topic),
@@ -88,8 +86,7 @@ class Broker:
 
     def topics_of_group(self, group: str) -> list[str]:
         """The topics to which a group subscribes, or in which it has an offset."""
-        subscriptions = self.members.group(group).subscriptions
-        return sorted({*self.offsets.of_group(group), *subscriptions})
+        return sorted({*self.offsets.of_group(group), *self.members.group(group).subscriptions})
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.

@@ -383,10 +383,9 @@ class EmbeddedBroker:
         ``TimeoutError``.
         """
         attributes = {} if message_type is None else {_MESSAGE_TYPE: message_type}
-        config = TopicConfig(name, queues, queues, attributes=attributes)
 
         async def create() -> None:
-            self.broker.topics.set(config)
+            self.broker.topics.set(TopicConfig(name, queues, queues, attributes=attributes))
 
         self._call(create)
 

@@ -91,7 +91,7 @@ class SourceMaster(NamedTuple):
         address = Address.parse(slaves)
         if not equals:
             name = _OTHER.sub("_", str(address)).strip("_")
-        return cls(checked_name(name), address, Address.parse(broker) if comma else None)
+        return cls(cls.checked_name(name), address, Address.parse(broker) if comma else None)
 
     @property
     def places(self) -> str:
@@ -101,15 +101,15 @@ class SourceMaster(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name}={self.places}"
 
-
-def checked_name(name: str) -> str:
-    """Return ``name`` if it is a valid name for the folder of a copy; else raise ``ValueError``."""
-    if not _NAME.fullmatch(name) or name == OWN_DIR:
-        raise ValueError(
-            f"{name!r} cannot name the folder of a copy: use up to 50 letters, digits, '.', '_' "
-            f"and '-', and not {OWN_DIR!r}"
-        )
-    return name
+    @staticmethod
+    def checked_name(name: str) -> str:
+        """Return ``name`` if a folder of a copy may have it; raises ``ValueError``."""
+        if not _NAME.fullmatch(name) or name == OWN_DIR:
+            raise ValueError(
+                f"{name!r} cannot name the folder of a copy: use up to 50 letters, digits, '.', "
+                f"'_' and '-', and not {OWN_DIR!r}"
+            )
+        return name
 
 
 def read_masters(files: FileSystem, folder: Path) -> list[SourceMaster]:

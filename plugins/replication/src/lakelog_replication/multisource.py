@@ -15,8 +15,6 @@ The status of the folder is in its ``lakelog/serve.json``. The fields are those 
 
     masters        {name: {"slaves": HOST:PORT, "broker": HOST:PORT or null, "listed": whether a
                    name server lists it now}}
-
-Copies of several masters, each in a store of its own below one folder.
 """
 
 from __future__ import annotations
@@ -38,22 +36,10 @@ from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR
 from lakelog.runtime.threads import started
-from lakelog_daemon import notify, status
+from lakelog_daemon import child, daemon, file_lock, logs, notify, processes, service, status
 from lakelog_daemon.arguments import lakelog
-from lakelog_daemon.child import end_leftovers
-from lakelog_daemon.daemon import Deadline, Ending, every, log_failure, signals_in
-from lakelog_daemon.file_lock import locked
-from lakelog_daemon.logs import LogWriter, fields
 from lakelog_daemon.plan import ServePlan, Spec
-from lakelog_daemon.processes import Usage
-from lakelog_daemon.service import Service, Supervisor
-from lakelog_replication.masters import (
-    Address,
-    SourceMaster,
-    checked_name,
-    read_masters,
-    write_masters,
-)
+from lakelog_replication.masters import Address, SourceMaster, read_masters, write_masters
 from lakelog_replication.remoting import GET_BROKER_CLUSTER_INFO, BrokerRefused, broker_config, call
 from lakelog_rocketmq.config import parse_object
 
@@ -84,7 +70,7 @@ class MultiSourceDaemon:
     """Serves a folder of copies; a :class:`~lakelog_daemon.daemon.Runner`."""
 
     def __init__(
-        self, plan: ServePlan, settings: SlaveSettings, log: LogWriter, late_code: int
+        self, plan: ServePlan, settings: SlaveSettings, log: logs.LogWriter, late_code: int
     ) -> None:
         """Check the settings; open nothing yet.
 
@@ -101,21 +87,21 @@ class MultiSourceDaemon:
         self._late_code = late_code
         self._files = RealFileSystem.of_store(plan.path, plan.opening.settings.core.group)
         self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(log_failure)
+        self._loop.set_exception_handler(daemon.log_failure)
         self._manager = notify.Notifier.of(os.environ)
         beside = [each for each in plan.services if each.kind == "service"]
-        self._supervisor = Supervisor(beside, plan.path, plan.settings, self._loop)
+        self._supervisor = service.Supervisor(beside, plan.path, plan.settings, self._loop)
         self._started_ms = status.now_ms()
-        self._usage = Usage()
+        self._usage = processes.Usage()
         self._masters: dict[str, SourceMaster] = {}
-        self._copies: dict[str, Service] = {}
+        self._copies: dict[str, service.Service] = {}
         self._listed: set[str] = set()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._state = status.SERVING
         self._notified_status = ""
 
-    def run(self) -> Ending:
+    def run(self) -> daemon.Ending:
         """Copy until a stop is requested; ``FAILED`` if a copy was not running then.
 
         Raises :class:`~lakelog.errors.StoreError`, also as
@@ -133,24 +119,24 @@ class MultiSourceDaemon:
                 what = f"the folder cannot be made: {error.strerror}"
                 raise StoreError(what, path=path) from error
             with (
-                locked(path, _LOCK_FILE, "another process copies masters to this folder"),
-                signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled),
+                file_lock.locked(path, _LOCK_FILE, "another process copies masters to this folder"),
+                daemon.signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled),
             ):
                 known = read_masters(self._files, path) if self._settings.name_servers else []
                 return self._loop.run_until_complete(self._serve(known))
 
-    async def _serve(self, known: Sequence[SourceMaster]) -> Ending:
+    async def _serve(self, known: Sequence[SourceMaster]) -> daemon.Ending:
         path, plan = self._plan.path, self._plan
-        end_leftovers(self._files, path, self._loop)
+        child.end_leftovers(self._files, path, self._loop)
         with suppress(OSError):  # a full disk of this folder; the copies may be on others
             status.write_pid(self._files, path)
-        _LOG.info("copies masters to %s", path, extra=fields("serving", pid=os.getpid()))
+        _LOG.info("copies masters to %s", path, extra=logs.fields("serving", pid=os.getpid()))
         self._supervisor.start()
         self._take(known)
         self._take(self._fixed)
         watch = self._watch()
         watch.start()
-        every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
+        daemon.every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
         self._manager.send(notify.READY)
         try:
             await self._stop.wait()
@@ -273,10 +259,10 @@ class MultiSourceDaemon:
         (self._hurry if hurried else self._stop).set()
         _LOG.info("%s: %s", number.name, "copies are stopped at once" if hurried else "stops")
 
-    async def _end(self) -> Ending:
+    async def _end(self) -> daemon.Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         failed = unhealthy(self._supervisor.rows())
-        with Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
+        with daemon.Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
             self._state = status.STOPPING
             self._manager.send(notify.STOPPING)
             await self._supervisor.stop(seconds, self._hurry)
@@ -286,8 +272,8 @@ class MultiSourceDaemon:
             status.remove_pid(self._files, self._plan.path)
         for each in failed:
             _LOG.error("at the stop, %s", each)
-        _LOG.info("stopped after %.1f s", time.monotonic() - begun, extra=fields("stopped"))
-        return Ending.FAILED if failed else Ending.STOPPED
+        _LOG.info("stopped after %.1f s", time.monotonic() - begun, extra=logs.fields("stopped"))
+        return daemon.Ending.FAILED if failed else daemon.Ending.STOPPED
 
 
 def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -372,8 +358,7 @@ def master_brokers(name_server: Address, cluster: str = "") -> dict[str, Address
     """
     body = call(name_server, GET_BROKER_CLUSTER_INFO).body
     try:
-        table = parse_object(body)["brokerAddrTable"]
-        return dict(_masters(table, cluster))
+        return dict(_masters(parse_object(body)["brokerAddrTable"], cluster))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokerRefused(f"{name_server} answers with no list of brokers: {error!r}") from None
 
@@ -394,7 +379,7 @@ def source_of(name: str, broker: Address) -> SourceMaster:
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`, and ``ValueError`` for a name that
     no folder can have.
     """
-    checked_name(name)
+    SourceMaster.checked_name(name)
     config = broker_config(broker)
     port, host = config.get("haListenPort", ""), config.get("brokerIP2", "") or broker.host
     try:

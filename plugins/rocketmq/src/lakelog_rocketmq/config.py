@@ -249,8 +249,7 @@ def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]
 
 def read_topics(content: Mapping[str, Any]) -> dict[str, TopicConfig]:
     """Parse the topics in a file's content; raises ``ValueError``."""
-    table = object_table(content, _TOPICS)
-    return {topic: _topic(topic, found) for topic, found in table.items()}
+    return {topic: _topic(topic, found) for topic, found in object_table(content, _TOPICS).items()}
 
 
 def _topic(topic: str, found: Mapping[str, Any]) -> TopicConfig:
@@ -337,12 +336,11 @@ def load_groups(files: FileSystem, path: Path) -> Loaded[dict[str, GroupConfig]]
 
 def read_groups(content: Mapping[str, Any]) -> dict[str, GroupConfig]:
     """Parse the groups in a file's content; raises ``ValueError``."""
-    table = object_table(content, _GROUPS)
     return {
         group: GroupConfig(
             group, int(found.get(_RETRIES, MAX_RETRIES)), bool(found.get(_ORDERED, False))
         )
-        for group, found in table.items()
+        for group, found in object_table(content, _GROUPS).items()
     }
 
 

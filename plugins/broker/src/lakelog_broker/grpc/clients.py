@@ -268,8 +268,7 @@ class GrpcClients:
             subscription.receive_batch_size = _BATCH
             subscription.long_polling_timeout.seconds = _POLLING_S
             if settings.client_type in _PUSH_CONSUMERS:
-                limit = self._broker.topics.retry_limit(group)
-                backoff.max_attempts = limit + 1
+                backoff.max_attempts = self._broker.topics.retry_limit(group) + 1
                 backoff.customized_backoff.ClearField("next")
                 for delay_ms in DELAYS_MS:
                     backoff.customized_backoff.next.add().FromMilliseconds(delay_ms)

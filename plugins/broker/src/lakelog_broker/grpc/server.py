@@ -271,8 +271,7 @@ class Messaging:
     async def query_route(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
         topic = self._topic(mapping.name_of(request.topic))
-        queues = range(topic.queue_count)
-        found = [self._queue(request, topic, each) for each in queues]
+        found = [self._queue(request, topic, each) for each in range(topic.queue_count)]
         return mapping.proto("QueryRouteResponse")(status=mapping.status(), message_queues=found)
 
     async def query_assignment(self, request: Any, _context: Any) -> Any:
@@ -363,8 +362,7 @@ class Messaging:
         Raises :class:`IllegalRequest`.
         """
         place, half = mapping.place_of(request.transaction_id)
-        outcome = _OUTCOMES.get(request.resolution)
-        if not self._broker.transactions.end(place, half, outcome):
+        if not self._broker.transactions.end(place, half, _OUTCOMES.get(request.resolution)):
             text = f"there is no transaction {request.transaction_id}"
             raise mapping.IllegalRequest("INVALID_TRANSACTION_ID", text)
         return mapping.proto("EndTransactionResponse")(status=mapping.status())

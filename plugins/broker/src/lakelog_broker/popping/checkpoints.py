@@ -192,8 +192,7 @@ class _Reader:
             return
         point = self.points.get(key)
         if point is not None:
-            acknowledged = content["aol"] if tag == "bAck" else [content["ao"]]
-            for offset in acknowledged:
+            for offset in content["aol"] if tag == "bAck" else [content["ao"]]:
                 point.offsets.pop(int(offset), None)
 
 

@@ -64,8 +64,7 @@ def topic_stats(connection: Connection, request: RemotingCommand) -> RemotingCom
         low, high = broker.bounds(topic.topic, queue_id)
         last_ms = broker.time_of(topic.topic, queue_id, high - 1)
         queue = queue_object(broker.settings.name, topic.topic, queue_id)
-        row = {"lastUpdateTimestamp": last_ms, "maxOffset": high, "minOffset": low}
-        rows.append((queue, row))
+        rows.append((queue, {"lastUpdateTimestamp": last_ms, "maxOffset": high, "minOffset": low}))
     rates = broker.traffic.rates(state.TOPIC_PUT, topic.topic)
     per_second = rates[state.MINUTE].per_second if rates else 0.0
     body = f'{{"offsetTable":{object_keys(rows)},"topicPutTps":{per_second}}}'
@@ -138,8 +137,7 @@ def cluster(connection: Connection, _request: RemotingCommand) -> dict[str, Any]
 
 def all_names(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
     """The names of all topics."""
-    names = [each.topic for each in connection.broker.topics]
-    return {"topicList": names}
+    return {"topicList": [each.topic for each in connection.broker.topics]}
 
 
 def _broker_data(broker: Broker) -> dict[str, Any]:
@@ -193,8 +191,7 @@ def name_server_config(connection: Connection, request: RemotingCommand) -> Remo
 def topics_of_cluster(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The names of all topics, if the cluster is this one."""
     is_ours = request.fields["cluster"] == connection.broker.settings.cluster
-    names = [each.topic for each in connection.broker.topics] if is_ours else []
-    return {"topicList": names}
+    return {"topicList": ([each.topic for each in connection.broker.topics] if is_ours else [])}
 
 
 def system_names(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
@@ -416,8 +413,7 @@ def units(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         content["filterData"] = absent if subscription is None else "null"
     first, count = int(fields["index"]), max(0, min(int(fields["count"]), _MAX_UNITS))
     if not low <= first < high:
-        remark = f"Index {first} of {queue_id}@{topic} is not exist!"
-        return request.json(content, remark)
+        return request.json(content, f"Index {first} of {queue_id}@{topic} is not exist!")
     units = broker.store.queue_units(topic, queue_id, first, count)
     content["queueData"] = [
         {"eval": False, "physicOffset": int(at), "physicSize": int(size), "tagsCode": int(code)}

@@ -73,8 +73,7 @@ def lock(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     content = request.content()
     asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
     locked = connection.broker.members.lock(content["consumerGroup"], content["clientId"], asked)
-    queues = [asked[queue] for queue in locked]
-    return {"lockOKMQSet": queues}
+    return {"lockOKMQSet": [asked[queue] for queue in locked]}
 
 
 def unlock(connection: Connection, request: RemotingCommand) -> None:
@@ -181,14 +180,12 @@ def groups_of_topic(connection: Connection, request: RemotingCommand) -> dict[st
     """The groups that subscribe to a topic, or have an offset in it."""
     broker, topic = connection.broker, request.fields["topic"]
     known = {*broker.members.groups, *broker.offsets.groups()}
-    groups = sorted(group for group in known if topic in broker.topics_of_group(group))
-    return {"groupList": groups}
+    return {"groupList": sorted(group for group in known if topic in broker.topics_of_group(group))}
 
 
 def topics_of_group(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The topics in which a group has an offset."""
-    topics = sorted(connection.broker.offsets.of_group(request.fields["group"]))
-    return {"topicList": topics}
+    return {"topicList": sorted(connection.broker.offsets.of_group(request.fields["group"]))}
 
 
 def subscription(connection: Connection, request: RemotingCommand) -> dict[str, Any]:

@@ -95,9 +95,8 @@ def peek(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     now_ms = time.time_ns() // 1_000_000
     code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
     remark = "FOUND" if records else "NO_MESSAGE_IN_QUEUE"
-    body = b"".join(records)
     return request.response(
-        code, remark, body, popTime=now_ms, invisibleTime=0, reviveQid=0, restNum=0
+        code, remark, b"".join(records), popTime=now_ms, invisibleTime=0, reviveQid=0, restNum=0
     )
 
 

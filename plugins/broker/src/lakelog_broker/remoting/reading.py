@@ -107,8 +107,7 @@ def _selection(broker: Broker, header: PullHeader) -> MessageFilter:
 def _get(broker: Broker, header: PullHeader, selected: MessageFilter) -> RecordsResult:
     queue = header.topic, header.queue_id
     found = selected.records(broker.store, *queue, header.offset, header.max_messages)
-    count = len(found.records)
-    broker.traffic.note_read(header.group, *queue, found.next_offset, count)
+    broker.traffic.note_read(header.group, *queue, found.next_offset, len(found.records))
     return found
 
 
@@ -211,8 +210,7 @@ def commit_offset(connection: Connection, request: RemotingCommand) -> None:
     fields = request.fields
     group, topic = fields["consumerGroup"], fields["topic"]
     connection.broker.topics.require(topic)
-    offset = int(fields["commitOffset"])
-    connection.broker.offsets.set(group, topic, int(fields["queueId"]), offset)
+    connection.broker.offsets.set(group, topic, int(fields["queueId"]), int(fields["commitOffset"]))
 
 
 def first_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:

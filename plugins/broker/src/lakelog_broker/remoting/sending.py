@@ -148,8 +148,7 @@ def send(connection: Connection, request: RemotingCommand) -> Response:
     try:
         return _send(connection, request)
     except Refused as error:
-        about = _about_traces(connection.broker)
-        return request.response(error.code, error.remark, **about)
+        return request.response(error.code, error.remark, **_about_traces(connection.broker))
 
 
 def _about_traces(broker: Broker) -> dict[str, Any]:
@@ -167,8 +166,7 @@ def _send(connection: Connection, request: RemotingCommand) -> Response:
             header.message(body, _checked(properties, header.topic), queue_id, flag, host)
             for body, properties, flag in split_batch(request.body)
         ]
-        shared = _checked(header.properties, header.topic)
-        puts = broker.appender.append_batch(messages, shared)
+        puts = broker.appender.append_batch(messages, _checked(header.properties, header.topic))
         return when_put(puts, lambda done: sent(broker, request, queue_id, done))
     properties = _checked(_named(header), header.topic)
     message = header.message(request.body, properties, queue_id, header.flag, host)

@@ -27,10 +27,9 @@ from lakelog import StoredMessage
 from lakelog.errors import PutRefused, SettingsError, StoreError
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
-from lakelog_broker.appending import ILLEGAL_PUTS, restored
+from lakelog_broker import appending, properties, security
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
-from lakelog_broker.properties import property_value
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
     ONE_WAY_FLAG,
@@ -40,7 +39,6 @@ from lakelog_broker.remoting.frame import (
     encode_frame,
 )
 from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
-from lakelog_broker.security import AccessControl
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import Peer, RequestModes
 
@@ -101,7 +99,7 @@ class RemotingServer:
         self.connections: set[Connection] = set()
         self.opaques = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
-        self.access = AccessControl.of(broker.settings)
+        self.access = security.AccessControl.of(broker.settings)
         self._listener = Listener(
             broker.settings, lambda: Connection(self), lambda: len(self.connections)
         )
@@ -146,8 +144,7 @@ class RemotingServer:
     def _members_changed(self, name: str) -> None:
         for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
-                fields = {"consumerGroup": name}
-                member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields)
+                member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
 
 
 _ALL: Final = WeakSet[RemotingServer]()
@@ -368,7 +365,7 @@ class Connection(asyncio.Protocol, Peer):
 
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""
-        key = (property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
+        key = (properties.property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
         fields = {
             "commitLogOffset": str(half.physical_offset),
             "tranStateTableOffset": str(half.queue_offset),
@@ -389,9 +386,8 @@ def record_with_own_topic(stored: StoredMessage) -> bytes:
 
     All properties are kept. Raises ``ValueError`` if the message has no own topic.
     """
-    own = restored(stored)
     message = attrs.evolve(
-        own,
+        appending.restored(stored),
         properties=stored.properties_bytes,
         store_host=stored.store_host,
         prepared_transaction_offset=stored.prepared_transaction_offset,
@@ -413,7 +409,7 @@ def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
     if isinstance(error, Refused):
         return request.response(error.code, error.remark)
     if isinstance(error, PutRefused):
-        refused = error.status in ILLEGAL_PUTS
+        refused = error.status in appending.ILLEGAL_PUTS
         code = ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SERVICE_NOT_AVAILABLE
         return request.response(code, str(error))
     if isinstance(error, KeyError):
@@ -455,8 +451,7 @@ class Listener:
 
     def descriptors(self) -> list[int]:
         """Descriptors of the listener and of connections without a protocol; -1 if closed."""
-        sockets = [*filter(None, [self._socket]), *self._starting.values()]
-        return [each.fileno() for each in sockets]
+        return [each.fileno() for each in [*filter(None, [self._socket]), *self._starting.values()]]
 
     async def close(self) -> None:
         """Close the port, and the connections whose protocol has not started."""

@@ -118,9 +118,8 @@ class Timers:
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         while True:
-            due_ms = self.deliver_due()
             await delivering.pause(
-                due_ms, self._clock, self._waits, [_QUEUE], self._reader.has_grown
+                self.deliver_due(), self._clock, self._waits, [_QUEUE], self._reader.has_grown
             )
 
     def deliver_due(self) -> int:

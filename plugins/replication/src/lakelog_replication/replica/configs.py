@@ -25,14 +25,6 @@ from lakelog_queues.consumers.offsettable import Commit, OffsetTable
 from lakelog_replication import remoting
 from lakelog_replication.masters import Address
 from lakelog_rocketmq import config as tables
-from lakelog_rocketmq.config import (
-    Offsets,
-    load_config,
-    parse_object,
-    read_offsets,
-    save_config,
-    split_name,
-)
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -52,7 +44,7 @@ class GroupCopier:
         self._files, self._path = context.files, context.path
         self._table = OffsetTable(context.files, context.path)
         self._interval_s = interval_s
-        self._known: Offsets = {}
+        self._known: tables.Offsets = {}
         self._over = Event()
         self._why = ""
         self._thread = started(Thread(target=self._run, name="lakelog-replica-groups", daemon=True))
@@ -85,7 +77,7 @@ class GroupCopier:
         found = consumer_offsets(self._broker)
         commits: list[Commit] = []
         for name, offsets in found.items():
-            split = split_name(name)
+            split = tables.split_name(name)
             if split is not None and offsets != self._known.get(name):
                 commits.append((split[1], split[0], offsets))
         if commits:
@@ -93,14 +85,14 @@ class GroupCopier:
         self._known = found
 
 
-def consumer_offsets(broker: Address) -> Offsets:
+def consumer_offsets(broker: Address) -> tables.Offsets:
     """The next queue offset to consume, by ``TOPIC@GROUP`` and queue id (request 43).
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
     """
     body = remoting.call(broker, remoting.GET_ALL_CONSUMER_OFFSET).body
     try:
-        return read_offsets(parse_object(body))
+        return tables.read_offsets(tables.parse_object(body))
     except ValueError as error:
         raise remoting.BrokerRefused(
             f"{broker} answers with no consumer offsets: {error}"
@@ -123,7 +115,7 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
         try:
             content = _asked(broker, config)
             if content and content != _there(files, target, config):
-                save_config(files, target, content)
+                tables.save_config(files, target, content)
         except remoting.BrokerRefused as error:
             refused = error
         except OSError as error:
@@ -138,7 +130,7 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
     if not body:
         return {}
     try:
-        found = parse_object(body)
+        found = tables.parse_object(body)
         content = {key: found[key] for key in config.keys if found.get(key) is not None}
         if config.keys[0] not in content:
             raise ValueError(f"it has no {config.keys[0]}")
@@ -151,7 +143,7 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
 def _there(files: FileSystem, path: Path, config: _Config) -> dict[str, Any]:
     """The content of the replica's file; empty if it is damaged, so that it is replaced."""
     try:
-        return load_config(files, path, config.read).content
+        return tables.load_config(files, path, config.read).content
     except LakelogError:
         return {}
 

@@ -200,8 +200,7 @@ class Receivable:
 
     def _stopped(self, why: str, offset: int, *, is_mended: bool = False) -> Exception:
         path = self._context.path
-        error = ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended)
-        return self._opened.fail(error)
+        return self._opened.fail(ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended))
 
 
 class Voucher(Protocol):

@@ -30,18 +30,12 @@ from lakelog.message import Body
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import ReplicaStatus, write_status
+from lakelog_replication import remoting, wire
 from lakelog_replication.masters import Address
-from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.configs import GroupCopier
-from lakelog_replication.replica.connection import (
-    Dialer,
-    DivergenceSearch,
-    MasterConnection,
-    Prober,
-)
+from lakelog_replication.replica.connection import Dialer, DivergenceSearch, Prober
 from lakelog_replication.replica.receivable import Receivable, Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings, SlaveSettings
-from lakelog_replication.wire import HaFrame, WireError
 
 _LOG: Final = logging.getLogger("lakelog")
 _INTERVAL_S: Final = 1.0
@@ -117,8 +111,8 @@ class HaReceiver:
         settings, prober = self._settings, self._prober()
         has_all = settings.history == "all"
         if has_all and settings.broker:
-            with suppress(BrokerRefused):
-                return runtime_info(Address.parse(settings.broker)).minimum
+            with suppress(remoting.BrokerRefused):
+                return remoting.runtime_info(Address.parse(settings.broker)).minimum
         last = prober.last_segment()
         if not has_all or not last:
             return last
@@ -208,7 +202,7 @@ class HaReceiver:
             except Differs as error:
                 self._log_change(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
-        except (OSError, WireError, PutRefused) as error:
+        except (OSError, wire.WireError, PutRefused) as error:
             self._progress.is_connected = False
             if not self._over.is_set():
                 self._log_change(f"receives nothing from {self.source}: {error}")
@@ -264,7 +258,13 @@ class Following:
             self._voucher.connected(log.appended, connection.received_s)
             progress.is_connected = True
             while not self._over.is_set():
-                frames = self._received(connection)
+                try:
+                    frames = connection.receive(self._patience_s())
+                except ConnectionError as error:
+                    if connection.has_answered or self._at >= log.appended:
+                        raise
+                    # A lakelog master closes a connection that asks for bytes beyond its log.
+                    raise Differs(f"{error} when it was asked for {self._at}") from error
                 if frames:
                     progress.note_frames(frames)
                     self._take(frames)
@@ -272,16 +272,6 @@ class Following:
                 connection.report(asked if settings.learner else self._mark(asked))
                 if self._at >= log.appended:
                     self._vouch(connection.received_s, is_quiet=not frames)
-
-    def _received(self, connection: MasterConnection) -> list[HaFrame]:
-        """The next frames; raises :class:`Differs` if the master closes before the first one."""
-        try:
-            return connection.receive(self._patience_s())
-        except ConnectionError as error:
-            if connection.has_answered or self._at >= self._log.appended:
-                raise
-            # A lakelog master closes a connection that asks for bytes beyond its log.
-            raise Differs(f"{error} when it was asked for {self._at}") from error
 
     def _start(self) -> int:
         """The offset to ask for: within the replica's log, if it has any bytes."""
@@ -300,14 +290,14 @@ class Following:
         interval_s = self._settings.sync_interval_ms / 1000
         return min(_QUIET_S if self._counts_synced else _IDLE_S, interval_s)
 
-    def _take(self, frames: list[HaFrame]) -> None:
+    def _take(self, frames: list[wire.HaFrame]) -> None:
         """Compare the bytes that the replica already has, and append the rest."""
         log = self._log
         bodies: list[Body] = [self._rest]
         end = log.appended
         for frame in frames:
             if frame.offset != self._at:
-                raise WireError(f"a frame at {frame.offset}, where {self._at} was due")
+                raise wire.WireError(f"a frame at {frame.offset}, where {self._at} was due")
             body = frame.body
             if self._at < end:
                 if not len(body):
@@ -376,7 +366,7 @@ class MasterProgress:
     received_ms: int = 0
     message: str = ""
 
-    def note_frames(self, frames: Sequence[HaFrame]) -> None:
+    def note_frames(self, frames: Sequence[wire.HaFrame]) -> None:
         """Note frames that were received together; ``frames`` is not empty."""
         last = frames[-1]
         self.end = -1 if len(last.body) else last.offset
@@ -395,8 +385,7 @@ class ReplicaReporter:
         self._former: ReplicaStatus | None = None
         self._why = ""
         self._over = Event()
-        thread = Thread(target=self._run, name="lakelog-replica-status", daemon=True)
-        self._thread = started(thread)
+        self._thread = started(Thread(target=self._run, name="lakelog-replica-status", daemon=True))
 
     def close(self) -> None:
         """Write the last status, and stop."""
@@ -412,8 +401,8 @@ class ReplicaReporter:
 
     def _end(self) -> int:
         if self._broker is not None:
-            with suppress(BrokerRefused):
-                return runtime_info(self._broker).end
+            with suppress(remoting.BrokerRefused):
+                return remoting.runtime_info(self._broker).end
         return self._progress.end
 
     def _write(self, end: int) -> None:
@@ -430,8 +419,7 @@ class ReplicaReporter:
         if status == self._former:
             return
         try:
-            now_ms = time.time_ns() // 1_000_000
-            status_now = attrs.evolve(status, time_ms=now_ms)
+            status_now = attrs.evolve(status, time_ms=time.time_ns() // 1_000_000)
             write_status(context.files, context.path, status_now)
             self._former, self._why = status, ""
         except OSError as error:  # tried again after a second: a full disk may have room by then
