@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import typer
 
@@ -158,21 +157,6 @@ def _about(found: MasterStatus) -> list[str]:
     return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]
 
 
-class Vouch(StrEnum):
-    """Which bytes count as durable."""
-
-    AGE = "age"
-    FLUSHED = "flushed"
-    RECEIVED = "received"
-
-
-class Beginning(StrEnum):
-    """Where a new replica begins."""
-
-    ALL = "all"
-    LAST = "last"
-
-
 def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: options.StorePath,
     masters: Annotated[
@@ -200,11 +184,12 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         ),
     ] = None,
     vouch: Annotated[
-        Vouch | None,
+        Literal["age", "flushed", "received"] | None,
         typer.Option(help="Bytes that may land: synced by the master, older than 12 s, or all."),
     ] = None,
     history: Annotated[
-        Beginning | None, typer.Option(help="Start of a new replica in the master's log.")
+        Literal["all", "last"] | None,
+        typer.Option(help="Start of a new replica in the master's log."),
     ] = None,
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
@@ -238,7 +223,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
     given = sources(masters or [], brokers or [], name_servers or [])
-    given |= {key: str(value) for key, value in (("vouch", vouch), ("history", history)) if value}
+    given |= {key: value for key, value in (("vouch", vouch), ("history", history)) if value}
     arguments |= {f"{_SECTION}.{key}": value for key, value in given.items()}
     if counts:
         arguments[f"{_SECTION}.learner"] = False

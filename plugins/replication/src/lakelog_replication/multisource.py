@@ -80,8 +80,8 @@ class MultiSourceDaemon:
         """
         self._plan = plan
         self._settings = settings
-        self._fixed = fixed_masters(settings)
-        for each in self._fixed:
+        self._fixed = {each.name: each for each in fixed_masters(settings)}
+        for each in self._fixed.values():
             copy_spec(plan, each)
         self._writer = log
         self._late_code = late_code
@@ -133,8 +133,14 @@ class MultiSourceDaemon:
         _LOG.info("copies masters to %s", path, extra=logs.fields("serving", pid=os.getpid()))
         self._supervisor.start()
         self._take(known)
-        self._take(self._fixed)
-        watch = self._watch()
+        self._take([*self._fixed.values()])
+        settings = self._settings
+        watch = NameServerWatch(
+            [Address.parse(each) for each in settings.name_servers],
+            settings.cluster,
+            settings.name_server_interval_ms / 1000,
+            self._hand_over,
+        )
         watch.start()
         daemon.every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
         self._manager.send(notify.READY)
@@ -144,15 +150,6 @@ class MultiSourceDaemon:
             watch.stop()
             ending = await self._end()
         return ending
-
-    def _watch(self) -> NameServerWatch:
-        settings = self._settings
-        return NameServerWatch(
-            [Address.parse(each) for each in settings.name_servers],
-            settings.cluster,
-            settings.name_server_interval_ms / 1000,
-            self._hand_over,
-        )
 
     def _hand_over(self, found: list[SourceMaster]) -> None:
         """Pass the found masters to the event loop, from the thread that asks name servers."""
@@ -165,14 +162,13 @@ class MultiSourceDaemon:
         """Take the masters that name servers list now; called in the event loop."""
         if self._state != status.SERVING or not masters:
             return
-        fixed = {each.name for each in self._fixed}
         listed = {each.name for each in masters}
         for name in sorted(self._listed - listed):
             _LOG.warning(
                 "%s is listed no longer, or does not answer; its copy is kept, and retried", name
             )
         self._listed = listed
-        if self._take([each for each in masters if each.name not in fixed]):
+        if self._take([each for each in masters if each.name not in self._fixed]):
             self._remember()
 
     def _take(self, masters: Sequence[SourceMaster]) -> bool:
@@ -195,12 +191,11 @@ class MultiSourceDaemon:
         return bool(changed)
 
     def _remember(self) -> None:
-        fixed = {each.name for each in self._fixed}
         try:
             write_masters(
                 self._files,
                 self._plan.path,
-                [each for name, each in self._masters.items() if name not in fixed],
+                [each for name, each in self._masters.items() if name not in self._fixed],
             )
         except OSError as error:
             _LOG.error("the masters cannot be noted for the next start: %s", error)

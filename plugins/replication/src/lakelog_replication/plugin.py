@@ -24,15 +24,8 @@ def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
 @hookimpl
 def lakelog_replicators() -> Sequence[Factory]:
     """Offer the replicator ``rocketmq-ha``."""
-    return [
-        Factory(
-            Kind.REPLICATOR,
-            "rocketmq-ha",
-            RocketmqHaSettings,
-            make,
-            "copies the log with RocketMQ's HA protocol, as master or slave",
-        )
-    ]
+    summary = "copies the log with RocketMQ's HA protocol, as master or slave"
+    return [Factory(Kind.REPLICATOR, "rocketmq-ha", RocketmqHaSettings, make, summary)]
 
 
 @hookimpl

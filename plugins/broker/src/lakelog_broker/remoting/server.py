@@ -19,7 +19,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from weakref import WeakSet
 
 import attrs
 
@@ -27,6 +26,7 @@ from lakelog import StoredMessage
 from lakelog.errors import PutRefused, SettingsError, StoreError
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
+from lakelog.runtime.forks import register_forked
 from lakelog_broker import appending, properties, security
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
@@ -104,7 +104,7 @@ class RemotingServer:
             broker.settings, lambda: Connection(self), lambda: len(self.connections)
         )
         broker.members.on_change = self._members_changed
-        _ALL.add(self)
+        register_forked(self)
 
     async def start(self) -> int:
         """Bind the port and serve; return the port. Raises ``OSError``."""
@@ -145,17 +145,6 @@ class RemotingServer:
         for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
-
-
-_ALL: Final = WeakSet[RemotingServer]()
-
-
-def _forked() -> None:
-    for each in [*_ALL]:
-        each.forked()
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class Connection(asyncio.Protocol, Peer):

@@ -8,10 +8,8 @@ and the timer wheel (requests 60 and 61) are not copied.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, Final
 
 import attrs
@@ -20,16 +18,13 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.hooks import Context
-from lakelog.runtime.threads import started
 from lakelog_queues.consumers.offsettable import Commit, OffsetTable
 from lakelog_replication import remoting
 from lakelog_replication.masters import Address
 from lakelog_rocketmq import config as tables
 
-_LOG: Final = logging.getLogger("lakelog")
 
-
-class GroupCopier:
+class GroupCopier(remoting.BrokerPoll):
     """Copies consumer offsets and settings of the master to a replica, in a thread, at an interval.
 
     Offsets of groups that the master does not have stay unchanged.
@@ -40,33 +35,12 @@ class GroupCopier:
 
         :param broker: the master's address for clients
         """
-        self._broker = broker
         self._files, self._path = context.files, context.path
         self._table = OffsetTable(context.files, context.path)
-        self._interval_s = interval_s
         self._known: tables.Offsets = {}
-        self._over = Event()
-        self._why = ""
-        self._thread = started(Thread(target=self._run, name="lakelog-replica-groups", daemon=True))
+        super().__init__(broker, interval_s, "lakelog-replica-groups", "groups and topics: ")
 
-    def close(self) -> None:
-        """Stop the thread; a copy under way is completed."""
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            try:
-                self._copy()
-                why = ""
-            except LakelogError as error:
-                why = str(error)
-            if why != self._why:
-                self._why = why
-                _LOG.warning("groups and topics: %s", why or f"{self._broker} answers again")
-            self._over.wait(self._interval_s)
-
-    def _copy(self) -> None:
+    def ask(self) -> None:
         """Copy all; the settings are copied even if the offsets cannot be."""
         try:
             self._copy_positions()

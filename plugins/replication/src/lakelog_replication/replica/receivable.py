@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from threading import Event, Thread
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from lakelog.errors import ReplicaStopped
 from lakelog.files.identity import ReplicaState, write_replica
@@ -18,9 +17,8 @@ from lakelog.format import layout
 from lakelog.format.record_batch import decode_run
 from lakelog.hooks import Context, ReplicaLog
 from lakelog.message import Body
-from lakelog.runtime.threads import started
 from lakelog_replication.masters import Address
-from lakelog_replication.remoting import BrokerRefused, RuntimeInfo, runtime_info
+from lakelog_replication.remoting import BrokerPoll, RuntimeInfo, runtime_info
 from lakelog_replication.settings import SlaveSettings
 
 MOST_RECORD_BYTES: Final = 64 << 20
@@ -203,27 +201,6 @@ class Receivable:
         return self._opened.fail(ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended))
 
 
-class Voucher(Protocol):
-    """Returns the end of the bytes that the master cannot lose; physical offsets in bytes."""
-
-    def connected(self, end: int, now_s: float) -> None:
-        """Note a new connection; the master may be another process since.
-
-        :param end: end offset of the replica's log
-        :param now_s: seconds of ``time.monotonic``
-        """
-
-    def offset(self, end: int, received_s: float) -> int:
-        """The end offset of the bytes that the master cannot lose; called often.
-
-        :param end: end offset of the bytes of the replica that are equal to the master's
-        :param received_s: time of the last received bytes, in seconds of ``time.monotonic``
-        """
-
-    def close(self) -> None:
-        """Stop."""
-
-
 class AgeVoucher:
     """Vouches for bytes that arrived at least ``age_s`` seconds before the last received bytes.
 
@@ -237,13 +214,21 @@ class AgeVoucher:
         self._end = 0
 
     def connected(self, end: int, now_s: float) -> None:
-        """Start the time of all bytes that are not vouched for anew."""
+        """Note a new connection: start the time of all bytes that are not vouched for anew.
+
+        :param end: end offset of the replica's log
+        :param now_s: seconds of ``time.monotonic``
+        """
         self._came.clear()
         if end > self._end:
             self._came.append((now_s, end))
 
     def offset(self, end: int, received_s: float) -> int:
-        """The end of the bytes that arrived early enough."""
+        """The end offset of the bytes that arrived early enough; called often.
+
+        :param end: end offset of the bytes of the replica that are equal to the master's
+        :param received_s: time of the last received bytes, in seconds of ``time.monotonic``
+        """
         came = self._came
         if end > (came[-1][1] if came else self._end):
             if len(came) > 1 and received_s - came[-2][0] < _MERGED_S:
@@ -257,7 +242,7 @@ class AgeVoucher:
         """Do nothing."""
 
 
-class FlushedVoucher:
+class FlushedVoucher(BrokerPoll):
     """Vouches for the bytes that the master reports as synced; a thread asks for them.
 
     A response counts only if the broker has not restarted since the connection was made: only the
@@ -265,42 +250,31 @@ class FlushedVoucher:
     """
 
     def __init__(self, broker: Address) -> None:
-        self._broker = broker
         self._boot_ms: int | None = None
         self._flushed = 0
-        self._why = ""
-        self._over = Event()
-        self._thread = started(Thread(target=self._run, name="lakelog-replica-ask", daemon=True))
+        super().__init__(broker, _POLL_S, "lakelog-replica-ask")
 
-    def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # the Protocol's
+    def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # as of AgeVoucher
         """Forget the responses of the former process."""
         self._boot_ms, self._flushed = None, 0
 
-    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # the Protocol's
+    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # as of AgeVoucher
         """The synced end of the last response."""
         return min(end, self._flushed)
 
-    def close(self) -> None:
-        """Stop asking."""
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.wait(_POLL_S):
-            try:
-                self._note(runtime_info(self._broker))
-                why = ""
-            except BrokerRefused as error:
-                why = str(error)
-            if why != self._why:
-                self._why = why
-                _LOG.warning("%s", why or f"{self._broker} answers again")
+    def ask(self) -> None:
+        """Ask for the synced end."""
+        self._note(runtime_info(self._broker))
 
     def _note(self, info: RuntimeInfo) -> None:
         if self._boot_ms is None:
             self._boot_ms = info.boot_ms
         elif info.boot_ms == self._boot_ms:
             self._flushed = max(info.flushed, self._flushed)
+
+
+Voucher: TypeAlias = AgeVoucher | FlushedVoucher
+"""Returns the end of the bytes that the master cannot lose; physical offsets in bytes."""
 
 
 def make_voucher(settings: SlaveSettings) -> Voucher:
