@@ -16,7 +16,7 @@ MOST_MODULES: Final = 410
 """Of lakelog, for the start of a broker; each takes about a millisecond of CPU time."""
 TESTS: Final = f"""
 import resource, sys
-from lakelog_replication.masters import Address
+from lakelog_replication.settings import Address
 from lakelog_replication.remoting import call
 
 def cpu():

@@ -20,7 +20,7 @@ from lakelog_daemon import daemon, logs
 from lakelog_daemon.plan import ServePlan, landing
 from lakelog_daemon.replication_status import MasterStatus, read_status
 from lakelog_replication import remoting
-from lakelog_replication.masters import Address
+from lakelog_replication.settings import Address
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _SECTION: Final = "rocketmq-ha"

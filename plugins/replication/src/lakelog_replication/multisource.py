@@ -5,6 +5,10 @@ a store. A program that ends, for any reason, is restarted after growing pauses,
 continue. Masters come from the settings, from name servers, and from the file that stores the
 masters found by name servers. A master that is no longer listed is kept.
 
+That file, ``lakelog/masters.json``, is ``{"version": 1, "masters": {NAME: ADDRESSES}}`` with the
+addresses as :meth:`SourceMaster.parse` reads them. Through it, a master that a name server no
+longer lists is still copied after a restart, as long as the folder of its copy exists.
+
 Request 106 of a name server lists brokers by name, with the address of each by broker id; a master
 has id 0. The address for slaves is not in the list. A second request, for the master's settings
 (26), returns it as ``brokerIP2`` and ``haListenPort`` (RocketMQ 5.3.3,
@@ -27,20 +31,22 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
+from lakelog.files.identity import write_own
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR
 from lakelog.runtime.threads import started
 from lakelog_daemon import child, daemon, file_lock, logs, notify, processes, service, status
 from lakelog_daemon.arguments import lakelog
 from lakelog_daemon.plan import ServePlan, Spec
-from lakelog_replication.masters import Address, SourceMaster, read_masters, write_masters
 from lakelog_replication.remoting import GET_BROKER_CLUSTER_INFO, BrokerRefused, broker_config, call
+from lakelog_replication.settings import Address, SourceMaster
 from lakelog_rocketmq.config import parse_object
 
 if TYPE_CHECKING:
@@ -49,6 +55,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("lakelog.serve")
 _MASTER_ID: Final = "0"
 
+MASTERS_FILE: Final = "masters.json"
+_VERSION: Final = 1
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 _LOCK_FILE: Final = "masters.lock"
 _MORE_SECONDS: Final = 5.0
@@ -447,3 +455,31 @@ class NameServerWatch:
         self._failures.add(what)
         if what not in self._logged:
             _LOG.warning("%s", what)
+
+
+def read_masters(files: FileSystem, folder: Path) -> list[SourceMaster]:
+    """Read the listed masters whose copies exist in ``folder``.
+
+    Raises :class:`~lakelog.errors.StoreError` for a damaged file, and ``OSError``.
+    """
+    file = folder / OWN_DIR / MASTERS_FILE
+    try:
+        found = json.loads(read_file(files, file) or b'{"version": 1, "masters": {}}')
+        if found["version"] != _VERSION:
+            raise ValueError(f"its version is {found['version']}, not {_VERSION}")
+        masters = [
+            SourceMaster.parse(f"{name}={places}") for name, places in found["masters"].items()
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(
+            f"the list of masters is damaged ({error}); remove it, and name the masters by --from "
+            "or --from-name-server",
+            path=file,
+        ) from error
+    return [each for each in masters if (folder / each.name).is_dir()]
+
+
+def write_masters(files: FileSystem, folder: Path, masters: Iterable[SourceMaster]) -> None:
+    """Replace the file; raises ``OSError``."""
+    content = {"version": _VERSION, "masters": {each.name: each.places for each in masters}}
+    write_own(files, folder, MASTERS_FILE, content, indent=1)

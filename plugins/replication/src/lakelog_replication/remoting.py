@@ -21,7 +21,7 @@ import attrs
 
 from lakelog.errors import LakelogError
 from lakelog.runtime.threads import started
-from lakelog_replication.masters import Address
+from lakelog_replication.settings import Address
 
 _LOG: Final = logging.getLogger("lakelog")
 GET_ALL_TOPIC_CONFIG: Final = 21

@@ -153,9 +153,9 @@ class Popping:
         queue = self._queue(request.group, topic, queue_id, from_first)
         now_ms, queue.is_ordered = self._clock_ms(), request.is_ordered
         if request.is_ordered:
-            ready = self._ordered_again(request, queue, now_ms)
-            if ready is None:
+            if self._is_blocked(request, queue, now_ms):  # a message of the queue is still out
                 return []
+            queue.attempt_id, ready = request.attempt_id, iter(list(queue.out))
         else:
             ready = iter(lambda: queue.take_due(now_ms), None)
         found: list[Popped] = []
@@ -202,15 +202,6 @@ class Popping:
         if request.attempt_id and request.attempt_id == queue.attempt_id:
             return False
         return any(each.visible_ms > now_ms and not each.is_done for each in queue.out.values())
-
-    def _ordered_again(
-        self, request: PopRequest, queue: PopQueue, now_ms: int
-    ) -> Iterable[int] | None:
-        """The offsets to hand out again; ``None`` if a message of the queue is still out."""
-        if self._is_blocked(request, queue, now_ms):
-            return None
-        queue.attempt_id = request.attempt_id
-        return list(queue.out)
 
     def _again(
         self,

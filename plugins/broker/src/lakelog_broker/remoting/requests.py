@@ -108,20 +108,20 @@ class RequestCode(IntEnum):
         return row
 
     SEND_MESSAGE = 10, "sending:send", _sends("topic"), True
-    PULL_MESSAGE = 11, "reading:pull", _reads("topic", "consumerGroup")
-    QUERY_MESSAGE = 12, "reading:messages_of_key", _reads("topic")
-    QUERY_CONSUMER_OFFSET = 14, "reading:group_offset", _reads("topic", "consumerGroup")
-    UPDATE_CONSUMER_OFFSET = 15, "reading:commit_offset", _reads("topic", "consumerGroup")
+    PULL_MESSAGE = 11, "consuming:pull", _reads("topic", "consumerGroup")
+    QUERY_MESSAGE = 12, "consuming:messages_of_key", _reads("topic")
+    QUERY_CONSUMER_OFFSET = 14, "consuming:group_offset", _reads("topic", "consumerGroup")
+    UPDATE_CONSUMER_OFFSET = 15, "consuming:commit_offset", _reads("topic", "consumerGroup")
     UPDATE_AND_CREATE_TOPIC = 17, "administration:create_topic"
     GET_ALL_TOPIC_CONFIG = 21, "administration:topics_file"
     UPDATE_BROKER_CONFIG = 25, "administration:update_config"
     GET_BROKER_CONFIG = 26, "administration:config"
     GET_BROKER_RUNTIME_INFO = 28, "administration:runtime_info"
-    SEARCH_OFFSET_BY_TIMESTAMP = 29, "reading:offset_by_time", _reads("topic")
-    GET_MAX_OFFSET = 30, "reading:end_offset", _reads("topic")
-    GET_MIN_OFFSET = 31, "reading:first_offset", _reads("topic")
-    GET_EARLIEST_MSG_STORETIME = 32, "reading:earliest_time", _reads("topic")
-    VIEW_MESSAGE_BY_ID = 33, "reading:message_at"
+    SEARCH_OFFSET_BY_TIMESTAMP = 29, "consuming:offset_by_time", _reads("topic")
+    GET_MAX_OFFSET = 30, "consuming:end_offset", _reads("topic")
+    GET_MIN_OFFSET = 31, "consuming:first_offset", _reads("topic")
+    GET_EARLIEST_MSG_STORETIME = 32, "consuming:earliest_time", _reads("topic")
+    VIEW_MESSAGE_BY_ID = 33, "consuming:message_at"
     HEART_BEAT = 34, "groups:heart_beat", _heart_beat
     UNREGISTER_CLIENT = 35, "groups:unregister", _reads("consumerGroup")
     CONSUMER_SEND_MSG_BACK = 36, "sending:send_back", _sends_back, True
@@ -176,16 +176,16 @@ class RequestCode(IntEnum):
     QUERY_SUBSCRIPTION_BY_CONSUMER = 345, "groups:subscription"
     GET_TOPIC_CONFIG = 351, "administration:topic_config"
     GET_SUBSCRIPTIONGROUP_CONFIG = 352, "groups:group_config"
-    LITE_PULL_MESSAGE = 361, "reading:pull", _reads("topic", "consumerGroup")
+    LITE_PULL_MESSAGE = 361, "consuming:pull", _reads("topic", "consumerGroup")
     RECALL_MESSAGE = 370, "sending:recall", _sends("topic")
-    QUERY_ASSIGNMENT = 400, "popping:assignment", _asks_for_queues
-    SET_MESSAGE_REQUEST_MODE = 401, "popping:set_mode"
-    POP_MESSAGE = 200050, "popping:pop", _reads("topic", "consumerGroup")
-    ACK_MESSAGE = 200051, "popping:acknowledge", _reads("topic", "consumerGroup")
-    PEEK_MESSAGE = 200052, "popping:peek", _reads("topic", "consumerGroup")
-    CHANGE_MESSAGE_INVISIBLETIME = 200053, "popping:change", _reads("topic", "consumerGroup")
-    NOTIFICATION = 200054, "popping:notify", _reads("topic", "consumerGroup")
-    BATCH_ACK_MESSAGE = 200151, "popping:acknowledge_batch", _acknowledges
+    QUERY_ASSIGNMENT = 400, "consuming:assignment", _asks_for_queues
+    SET_MESSAGE_REQUEST_MODE = 401, "consuming:set_mode"
+    POP_MESSAGE = 200050, "consuming:pop", _reads("topic", "consumerGroup")
+    ACK_MESSAGE = 200051, "consuming:acknowledge", _reads("topic", "consumerGroup")
+    PEEK_MESSAGE = 200052, "consuming:peek", _reads("topic", "consumerGroup")
+    CHANGE_MESSAGE_INVISIBLETIME = 200053, "consuming:change", _reads("topic", "consumerGroup")
+    NOTIFICATION = 200054, "consuming:notify", _reads("topic", "consumerGroup")
+    BATCH_ACK_MESSAGE = 200151, "consuming:acknowledge_batch", _acknowledges
 
 
 REQUESTS: Final = {int(each): each for each in RequestCode if each.handler}

@@ -100,9 +100,7 @@ class RemotingServer:
         self.opaques = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
         self.access = security.AccessControl.of(broker.settings)
-        self._listener = Listener(
-            broker.settings, lambda: Connection(self), lambda: len(self.connections)
-        )
+        self._listener = Listener(self)
         broker.members.on_change = self._members_changed
         register_forked(self)
 
@@ -390,7 +388,7 @@ def record_with_own_topic(stored: StoredMessage) -> bytes:
 def _unsupported(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     _LOG.warning("%s sent request code %d, which is not served", connection.address, request.code)
     remark = f"request type {request.code} not supported"
-    return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    raise Refused(remark, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
 def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
@@ -409,20 +407,11 @@ def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
 
 
 class Listener:
-    """Accepts connections and starts their protocol.
+    """Accepts connections of a server, and starts their protocol."""
 
-    :param connect: makes the protocol of a connection
-    :param count: returns the number of connections whose protocol has started
-    """
-
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        connect: Callable[[], asyncio.Protocol],
-        count: Callable[[], int],
-    ) -> None:
-        self._settings, self._connect, self._count = settings, connect, count
-        self._tls = tls_context(settings)
+    def __init__(self, server: RemotingServer) -> None:
+        self._server, self._settings = server, server.broker.settings
+        self._tls = tls_context(self._settings)
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._starting: dict[asyncio.Task[None], socket.socket] = {}
@@ -460,7 +449,10 @@ class Listener:
                 _LOG.warning("no connection can be accepted now: %s", error)
                 await asyncio.sleep(_RETRY_S)
                 continue
-            if self._count() + len(self._starting) >= self._settings.max_connections:
+            if (
+                len(self._server.connections) + len(self._starting)
+                >= self._settings.max_connections
+            ):
                 self._refuse(accepted, peer)
                 continue
             self._is_full = False
@@ -489,7 +481,10 @@ class Listener:
                 return
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
-                self._connect, accepted, ssl=tls, ssl_handshake_timeout=timeout if tls else None
+                lambda: Connection(self._server),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=timeout if tls else None,
             )
         except (OSError, TimeoutError) as error:
             _LOG.info("%s is disconnected before its first request: %r", peer, error)

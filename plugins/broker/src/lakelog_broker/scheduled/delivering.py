@@ -218,10 +218,8 @@ class Delays:
         appender: BrokerAppender,
         waits: ArrivalWaits,
         files: FileSystem,
-        *,
-        clock: Clock = now_ms,
     ) -> None:
-        self._waits, self._files, self._path, self._clock = waits, files, Path(store.path), clock
+        self._waits, self._files, self._path, self._clock = waits, files, Path(store.path), now_ms
         deliverer = Deliverer("a delayed message", store.look_up)
         self._saved = load_delay_offsets(files, self._path).value
         self._levels = {

@@ -38,7 +38,7 @@ from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, ti
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Deliverer, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -81,11 +81,9 @@ class Timers:
         waits: ArrivalWaits,
         offsets: GroupOffsetTable,
         files: FileSystem,
-        *,
-        clock: Clock = now_ms,
     ) -> None:
         self._store, self._appender, self._waits, self._offsets = store, appender, waits, offsets
-        self._files, self._path, self._clock = files, Path(store.path), clock
+        self._files, self._path, self._clock = files, Path(store.path), now_ms
         self._deliverer = Deliverer("a timer message", store.look_up)
         self._saved = load_progress(files, self._path)
         self._at_start = self._saved

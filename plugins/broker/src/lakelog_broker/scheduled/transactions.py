@@ -61,12 +61,10 @@ class Transactions:
         offsets: GroupOffsetTable,
         members: MemberTable,
         settings: BrokerSettings,
-        *,
-        clock: Clock = now_ms,
     ) -> None:
         self._store, self._appender, self._waits = store, appender, waits
         self._offsets, self._members, self._settings = offsets, members, settings
-        self._clock = clock
+        self._clock: Clock = now_ms
         self._deliverer = Deliverer("a half message", store.look_up)
         next_offset = offsets.get(GROUP, *_HALVES) or 0
         self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)

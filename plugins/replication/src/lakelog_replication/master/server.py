@@ -13,10 +13,10 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from typing import Final
@@ -31,7 +31,6 @@ from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.master.link import LinkEnded, SlaveLink
-from lakelog_replication.masters import is_in, plain_address
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -727,3 +726,19 @@ class SlaveHolds:
 
 def _name(address: str) -> str:
     return SLAVE_PINS + address.replace(":", "-").replace("%", "-")
+
+
+def plain_address(text: str) -> str:
+    """Return an IP address in its usual form, an IPv4-mapped IPv6 address as IPv4.
+
+    Raises ``ValueError``.
+    """
+    found = ip_address(text.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(found if mapped is None else mapped)
+
+
+def is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    """Whether an IP address is in one of the networks; raises ``ValueError``."""
+    found = ip_address(address)
+    return any(found in each for each in networks)

@@ -20,7 +20,7 @@ from lakelog.format.layout import CONFIG_DIR
 from lakelog.hooks import Context
 from lakelog_queues.consumers.offsettable import Commit, OffsetTable
 from lakelog_replication import remoting
-from lakelog_replication.masters import Address
+from lakelog_replication.settings import Address
 from lakelog_rocketmq import config as tables
 
 

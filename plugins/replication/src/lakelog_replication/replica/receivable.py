@@ -17,9 +17,8 @@ from lakelog.format import layout
 from lakelog.format.record_batch import decode_run
 from lakelog.hooks import Context, ReplicaLog
 from lakelog.message import Body
-from lakelog_replication.masters import Address
 from lakelog_replication.remoting import BrokerPoll, RuntimeInfo, runtime_info
-from lakelog_replication.settings import SlaveSettings
+from lakelog_replication.settings import Address, SlaveSettings
 
 MOST_RECORD_BYTES: Final = 64 << 20
 """The longest record that is accepted from a master."""

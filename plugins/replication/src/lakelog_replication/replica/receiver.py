@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -31,11 +32,10 @@ from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import ReplicaStatus, write_status
 from lakelog_replication import remoting, wire
-from lakelog_replication.masters import Address
 from lakelog_replication.replica.configs import GroupCopier
-from lakelog_replication.replica.connection import Dialer, DivergenceSearch, Prober
+from lakelog_replication.replica.connection import Dialer, DivergenceSearch
 from lakelog_replication.replica.receivable import Receivable, Voucher, make_voucher
-from lakelog_replication.settings import RocketmqHaSettings, SlaveSettings
+from lakelog_replication.settings import Address, RocketmqHaSettings, SlaveSettings, tls_context
 
 _LOG: Final = logging.getLogger("lakelog")
 _INTERVAL_S: Final = 1.0
@@ -66,8 +66,9 @@ class HaReceiver:
         self.source = settings.master
         self._settings = settings
         self._context = context
-        self._dialer = Dialer.of(settings)
         self._over = Event()
+        tls = tls_context(settings, ssl.Purpose.SERVER_AUTH)
+        self._dialer = Dialer(settings, self._over.is_set, tls)
         self._thread: Thread | None = None
         self._progress = MasterProgress()
 
@@ -108,15 +109,15 @@ class HaReceiver:
         return offset
 
     def _first_offset(self) -> int:
-        settings, prober = self._settings, self._prober()
+        settings, dialer = self._settings, self._dialer
         has_all = settings.history == "all"
         if has_all and settings.broker:
             with suppress(remoting.BrokerRefused):
                 return remoting.runtime_info(Address.parse(settings.broker)).minimum
-        last = prober.last_segment()
+        last = dialer.last_segment()
         if not has_all or not last:
             return last
-        if prober.has_bytes_at(len(_FIRST)):
+        if dialer.has_bytes_at(len(_FIRST)):
             return 0
         _LOG.warning(
             "%s: the master has deleted the start of its log, so this replica begins at its "
@@ -153,9 +154,6 @@ class HaReceiver:
         received = Receivable(log, self.source, self._context)
         thread = Thread(target=self._run, args=(received,), name="lakelog-replica", daemon=True)
         self._thread = started(thread)
-
-    def _prober(self) -> Prober:
-        return Prober(self._dialer, self._over.is_set)
 
     def _run(self, log: Receivable) -> None:
         """Receive; log why receiving ended, and fail the store if it was an error of ours."""
@@ -209,7 +207,7 @@ class HaReceiver:
 
     def _compare(self, log: Receivable) -> None:
         """Find out whether the logs differ; raises ``ReplicaStopped`` if they do."""
-        search = DivergenceSearch.begin(log, self._prober())
+        search = DivergenceSearch(log, self._dialer, self._dialer.last_segment())
         offset = search.first_difference()
         if offset is None:
             self._log_change(f"has the same log as {self.source}")
