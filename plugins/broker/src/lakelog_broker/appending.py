@@ -73,9 +73,7 @@ class BrokerAppender:
     :param timer_limit_ms: longest delay of a timer message
     """
 
-    def __init__(
-        self, store: Store, cluster: str, region: str, timer_limit_ms: int = 259_200_000
-    ) -> None:
+    def __init__(self, store: Store, cluster: str, region: str, timer_limit_ms: int) -> None:
         self.store_host: str | None = None
         self._timer_limit_ms = timer_limit_ms
         self._store = store

@@ -49,7 +49,7 @@ class Broker:
         self.start_offset, self.started_ms = store.max_offset, time.time_ns() // 1_000_000
         self.files = RealFileSystem.of_store(self.path)  # its group reads them, too
         self.topics = TopicTable(self.files, self.path, settings)
-        self.offsets = GroupOffsetTable(store.groups(), store.commit_offsets, store.forget_offsets)
+        self.offsets = GroupOffsetTable(store)
         self.members = MemberTable()
         self.waits = ArrivalWaits(store.arrivals, lambda *queue: self.bounds(*queue)[1])
         limit_ms = settings.timer_limit_s * 1000

@@ -14,11 +14,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
-from lakelog import StoredMessage
+from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
@@ -276,9 +276,8 @@ class MemberTable:
     :ivar on_change: called with the name of a consumer group whose members changed
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.on_change: Callable[[str], None] = lambda _group: None
-        self._clock = clock
         self.groups: dict[str, MemberGroup] = {}
         self.producers: dict[str, dict[str, Member]] = {}
         self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
@@ -313,7 +312,7 @@ class MemberTable:
 
     def remove_silent(self) -> None:
         """Remove members without a heartbeat for ``SILENCE_MS``."""
-        earliest = self._clock() - SILENCE_MS / 1000
+        earliest = time.monotonic() - SILENCE_MS / 1000
         self._remove_all(lambda each: each.seen_s < earliest)
 
     def _remove_all(self, is_gone: Callable[[Member], bool]) -> None:
@@ -339,7 +338,7 @@ class MemberTable:
         :param queues: topic and queue id of each queue
         :returns: the queues that the client holds now
         """
-        now, locked = self._clock(), []
+        now, locked = time.monotonic(), []
         for topic, queue_id in queues:
             owner, until = self._locks.get((group, topic, queue_id), ("", 0.0))
             if owner == client_id or until < now:
@@ -354,33 +353,21 @@ class MemberTable:
                 del self._locks[group, topic, queue_id]
 
 
-Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
-"""Group, topic, and the next queue offset by queue id."""
-
-
 class GroupOffsetTable:
     """Next queue offsets by group, topic and queue id.
 
     A crash loses the changes of the last seconds, as with RocketMQ; messages are then handed out
     again.
-
-    :param committed: the content of ``config/consumerOffset.json``, by group, topic and queue id
-    :param commit: replaces offsets in the file
-    :param forget: removes offsets from the file, of one topic or of all
     """
 
-    def __init__(
-        self,
-        committed: Mapping[str, Mapping[str, Mapping[int, int]]],
-        commit: Callable[[Iterable[Commit]], None],
-        forget: Callable[[str, str | None], None],
-    ) -> None:
+    def __init__(self, store: Store) -> None:
+        """Read the committed offsets of ``config/consumerOffset.json``."""
+        self._store = store
         self._offsets = {
             (group, topic): dict(queues)
-            for group, topics in committed.items()
+            for group, topics in store.groups().items()
             for topic, queues in topics.items()
         }
-        self._commit, self._forget = commit, forget
         self._changed: set[tuple[str, str]] = set()
         self._unsaved: set[tuple[str, str]] = set()
 
@@ -407,7 +394,7 @@ class GroupOffsetTable:
             del self._offsets[key]
             self._changed.discard(key)
             self._unsaved.discard(key)
-        self._forget(group, topic)
+        self._store.forget_offsets(group, topic)
 
     def progress(self) -> Callable[[], None] | None:
         """Return a function that commits the present offsets; ``None`` if they are committed.
@@ -423,7 +410,7 @@ class GroupOffsetTable:
             return None
 
         def save() -> None:
-            self._commit([each for each in commits if each[:2] in self._offsets])
+            self._store.commit_offsets([each for each in commits if each[:2] in self._offsets])
             self._unsaved = set()
 
         return save

@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import attrs
 
 from lakelog.errors import CorruptConfig
-from lakelog.files.filesystem import FileSystem, overwrite_file, read_file, unreadable
+from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
 from lakelog.format.layout import CONFIG_DIR
 
 TOPICS_FILE: Final = "topics.json"
@@ -34,7 +34,6 @@ GROUPS_FILE: Final = "subscriptionGroup.json"
 CONSUMER_OFFSETS_FILE: Final = "consumerOffset.json"
 DELAY_OFFSETS_FILE: Final = "delayOffset.json"
 _BACKUP: Final = ".bak"
-_TEMPORARY: Final = ".tmp"
 _LOG: Final = logging.getLogger("lakelog")
 _TOKEN: Final = re.compile(
     r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<key>[^\s"{}\[\]:,]+)(?=\s*:)|[^\s"{}\[\]:,]+',
@@ -112,27 +111,14 @@ def save_config(files: FileSystem, path: Path, content: Content) -> None:
     former = read_file(files, path) or b""
     with suppress(ValueError):  # a torn file must not replace a valid .bak
         parse_object(former)
-        _replace(files, backup_of(path), former)
+        write_file(files, backup_of(path), former, syncs_name=False)
     encoded = json.dumps(content, indent="\t", ensure_ascii=False, separators=(",", ":"))
-    _replace(files, path, encoded.encode())
-    files.sync_dir(path.parent)
+    write_file(files, path, encoded.encode())
 
 
 def backup_of(path: Path) -> Path:
     """The path of the ``.bak`` of a file."""
     return path.with_name(path.name + _BACKUP)
-
-
-def _replace(files: FileSystem, path: Path, data: bytes) -> None:
-    """Write and sync the new content, then rename it; the caller syncs the directory."""
-    temporary = path.with_name(path.name + _TEMPORARY)
-    try:
-        overwrite_file(files, temporary, data)
-        files.rename(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            files.unlink(temporary)
-        raise
 
 
 def integer_table(found: object, where: str) -> dict[int, int]:

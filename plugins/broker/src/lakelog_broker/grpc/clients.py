@@ -41,8 +41,7 @@ def _reads(*paths: str) -> _Uses:
     def uses(request: Any) -> Iterator[Use]:
         for path in paths:
             name = mapping.name_of(attrgetter(path)(request))
-            is_topic = path.endswith("topic")
-            yield Use(_SUB, topic=name) if is_topic else Use(_SUB, group=name)
+            yield Use(_SUB, topic=name) if path.endswith("topic") else Use(_SUB, group=name)
 
     return uses
 

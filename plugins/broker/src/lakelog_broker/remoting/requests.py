@@ -34,8 +34,7 @@ def _reads(*names: str) -> _Rights:
     def uses(_broker: Broker, request: RemotingCommand) -> Iterator[Use]:
         for name in names:
             value = request.fields.get(name, "")
-            is_topic = name == "topic"
-            yield Use(_SUB, topic=value) if is_topic else Use(_SUB, group=value)
+            yield Use(_SUB, topic=value) if name == "topic" else Use(_SUB, group=value)
 
     return uses
 

@@ -160,22 +160,27 @@ class SystemQueueReader:
                 self.unread.pop(queue_offset, None)
 
 
-async def pause(
-    due_ms: int,
-    clock: Clock,
-    waits: ArrivalWaits,
-    queues: Iterable[Queue],
-    has_grown: Callable[[], bool],
-) -> None:
-    """Wait until some work is due, or one of ``queues`` has grown.
+class Scheduled:
+    """Work that is due at some times; used from one event loop."""
 
-    :param due_ms: time of the work, in ms since 1970; for one in the past, other tasks run first
-    """
-    wait_ms = min(due_ms - clock(), LONGEST_WAIT_MS)
-    if wait_ms <= 0:
-        await asyncio.sleep(0)
-    else:
-        await waits.until(queues, wait_ms / 1000, has_grown, is_urgent=False)
+    def __init__(self, store: Store, appender: BrokerAppender, waits: ArrivalWaits) -> None:
+        self._store, self._appender, self._waits = store, appender, waits
+        self._clock: Clock = now_ms
+        self._retry_at_ms = 0
+
+    async def _pause(
+        self, due_ms: int, queues: Iterable[Queue], has_grown: Callable[[], bool]
+    ) -> None:
+        """Wait until some work is due, or one of ``queues`` has grown.
+
+        :param due_ms: time of the work, in ms since 1970; for one in the past, other tasks run
+            first
+        """
+        wait_ms = min(due_ms - self._clock(), LONGEST_WAIT_MS)
+        if wait_ms <= 0:
+            await asyncio.sleep(0)
+        else:
+            await self._waits.until(queues, wait_ms / 1000, has_grown, is_urgent=False)
 
 
 class _Level(SystemQueueReader):
@@ -206,7 +211,7 @@ class _Level(SystemQueueReader):
             self.due_ms = 0  # the next unit is unknown
 
 
-class Delays:
+class Delays(Scheduled):
     """Delivers the messages of all levels; used from one event loop.
 
     Raises :class:`~lakelog.errors.CorruptConfig` if ``config/delayOffset.json`` is damaged.
@@ -219,7 +224,8 @@ class Delays:
         waits: ArrivalWaits,
         files: FileSystem,
     ) -> None:
-        self._waits, self._files, self._path, self._clock = waits, files, Path(store.path), now_ms
+        super().__init__(store, appender, waits)
+        self._files, self._path = files, Path(store.path)
         deliverer = Deliverer("a delayed message", store.look_up)
         self._saved = load_delay_offsets(files, self._path).value
         self._levels = {
@@ -232,14 +238,13 @@ class Delays:
             )
             for level in range(1, len(DELAYS_MS) + 1)
         }
-        self._retry_at_ms = 0
         self._saving = threading.Lock()
 
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         queues = [(SCHEDULE_TOPIC, level - 1) for level in self._levels]
         while True:
-            await pause(self.deliver_due(), self._clock, self._waits, queues, self._has_grown)
+            await self._pause(self.deliver_due(), queues, self._has_grown)
 
     def _has_grown(self) -> bool:
         """Whether a level has a new message, at what was the end of its queue."""

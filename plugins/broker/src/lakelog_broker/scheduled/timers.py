@@ -38,7 +38,7 @@ from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, ti
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Deliverer, SystemQueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -66,7 +66,7 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _HANDLE_VERSION: Final = "v1"
 
 
-class Timers:
+class Timers(Scheduled):
     """Delivers timer messages; used from one event loop.
 
     :ivar delivered: number of messages delivered since the start
@@ -82,8 +82,8 @@ class Timers:
         offsets: GroupOffsetTable,
         files: FileSystem,
     ) -> None:
-        self._store, self._appender, self._waits, self._offsets = store, appender, waits, offsets
-        self._files, self._path, self._clock = files, Path(store.path), now_ms
+        super().__init__(store, appender, waits)
+        self._offsets, self._files, self._path = offsets, files, Path(store.path)
         self._deliverer = Deliverer("a timer message", store.look_up)
         self._saved = load_progress(files, self._path)
         self._at_start = self._saved
@@ -92,7 +92,6 @@ class Timers:
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
-        self._retry_at_ms = 0
         self.delivered = 0
         self._changes = self._saved_changes = 0
         self._saving = threading.Lock()
@@ -116,9 +115,7 @@ class Timers:
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         while True:
-            await delivering.pause(
-                self.deliver_due(), self._clock, self._waits, [_QUEUE], self._reader.has_grown
-            )
+            await self._pause(self.deliver_due(), [_QUEUE], self._reader.has_grown)
 
     def deliver_due(self) -> int:
         """Read new messages, and deliver due ones; at most ``delivering.BATCH`` of each.

@@ -23,7 +23,7 @@ from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 
@@ -50,7 +50,7 @@ class _Open:
     due_ms: int
 
 
-class Transactions:
+class Transactions(Scheduled):
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
     def __init__(
@@ -62,9 +62,8 @@ class Transactions:
         members: MemberTable,
         settings: BrokerSettings,
     ) -> None:
-        self._store, self._appender, self._waits = store, appender, waits
+        super().__init__(store, appender, waits)
         self._offsets, self._members, self._settings = offsets, members, settings
-        self._clock: Clock = now_ms
         self._deliverer = Deliverer("a half message", store.look_up)
         next_offset = offsets.get(GROUP, *_HALVES) or 0
         self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
@@ -74,7 +73,6 @@ class Transactions:
         self._ended: set[int] = set()  # queue offsets of half messages
         # Queue offset of each message of the op topic, and the highest half message that it ends.
         self._ends: deque[tuple[int, int]] = deque()
-        self._retry_at_ms = 0
         self._to_ask: list[StoredMessage] = []
         self._turn = 0
         self._read_ends()
@@ -177,9 +175,7 @@ class Transactions:
                 # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
-            await delivering.pause(
-                due_ms, self._clock, self._waits, [_HALVES], self._halves.has_grown
-            )
+            await self._pause(due_ms, [_HALVES], self._halves.has_grown)
 
     def check_due(self) -> int:
         """Read new half messages, and append due ones again; at most ``delivering.BATCH`` of each.

@@ -47,15 +47,13 @@ class Dialer:
 
         A master of RocketMQ's protocol takes 0 as the start of its last segment.
         """
-        settings = self.settings
-        master = Address.parse(settings.master)
+        master = Address.parse(self.settings.master)
         sock = socket.create_connection((master.host, master.port), CONNECT_SECONDS)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.tls is not None:
                 sock = self.tls.wrap_socket(sock, server_hostname=master.host)
-            heartbeat_s = settings.heartbeat_interval_ms / 1000
-            return MasterConnection(sock, asked, heartbeat_s, settings.silence_timeout_ms / 1000)
+            return MasterConnection(sock, asked, self.settings)
         except BaseException:  # Ctrl-C too
             sock.close()
             raise
@@ -132,9 +130,7 @@ class MasterConnection:
     :ivar has_answered: whether a frame was received
     """
 
-    def __init__(
-        self, sock: socket.socket, asked: int, heartbeat_s: float, silence_s: float
-    ) -> None:
+    def __init__(self, sock: socket.socket, asked: int, settings: RocketmqHaSettings) -> None:
         """Report the physical offset ``asked``; raises ``OSError``."""
         # With settimeout, Python makes further system calls for each recv and send.
         sock.setblocking(False)
@@ -143,8 +139,8 @@ class MasterConnection:
         self._readable.register(sock, select.POLLIN)
         self._writable.register(sock, select.POLLOUT)
         self._asked = asked
-        self._heartbeat_s = heartbeat_s
-        self._silence_s = silence_s
+        self._heartbeat_s = settings.heartbeat_interval_ms / 1000
+        self._silence_s = settings.silence_timeout_ms / 1000
         self._stream = FrameStream()
         self.has_answered = False
         self._reported = asked
