@@ -12,10 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from lakelog import Message, PutResult, Store, StoredMessage
+from lakelog import Message, PutResult, Store, StoredMessage, results
 from lakelog.format.layout import TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog.results import PutStatus
 from lakelog_broker.codes import Forbidden, Refused, ResponseCode
 from lakelog_broker.properties import (
     CommonProperties,
@@ -55,9 +54,9 @@ _OF_A_TIME: Final = (
 )
 """Properties that the appender adds, or that make it set a message aside."""
 ILLEGAL_PUTS: Final = {
-    PutStatus.MESSAGE_ILLEGAL,
-    PutStatus.MESSAGE_SIZE_EXCEEDED,
-    PutStatus.PROPERTIES_SIZE_EXCEEDED,
+    results.PutStatus.MESSAGE_ILLEGAL,
+    results.PutStatus.MESSAGE_SIZE_EXCEEDED,
+    results.PutStatus.PROPERTIES_SIZE_EXCEEDED,
 }
 """Outcomes of puts that no later attempt changes."""
 _ENDS: Final = (b"", b"\x02")

@@ -8,8 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from lakelog import Store
-from lakelog.errors import StoreFailed
+from lakelog import Store, errors
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
@@ -65,7 +64,7 @@ class Broker:
         )
         self.address = self.grpc_address = ""
         self.open_grpc: Callable[[int], Awaitable[None]] = _not_running
-        self.failure: StoreFailed | None = None
+        self.failure: errors.StoreFailed | None = None
         self.has_failed = asyncio.Event()
         self._turns = itertools.count()
         self._saving: asyncio.Future[None] | None = None

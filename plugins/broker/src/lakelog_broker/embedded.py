@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 import lakelog
-from lakelog import Store, StoredMessage
-from lakelog.errors import LakelogError, SettingsError, StoreFailed
+from lakelog import Store, StoredMessage, errors
 from lakelog.runtime.threads import in_thread, started
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import revive_checkpoints
@@ -50,7 +49,7 @@ _HEALTH_INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 1.0
 
 
-class PortUnavailable(LakelogError):
+class PortUnavailable(errors.LakelogError):
     """A port of the broker cannot be bound."""
 
     exit_code = 3
@@ -98,7 +97,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             from lakelog_broker.grpc.server import GrpcServer
         except ModuleNotFoundError as error:
             what = f"the gRPC port needs lakelog-broker[grpc] ({error})"
-            raise SettingsError(f"{what}: install it, or give no grpc_port") from error
+            raise errors.SettingsError(f"{what}: install it, or give no grpc_port") from error
         grpc = GrpcServer(broker, popping())
         ports.push_async_callback(grpc.close)
         await grpc.start(port)
@@ -143,7 +142,7 @@ async def _check_health(broker: Broker) -> None:
         return
     try:
         await in_thread(broker.store.flush)
-    except StoreFailed as error:
+    except errors.StoreFailed as error:
         broker.failure = error
         broker.has_failed.set()
 
@@ -251,7 +250,7 @@ class EmbeddedBroker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._answered = True
-        self._failure: StoreFailed | None = None
+        self._failure: errors.StoreFailed | None = None
         self.has_endpoints_on_demand = False
 
     def start(self) -> None:

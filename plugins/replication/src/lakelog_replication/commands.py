@@ -13,8 +13,7 @@ import typer
 
 import lakelog
 from lakelog.errors import LakelogError, NotAStore, SettingsError
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.identity import read_replica
+from lakelog.files import filesystem, identity
 from lakelog_cli import exitcodes, findings, options, output, statelines
 from lakelog_daemon import daemon, logs
 from lakelog_daemon.plan import ServePlan, landing
@@ -90,7 +89,7 @@ def status(
     """
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
-    found, lags = read_status(RealFileSystem(), store), statelines.copy_lags(store)
+    found, lags = read_status(filesystem.RealFileSystem(), store), statelines.copy_lags(store)
     rows, about = list[dict[str, Any]](), ["no process has replicated this store"]
     if isinstance(found, MasterStatus):
         rows, about = _rows(found, lags), _about(found)
@@ -272,7 +271,7 @@ def _served(plan: ServePlan, *, as_json: bool) -> int:
         while (runner := daemon.runner_of(plan, log, exitcodes.LATE)).run() is daemon.Ending.FAILED:
             if not isinstance(runner, daemon.Daemon):
                 return exitcodes.REFUSED
-            state = read_replica(RealFileSystem.of_store(plan.path), plan.path)
+            state = identity.read_replica(filesystem.RealFileSystem.of_store(plan.path), plan.path)
             if state is None or state.cut is None:
                 return exitcodes.REFUSED
             _LOG.warning("opens the replica again, and cuts it at %d", state.cut)

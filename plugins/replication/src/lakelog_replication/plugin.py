@@ -31,9 +31,8 @@ def lakelog_replicators() -> Sequence[Factory]:
 @hookimpl
 def lakelog_cli_commands(app: Any) -> None:
     """Add ``lakelog replication``, ``replicate`` and ``promote``."""
-    from lakelog_replication.commands import app as replication
-    from lakelog_replication.commands import promote, replicate
+    from lakelog_replication import commands
 
-    app.add_typer(replication)
-    for command in (replicate, promote):
+    app.add_typer(commands.app)
+    for command in (commands.replicate, commands.promote):
         app.command()(command)

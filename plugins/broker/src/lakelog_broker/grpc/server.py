@@ -24,19 +24,15 @@ import attrs
 import grpc
 import grpc.aio
 
-from lakelog import PutResult
-from lakelog.errors import SettingsError
-from lakelog_broker.appending import refuse_system_topic
+from lakelog import PutResult, errors
+from lakelog_broker import appending, codes, filtering, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused
-from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.grpc import mapping
 from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcAccess, GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import SERVICE, IllegalRequest, class_of, status_of
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.scheduled.timers import RecallHandle
-from lakelog_broker.state import READABLE, WRITABLE
 from lakelog_rocketmq.config import TopicConfig
 
 _HANDSHAKE: Final = 0x16
@@ -72,13 +68,13 @@ def key_and_certificate(
     given, and ``ImportError`` if ``cryptography`` is needed and missing.
     """
     if (certificate is None) != (key is None):
-        raise SettingsError("certificate and key must be given together")
+        raise errors.SettingsError("certificate and key must be given together")
     if certificate is None or key is None:
         return _self_made(host)
     try:
         return key.read_bytes(), certificate.read_bytes()
     except OSError as error:
-        raise SettingsError(f"the certificate cannot be read: {error}") from error
+        raise errors.SettingsError(f"the certificate cannot be read: {error}") from error
 
 
 def _self_made(host: str) -> tuple[bytes, bytes]:
@@ -236,8 +232,6 @@ class Renewal:
     """
 
     client_id: str
-    group: str
-    topic: str
     handle: ReceiptHandle
     until_s: float
 
@@ -251,7 +245,7 @@ class Messaging:
     def __init__(self, broker: Broker, popping: Popping, clients: GrpcClients) -> None:
         self.port = 0
         self._broker, self._popping, self._clients = broker, popping, clients
-        self._renewals: dict[tuple[str, str, str], Renewal] = {}
+        self._renewals: dict[tuple[str, str, str], Renewal] = {}  # by group, topic, handle
         clients.on_gone = self._client_gone
 
     # --- routes ---
@@ -262,7 +256,7 @@ class Messaging:
             raise mapping.IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
         try:
             return self._broker.topics.created_by_sending(name)
-        except Refused as error:
+        except codes.Refused as error:
             found = "must have" in error.remark
             raise mapping.IllegalRequest(
                 "ILLEGAL_TOPIC" if found else "TOPIC_NOT_FOUND", error.remark
@@ -316,9 +310,9 @@ class Messaging:
             mapping.name_of(sent.topic),
             sent.system_properties.message_type or mapping.NORMAL,
         )
-        refuse_system_topic(name)
+        appending.refuse_system_topic(name)
         topic = self._topic(name)
-        if not topic.permission & WRITABLE:
+        if not topic.permission & state.WRITABLE:
             raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
         if kind not in mapping.accepted_types(topic):
             kinds = topic.attributes.get("message.type")
@@ -385,8 +379,8 @@ class Messaging:
         if request.auto_renew:
             until_s = time.monotonic() + _RENEW_LIMIT_S
             for each in found:
-                renewal = Renewal(client_id, wanted.group, wanted.topic, each.handle, until_s)
-                self._renewals[wanted.group, wanted.topic, str(each.handle)] = renewal
+                key = wanted.group, wanted.topic, str(each.handle)
+                self._renewals[key] = Renewal(client_id, each.handle, until_s)
         if found:
             yield response(status=mapping.status())
         else:
@@ -406,7 +400,7 @@ class Messaging:
         if not group:
             raise mapping.IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
         topic = self._topic(name)
-        if not topic.permission & READABLE:
+        if not topic.permission & state.READABLE:
             raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
         invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
@@ -418,7 +412,7 @@ class Messaging:
             queues=range(topic.read_queues),
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
-            selection=MessageFilter.of(request.filter_expression.expression, kind),
+            selection=filtering.MessageFilter.of(request.filter_expression.expression, kind),
             is_ordered=bool(line and line.is_ordered),
             attempt_id=request.attempt_id,
         )
@@ -483,13 +477,11 @@ class Messaging:
             await asyncio.sleep(RENEW_INTERVAL_S)
             now_s = time.monotonic()
             for key, each in list(self._renewals.items()):
-                if not self._clients.is_member(each.client_id, each.group):
+                if not self._clients.is_member(each.client_id, key[0]):
                     self._make_visible(key)
-                    continue
-                is_over = now_s > each.until_s or not self._popping.extend(
-                    each.group, each.topic, each.handle, RENEWED_MS
-                )
-                if is_over:
+                elif now_s > each.until_s or not self._popping.extend(
+                    *key[:2], each.handle, RENEWED_MS
+                ):
                     self._renewals.pop(key, None)
 
     def _client_gone(self, client_id: str) -> None:
@@ -499,14 +491,13 @@ class Messaging:
                 self._make_visible(key)
 
     def _make_visible(self, key: tuple[str, str, str]) -> None:
-        each = self._renewals.pop(key)
-        self._popping.change(each.group, each.topic, each.handle, 0)
+        self._popping.change(*key[:2], self._renewals.pop(key).handle, 0)
 
 
 def _handle(text: str) -> ReceiptHandle:
     try:
         return ReceiptHandle.parse(text)
-    except Refused as error:
+    except codes.Refused as error:
         raise mapping.IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
 
 

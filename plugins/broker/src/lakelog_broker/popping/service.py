@@ -20,12 +20,11 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog import Message, PutRefused, PutResult, StoredMessage
-from lakelog.errors import LakelogError
+from lakelog import Message, PutRefused, PutResult, StoredMessage, errors
 from lakelog.format.properties import encode_properties
 from lakelog.format.record import decode
 from lakelog_broker.broker import Broker
@@ -39,6 +38,8 @@ _LOG: Final = logging.getLogger("lakelog.broker")
 MAX_OUT: Final = 10_000
 """Most unacknowledged messages of a group in a queue; RocketMQ's
 ``popInflightMessageThreshold``."""
+_Place: TypeAlias = tuple[str, int, int]
+"""Topic, flag and queue id."""
 _READS: Final = 8
 """Most reads of one queue for one request, if the filter matches few messages."""
 _LOOK_S: Final = 1.0
@@ -122,19 +123,20 @@ class Popping:
         found: list[Popped] = []
         places = list(self._places(request))
         first = next(self._turn) % len(places) if places else 0
-        for topic, flag, queue_id in places[first:] + places[:first]:
+        for place in places[first:] + places[:first]:
             most = request.max_messages - len(found)
             if most <= 0:
                 break
-            got = self._pop_queue(request, topic, flag, queue_id, most)
+            got = self._pop_queue(request, place, most)
             if got:
+                topic, _, queue_id = place
                 end = got[-1].message.queue_offset + 1
                 self._broker.traffic.note_read(request.group, topic, queue_id, end, len(got))
             found += got
         return found
 
-    def _places(self, request: PopRequest) -> Iterable[tuple[str, int, int]]:
-        """Topic, flag and queue id of each queue that a request reads."""
+    def _places(self, request: PopRequest) -> Iterable[_Place]:
+        """The queues that a request reads."""
         for queue_id in request.queues:
             yield request.topic, handles.OWN_TOPIC, queue_id
         if request.is_ordered:
@@ -146,9 +148,8 @@ class Popping:
             for queue_id in range(retries.read_queues if retries else 0):
                 yield retries.topic if retries else "", flag, queue_id
 
-    def _pop_queue(
-        self, request: PopRequest, topic: str, flag: int, queue_id: int, most: int
-    ) -> list[Popped]:
+    def _pop_queue(self, request: PopRequest, place: _Place, most: int) -> list[Popped]:
+        topic, flag, queue_id = place
         from_first = request.from_first or flag != handles.OWN_TOPIC
         queue = self._queue(request.group, topic, queue_id, from_first)
         now_ms, queue.is_ordered = self._clock_ms(), request.is_ordered
@@ -160,7 +161,7 @@ class Popping:
             ready = iter(lambda: queue.take_due(now_ms), None)
         found: list[Popped] = []
         for offset in ready:
-            again = self._again(request, topic, flag, queue_id, queue, offset, now_ms)
+            again = self._again(request, place, queue, offset, now_ms)
             if again is not None:
                 found.append(again)
                 if len(found) >= most:
@@ -204,16 +205,9 @@ class Popping:
         return any(each.visible_ms > now_ms and not each.is_done for each in queue.out.values())
 
     def _again(
-        self,
-        request: PopRequest,
-        topic: str,
-        flag: int,
-        queue_id: int,
-        queue: PopQueue,
-        offset: int,
-        now_ms: int,
+        self, request: PopRequest, place: _Place, queue: PopQueue, offset: int, now_ms: int
     ) -> Popped | None:
-        former = queue.out[offset]
+        (topic, flag, queue_id), former = place, queue.out[offset]
         got = self._store.get_records(topic, queue_id, offset, 1)
         if got.queue_offsets != [offset]:  # retention has removed it
             queue.remove(offset)
@@ -287,7 +281,7 @@ class Popping:
     ) -> None:
         try:
             await put
-        except LakelogError:
+        except errors.LakelogError:
             _LOG.exception("%s at %d was not moved", stored.topic, stored.queue_offset)
             out = queue.out[stored.queue_offset]
             out.is_moving = False

@@ -17,14 +17,13 @@ from typing import Any, Final, Literal
 import attrs
 
 from lakelog.errors import StoreError
+from lakelog_broker import filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, LimitExceeded, Refused, ResponseCode
-from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.server import Connection, Response
-from lakelog_broker.state import POP, PULL, READABLE
 from lakelog_queues.finding.results import GetStatus, RecordsResult
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
@@ -94,7 +93,7 @@ def pull(connection: Connection, request: RemotingCommand) -> Response:
     """The records from a queue offset on; raises :class:`Refused`."""
     header, broker = PullHeader.of(request), connection.broker
     topic = broker.topics.require(header.topic)
-    if not topic.permission & READABLE:
+    if not topic.permission & state.READABLE:
         raise Forbidden(f"the topic[{header.topic}] pulling message is forbidden")
     if not 0 <= header.queue_id < topic.read_queues:
         raise Invalid(
@@ -110,17 +109,17 @@ def pull(connection: Connection, request: RemotingCommand) -> Response:
     return _pulled(request, header, found)
 
 
-def _selection(broker: Broker, header: PullHeader) -> MessageFilter:
+def _selection(broker: Broker, header: PullHeader) -> filtering.MessageFilter:
     """The filter of the request, or of the group's last heartbeat; raises :class:`Refused`."""
     if header.expression is not None:
-        return MessageFilter.of(header.expression, header.expression_type)
+        return filtering.MessageFilter.of(header.expression, header.expression_type)
     known = broker.members.group(header.group).subscriptions.get(header.topic)
     if known is None:
         raise Refused("the consumer's group info not exist", ResponseCode.SUBSCRIPTION_NOT_EXIST)
-    return MessageFilter.of(known.get("subString"), known.get("expressionType"))
+    return filtering.MessageFilter.of(known.get("subString"), known.get("expressionType"))
 
 
-def _get(broker: Broker, header: PullHeader, selected: MessageFilter) -> RecordsResult:
+def _get(broker: Broker, header: PullHeader, selected: filtering.MessageFilter) -> RecordsResult:
     queue = header.topic, header.queue_id
     found = selected.records(broker.store, *queue, header.offset, header.max_messages)
     broker.traffic.note_read(header.group, *queue, found.next_offset, len(found.records))
@@ -131,7 +130,7 @@ async def _wait(
     connection: Connection,
     request: RemotingCommand,
     header: PullHeader,
-    selected: MessageFilter,
+    selected: filtering.MessageFilter,
 ) -> RemotingCommand:
     queue, broker = (header.topic, header.queue_id), connection.broker
 
@@ -286,7 +285,7 @@ _I16: Final = struct.Struct(">h")
 def _wanted(broker: Broker, request: RemotingCommand) -> PopRequest:
     fields = request.fields
     topic = broker.topics.require(fields["topic"])
-    if not topic.permission & READABLE:
+    if not topic.permission & state.READABLE:
         raise Forbidden(f"the topic[{topic.topic}] peeking message is forbidden")
     queue_id = int(fields["queueId"])
     if queue_id >= topic.read_queues:
@@ -300,7 +299,7 @@ def _wanted(broker: Broker, request: RemotingCommand) -> PopRequest:
         queues=range(topic.read_queues) if queue_id < 0 else [queue_id],
         max_messages=max(1, most),
         invisible_ms=int(fields.get("invisibleTime", 0)),
-        selection=MessageFilter.of(fields.get("exp"), fields.get("expType")),
+        selection=filtering.MessageFilter.of(fields.get("exp"), fields.get("expType")),
         is_ordered=fields.get("order") == "true",
         attempt_id=fields.get("attemptId", ""),
         from_first=fields.get("initMode") == _FROM_FIRST,
@@ -401,7 +400,7 @@ def set_mode(connection: Connection, request: RemotingCommand) -> None:
     mode = str(content["mode"])
     if topic.startswith(RETRY_PREFIX):
         raise Forbidden("retry topic is not allowed to set mode")
-    if mode not in {PULL, POP}:
+    if mode not in {state.PULL, state.POP}:
         raise Invalid(f"the mode {mode!r} is no PULL or POP")
     connection.server.modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
 
@@ -414,7 +413,7 @@ def assignment(connection: Connection, request: RemotingCommand) -> dict[str, An
     mode = connection.server.modes.of(topic, group)
     clients = sorted(broker.members.group(group).members)
     queues: Sequence[int] = range(config.read_queues)
-    if mode == POP:
+    if mode == state.POP:
         queues = [-1]
     elif content.get("messageModel") != "BROADCASTING":
         queues = averaged(queues, clients, content["clientId"])

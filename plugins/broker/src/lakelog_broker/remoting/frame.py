@@ -205,7 +205,10 @@ def _text(value: Any) -> str:
 def _decode_binary(head: bytes, body: bytes) -> RemotingCommand:
     code, language, version, opaque, flag, size = _HEAD.unpack_from(head)
     at = _HEAD.size
-    remark, at = _string(head, at, size) if size else (None, at)
+    end = at + size
+    if size < 0 or end > len(head):
+        raise BadFrame(f"a string of {size} bytes at {at} of a header of {len(head)}")
+    remark, at = head[at:end].decode() if size else None, end
     left = _I32.unpack_from(head, at)[0]
     at += _I32.size
     end = at + left
@@ -222,13 +225,6 @@ def _decode_binary(head: bytes, body: bytes) -> RemotingCommand:
     return RemotingCommand(
         code, opaque, flag, fields, body, remark, version, BINARY_FORM, str(language)
     )
-
-
-def _string(head: bytes, start: int, size: int) -> tuple[str, int]:
-    end = start + size
-    if size < 0 or end > len(head):
-        raise BadFrame(f"a string of {size} bytes at {start} of a header of {len(head)}")
-    return head[start:end].decode(), end
 
 
 _DECODERS: Final = {JSON_FORM: _decode_json, BINARY_FORM: _decode_binary}

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from lakelog.errors import StoreError
+from lakelog_broker import filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Invalid, LimitExceeded, Refused, ResponseCode
-from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.state import GROUP_GET, MINUTE, Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000
@@ -34,7 +33,9 @@ def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingComm
     broker, content = connection.broker, request.content()
     _check_counts(connection, content)
     members, client_id = broker.members, str(content["clientID"])
-    member = Member(client_id, connection, time.monotonic(), request.language, request.version)
+    member = state.Member(
+        client_id, connection, time.monotonic(), request.language, request.version
+    )
     for each in content.get("consumerDataSet") or ():
         name = each["groupName"]
         broker.topics.add_group(name)
@@ -86,7 +87,7 @@ def unlock(connection: Connection, request: RemotingCommand) -> None:
 def check_config(_connection: Connection, request: RemotingCommand) -> None:
     """Check a client's filter expression; raises :class:`Refused`."""
     data = request.content().get("subscriptionData") or {}
-    MessageFilter.of(data.get("subString"), data.get("expressionType"))
+    filtering.MessageFilter.of(data.get("subString"), data.get("expressionType"))
 
 
 def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
@@ -195,7 +196,7 @@ def subscription(connection: Connection, request: RemotingCommand) -> dict[str, 
     return {"group": name, "subscriptionData": found, "topic": topic}
 
 
-def _connections(members: Iterable[Member]) -> list[dict[str, Any]]:
+def _connections(members: Iterable[state.Member]) -> list[dict[str, Any]]:
     return [
         {
             "clientAddr": each.peer.address,
@@ -289,8 +290,8 @@ def _progress(broker: Broker, group: str, topics: Iterable[str]) -> str:
     rows, per_second = list[tuple[dict[str, Any], dict[str, int]]](), 0.0
     for topic in topics:
         rows += _rows(broker, group, topic)
-        rates = broker.traffic.rates(GROUP_GET, f"{topic}@{group}")
-        per_second += rates[MINUTE].per_second if rates else 0
+        rates = broker.traffic.rates(state.GROUP_GET, f"{topic}@{group}")
+        per_second += rates[state.MINUTE].per_second if rates else 0
     return f'{{"consumeTps":{per_second},"offsetTable":{object_keys(rows)}}}'
 
 

@@ -26,7 +26,7 @@ import attrs
 from lakelog import Message, PutResult
 from lakelog.format.message_id import format_message_id
 from lakelog.results import PutStatus
-from lakelog_broker.appending import is_system_topic, refuse_system_topic, when_put
+from lakelog_broker import appending, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, Refused, ResponseCode
 from lakelog_broker.properties import client_properties, property_value, with_properties
@@ -34,7 +34,6 @@ from lakelog_broker.remoting.frame import RemotingCommand, answer_template, enco
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection, Response, failed
 from lakelog_broker.scheduled.timers import RecallHandle
-from lakelog_broker.state import WRITABLE
 from lakelog_queues.groups import set_aside
 from lakelog_rocketmq.config import TopicConfig
 
@@ -167,7 +166,7 @@ def _send(connection: Connection, request: RemotingCommand) -> Response:
             for body, properties, flag in split_batch(request.body)
         ]
         puts = broker.appender.append_batch(messages, _checked(header.properties, header.topic))
-        return when_put(puts, lambda done: sent(broker, request, queue_id, done))
+        return appending.when_put(puts, lambda done: sent(broker, request, queue_id, done))
     properties = _checked(_named(header), header.topic)
     message = header.message(request.body, properties, queue_id, header.flag, host)
     message.reconsume_times = header.reconsume_times
@@ -175,15 +174,15 @@ def _send(connection: Connection, request: RemotingCommand) -> Response:
         _limit_retries(broker, message, header)
     put = broker.appender.append(message)
     handle = RecallHandle.of(message.properties, broker.settings.name)
-    return when_put(put, lambda done: sent(broker, request, queue_id, [done], handle))
+    return appending.when_put(put, lambda done: sent(broker, request, queue_id, [done], handle))
 
 
 def _topic_of(broker: Broker, header: SendHeader) -> TopicConfig:
-    refuse_system_topic(header.topic)
+    appending.refuse_system_topic(header.topic)
     topic = broker.topics.created_by_sending(
         header.topic, header.default_topic, header.default_queues
     )
-    if not topic.permission & WRITABLE:
+    if not topic.permission & state.WRITABLE:
         raise Forbidden(
             f"the broker[{broker.address}] sending message is forbidden "
             f"for the topic[{header.topic}]"
@@ -295,7 +294,7 @@ def send_back(connection: Connection, request: RemotingCommand) -> Response:
         delay = str(level or 3 + times)
         message.properties = with_properties(message.properties, DELAY=delay, WAIT="false")  # type: ignore[arg-type]  # bytes
     put = broker.appender.append_made(message)
-    return when_put(put, lambda done: request.response(_PUT_CODES[done.status]))
+    return appending.when_put(put, lambda done: request.response(_PUT_CODES[done.status]))
 
 
 def reply(connection: Connection, request: RemotingCommand) -> Response:
@@ -361,7 +360,7 @@ def recall(connection: Connection, request: RemotingCommand) -> Response:
     message = handle.message(topic, broker.settings, group, connection.address)
     # Java's clients send a trace of a recall only if the response has the region.
     response = request.response(msgId=handle.message_id, MSG_REGION=broker.settings.region)
-    return when_put(broker.appender.append_made(message), lambda _: response)
+    return appending.when_put(broker.appender.append_made(message), lambda _: response)
 
 
 class PlainSends:
@@ -429,7 +428,11 @@ class PlainSends:
         texts = dict(_FIELD.findall(b",".join(parts).decode()))
         header = SendHeader.of(RemotingCommand(_CODE, 0, 0, {**texts, "e": "0", "g": "0"}))
         topic = self._topics.find(header.topic)
-        if topic is None or not topic.permission & WRITABLE or is_system_topic(header.topic):
+        if (
+            topic is None
+            or not topic.permission & state.WRITABLE
+            or appending.is_system_topic(header.topic)
+        ):
             return None
         if len(self._kinds) >= _MOST_KINDS:
             self._kinds.clear()

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import StoredMessage
-from lakelog.errors import PutRefused, SettingsError, StoreError
+from lakelog import StoredMessage, errors
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.runtime.forks import register_forked
-from lakelog_broker import appending, properties, security
+from lakelog_broker import appending, properties, security, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
 from lakelog_broker.remoting.frame import (
@@ -40,7 +39,6 @@ from lakelog_broker.remoting.frame import (
 )
 from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import Peer, RequestModes
 
 if TYPE_CHECKING:
     from lakelog_broker.popping.service import Popping
@@ -94,7 +92,7 @@ class RemotingServer:
         Raises :class:`~lakelog.errors.CorruptConfig` and :class:`~lakelog.errors.SettingsError`.
         """
         self.broker, self.popping, self.plain_send = broker, popping, plain_send
-        self.modes = RequestModes(broker.files, broker.path)
+        self.modes = state.RequestModes(broker.files, broker.path)
         self.names: dict[str, dict[str, str]] = {}
         self.connections: set[Connection] = set()
         self.opaques = itertools.count(1)
@@ -145,7 +143,7 @@ class RemotingServer:
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
 
 
-class Connection(asyncio.Protocol, Peer):
+class Connection(asyncio.Protocol, state.Peer):
     """A client's connection.
 
     Memory is bounded by ``MAX_UNANSWERED_BYTES``, ``MAX_UNSENT_BYTES``, one frame, and one
@@ -395,13 +393,13 @@ def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
     """The response to a request that raised ``error``."""
     if isinstance(error, Refused):
         return request.response(error.code, error.remark)
-    if isinstance(error, PutRefused):
+    if isinstance(error, errors.PutRefused):
         refused = error.status in appending.ILLEGAL_PUTS
         code = ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SERVICE_NOT_AVAILABLE
         return request.response(code, str(error))
     if isinstance(error, KeyError):
         return request.response(ResponseCode.SYSTEM_ERROR, f"the field {error} is missing")
-    level = logging.WARNING if isinstance(error, StoreError | ValueError) else logging.ERROR
+    level = logging.WARNING if isinstance(error, errors.StoreError | ValueError) else logging.ERROR
     _LOG.log(level, "request code %d failed", request.code, exc_info=error)
     return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
@@ -516,10 +514,12 @@ def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
     if settings.tls == "off":
         return None
     if settings.certificate is None:
-        raise SettingsError(f"tls = {settings.tls!r} needs a certificate and its key")
+        raise errors.SettingsError(f"tls = {settings.tls!r} needs a certificate and its key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(settings.certificate, settings.key)
     except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"{settings.certificate} cannot be used for TLS: {error}") from error
+        raise errors.SettingsError(
+            f"{settings.certificate} cannot be used for TLS: {error}"
+        ) from error
     return context

@@ -16,8 +16,7 @@ from typing import Final
 
 import attrs
 
-from lakelog import Message, Store, StoredMessage
-from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog import Message, Store, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
@@ -145,7 +144,7 @@ class Transactions(Scheduled):
     def _half_at(self, physical_offset: int, half_offset: int) -> StoredMessage | None:
         try:
             stored = self._store.look_up(physical_offset)
-        except (OffsetOutOfRange, CorruptRecord):
+        except (errors.OffsetOutOfRange, errors.CorruptRecord):
             return None
         is_half = (stored.topic, stored.queue_offset) == (HALF_TOPIC, half_offset)
         return stored if is_half else None

@@ -27,8 +27,7 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
-from lakelog.runtime.signals import raised_by_handler
-from lakelog.runtime.threads import started
+from lakelog.runtime import signals, threads
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
@@ -141,7 +140,7 @@ class HaServer:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         watch = partial(self._watch, log)
         for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", watch)):
-            self._threads.append(started(Thread(target=run, name=name, daemon=True)))
+            self._threads.append(threads.started(Thread(target=run, name=name, daemon=True)))
 
     def notify(self) -> None:
         """Wake the thread of the connections if it sleeps and has bytes to send; cheap otherwise.
@@ -311,7 +310,7 @@ class HaServer:
         try:
             return bool(work())
         except (LakelogError, OSError) as error:
-            if raised_by_handler(error):  # in the thread of a put
+            if signals.raised_by_handler(error):  # in the thread of a put
                 raise
             self._log_end(link, error)
         self._end_link(link)

@@ -11,12 +11,10 @@ import logging
 from collections import deque
 from typing import Final, TypeAlias
 
-from lakelog.errors import ReplicaStopped
+from lakelog import errors, message
 from lakelog.files.identity import ReplicaState, write_replica
-from lakelog.format import layout
-from lakelog.format.record_batch import decode_run
+from lakelog.format import layout, record_batch
 from lakelog.hooks import Context, ReplicaLog
-from lakelog.message import Body
 from lakelog_replication.remoting import BrokerPoll, RuntimeInfo, runtime_info
 from lakelog_replication.settings import Address, SlaveSettings
 
@@ -69,7 +67,7 @@ class Receivable:
 
     # --- received bytes ---
 
-    def receive(self, data: Body) -> int:
+    def receive(self, data: message.Body) -> int:
         """Append the whole records at the start of ``data``.
 
         :param data: bytes of the master's log from ``appended`` on
@@ -83,7 +81,7 @@ class Receivable:
         while at < len(view):
             room = self.segment_size_bytes - offset % self.segment_size_bytes
             window = view[at : at + room]
-            batch = decode_run(window, offset, sealed=self._sealed)
+            batch = record_batch.decode_run(window, offset, sealed=self._sealed)
             start, size, last_ms = batch.head(-1) if len(batch) else (0, 0, self._last_ms)
             end = start + size
             length = end + self._blank(window[end:], offset + end, room - end)
@@ -197,7 +195,9 @@ class Receivable:
 
     def _stopped(self, why: str, offset: int, *, is_mended: bool = False) -> Exception:
         path = self._context.path
-        return self._opened.fail(ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended))
+        return self._opened.fail(
+            errors.ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended)
+        )
 
 
 class AgeVoucher:
