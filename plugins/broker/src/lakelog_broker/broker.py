@@ -106,7 +106,3 @@ class Broker:
         if writes:
             self._saving = asyncio.ensure_future(in_thread(write_all))
             await asyncio.shield(self._saving)
-
-    def bound(self, host: str, port: int) -> None:
-        """Note the address of the remoting port; stored messages have it as their store host."""
-        self.address = self.appender.store_host = f"{host}:{port}"

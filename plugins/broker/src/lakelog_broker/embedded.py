@@ -151,12 +151,10 @@ async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
     """Run ``work``; after an error, log it and start ``work`` again, so that none ends silently."""
     while True:
         try:
-            await work()
+            return await work()
         except Exception:  # noqa: BLE001  # logged; the work begins again
             _LOG.exception("the broker's work %r failed; it is started again", name)
             await asyncio.sleep(_RETRY_S)
-        else:
-            return
 
 
 async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -88,7 +88,7 @@ class MultiSourceDaemon:
         """
         self._plan = plan
         self._settings = settings
-        self._fixed = {each.name: each for each in fixed_masters(settings)}
+        self._fixed = fixed_masters(settings)
         for each in self._fixed.values():
             copy_spec(plan, each)
         self._writer = log
@@ -288,12 +288,12 @@ def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
-    """The masters listed in the settings; raises :class:`~lakelog.errors.SettingsError`."""
+def fixed_masters(settings: SlaveSettings) -> dict[str, SourceMaster]:
+    """The masters listed in the settings, by name; raises :class:`~lakelog.errors.SettingsError`."""
     key = "rocketmq-ha.masters"
     if settings.master:
         raise SettingsError("give either one master, or several", key=key)
-    found: dict[str, Any] = {}
+    found: dict[str, SourceMaster] = {}
     for text in settings.masters:
         each = SourceMaster.parse(text)
         if each.name in found:
@@ -302,7 +302,7 @@ def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
             what = f"vouch = 'flushed' asks the listenPort of {each.name}: add ',HOST:PORT'"
             raise SettingsError(what, key=key)
         found[each.name] = each
-    return list(found.values())
+    return found
 
 
 def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:

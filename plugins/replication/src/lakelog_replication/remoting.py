@@ -144,12 +144,9 @@ def runtime_info(broker: Address) -> RuntimeInfo:
         table = content["table"]
         end = int(table["commitLogMaxOffset"])
         behind = most_bytes(table.get("remainHowManyDataToFlush", ""))
-        return RuntimeInfo(
-            int(table["bootTimestamp"]),
-            int(table["commitLogMinOffset"]),
-            end,
-            0 if behind is None else max(0, end - behind),
-        )
+        flushed = 0 if behind is None else max(0, end - behind)
+        boot_ms, minimum = int(table["bootTimestamp"]), int(table["commitLogMinOffset"])
+        return RuntimeInfo(boot_ms, minimum, end, flushed)
     except (KeyError, TypeError, ValueError) as error:
         raise BrokerRefused(f"{broker} does not say how far its log is: {error!r}") from None
 

@@ -170,13 +170,9 @@ class _Reader:
         try:
             self._note(message)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            _LOG.warning(
-                "%s, queue %d, offset %d is no checkpoint (%r) and is left out",
-                message.topic,
-                message.queue_id,
-                message.queue_offset,
-                error,
-            )
+            place = message.topic, message.queue_id, message.queue_offset
+            text = "%s, queue %d, offset %d is no checkpoint (%r) and is left out"
+            _LOG.warning(text, *place, error)
 
     def _note(self, message: StoredMessage) -> None:
         content, tag = json.loads(message.body), message.tags

@@ -220,13 +220,9 @@ class Popping:
         moved = None if stays else self._moved_away(request, queue, former, stored, flag)
         if moved is not None and self._move(request.group, queue, stored, moved):
             return None
-        out = PopDelivery(
-            former.attempt + (not repeats),
-            max(now_ms, former.pop_time_ms + 1),
-            now_ms + request.invisible_ms,
-            request.invisible_ms,
-            offset,
-        )
+        attempt, pop_time_ms = former.attempt + (not repeats), max(now_ms, former.pop_time_ms + 1)
+        visible_ms = now_ms + request.invisible_ms
+        out = PopDelivery(attempt, pop_time_ms, visible_ms, request.invisible_ms, offset)
         queue.add(offset, out)
         return self._popped(flag, stored, got.records[0], out)
 
@@ -296,15 +292,9 @@ class Popping:
             self._commit(*place, queue)
 
     def _popped(self, flag: int, message: StoredMessage, record: bytes, out: PopDelivery) -> Popped:
-        handle = handles.ReceiptHandle(
-            out.start_offset,
-            out.pop_time_ms,
-            out.invisible_ms,
-            flag,
-            self._broker.settings.name,
-            message.queue_id,
-            message.queue_offset,
-        )
+        hand_out = out.start_offset, out.pop_time_ms, out.invisible_ms
+        place = self._broker.settings.name, message.queue_id, message.queue_offset
+        handle = handles.ReceiptHandle(*hand_out, flag, *place)
         return Popped(message, record, handle, out.attempt)
 
     def acknowledge(self, group: str, topic: str, handle: handles.ReceiptHandle) -> bool:
@@ -518,11 +508,9 @@ class PopQueue:
         else:
             self.remove(offset)
 
-    def remove(self, offset: int) -> PopDelivery | None:
+    def remove(self, offset: int) -> None:
         """Remove a message that is done, and the done messages that then are the first ones."""
-        found = self.out.pop(offset, None)
-        if found is not None:
+        if self.out.pop(offset, None) is not None:
             self._acknowledged = max(self._acknowledged, offset)
         while self.out and next(iter(self.out.values())).is_done:
             self.out.popitem(last=False)
-        return found

@@ -122,8 +122,9 @@ def route(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         "topicSysFlag": 0,
         "writeQueueNums": found.write_queues,
     }
-    brokers = [_broker_data(broker)]
-    return request.json({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": [queues]})
+    return request.json(
+        {"brokerDatas": [_broker_data(broker)], "filterServerTable": {}, "queueDatas": [queues]}
+    )
 
 
 def cluster(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:

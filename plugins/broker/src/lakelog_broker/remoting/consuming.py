@@ -358,15 +358,9 @@ def acknowledge_batch(connection: Connection, request: RemotingCommand) -> None:
         remark = f"{count} messages in one request; at most {MAX_ACKNOWLEDGED} are taken"
         raise LimitExceeded(remark)
     for each in hand_outs:
-        first = ReceiptHandle(
-            int(each["so"]),
-            int(each["pt"]),
-            int(each["it"]),
-            int(each.get("r") or 0),
-            name,
-            int(each["q"]),
-            int(each["so"]),
-        )
+        start, popped_ms, invisible_ms, queue = (int(each[key]) for key in ("so", "pt", "it", "q"))
+        flag = int(each.get("r") or 0)
+        first = ReceiptHandle(start, popped_ms, invisible_ms, flag, name, queue, start)
         for bit in _bits(each.get("b") or ""):
             handle = attrs.evolve(first, offset=first.start_offset + bit)
             connection.server.popping().acknowledge(each["c"], each["t"], handle)

@@ -175,17 +175,8 @@ def _decode_json(head: bytes, body: bytes) -> RemotingCommand:
         raise BadFrame("code, opaque, flag and version of a header must be integers")
     if not _STRINGS.issuperset(map(type, fields.values())):
         fields = {name: _text(value) for name, value in fields.items() if value is not None}
-    return RemotingCommand(
-        code,
-        opaque,
-        flag,
-        fields,
-        body,
-        found.get("remark"),
-        version,
-        JSON_FORM,
-        str(found.get("language", "")),
-    )
+    remark, language = found.get("remark"), str(found.get("language", ""))
+    return RemotingCommand(code, opaque, flag, fields, body, remark, version, JSON_FORM, language)
 
 
 def _loaded(head: bytes) -> Any:

@@ -428,11 +428,9 @@ class PlainSends:
         texts = dict(_FIELD.findall(b",".join(parts).decode()))
         header = SendHeader.of(RemotingCommand(_CODE, 0, 0, {**texts, "e": "0", "g": "0"}))
         topic = self._topics.find(header.topic)
-        if (
-            topic is None
-            or not topic.permission & state.WRITABLE
-            or appending.is_system_topic(header.topic)
-        ):
+        if topic is None or not topic.permission & state.WRITABLE:
+            return None
+        if appending.is_system_topic(header.topic):
             return None
         if len(self._kinds) >= _MOST_KINDS:
             self._kinds.clear()

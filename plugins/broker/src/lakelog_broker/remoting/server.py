@@ -105,7 +105,9 @@ class RemotingServer:
     async def start(self) -> int:
         """Bind the port and serve; return the port. Raises ``OSError``."""
         port = self._listener.start()
-        self.broker.bound(self.broker.settings.host, port)
+        # Stored messages have the address of the remoting port as their store host.
+        self.broker.address = f"{self.broker.settings.host}:{port}"
+        self.broker.appender.store_host = self.broker.address
         return port
 
     async def close(self) -> None:

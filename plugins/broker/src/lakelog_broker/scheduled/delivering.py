@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import attrs
+
 from lakelog import PutRefused, Store, StoredMessage, errors
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
@@ -28,6 +30,7 @@ from lakelog_queues.units.tags import DELAYS_MS
 from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
 
 _LOG: Final = logging.getLogger("lakelog.broker")
+_TRIED_AGAIN: Final = "%s at offset %d of the log could not be delivered and is tried again: %s"
 _NEVER: Final = 1 << 62
 _REMOVED: Final = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 RETRY_MS: Final = 1_000
@@ -77,11 +80,10 @@ class Deliverer:
             if not _is_final(error):
                 if physical_offset not in self._failing:
                     self._failing.add(physical_offset)
-                    text = (
-                        "%s at offset %d of the log could not be delivered and is tried again: %s"
-                    )
                     is_expected = isinstance(error, errors.StoreError | PutRefused)
-                    _LOG.warning(text, *where, error, exc_info=None if is_expected else error)
+                    _LOG.warning(
+                        _TRIED_AGAIN, *where, error, exc_info=None if is_expected else error
+                    )
                 return False
             _LOG.error("%s at offset %d of the log is left out: %s", *where, error)
         self._failing.discard(physical_offset)
@@ -98,29 +100,25 @@ def _is_final(error: Exception) -> bool:
     )
 
 
+@attrs.define(eq=False)
 class SystemQueueReader:
     """Reads the new messages of a queue of a system topic, in order.
 
     :ivar next_offset: queue offset of the first message that was not read
+    :ivar add: takes a message that was read
     :ivar unread: physical offset of each message to read again, by queue offset
-    :param add: takes a message that was read
     """
 
-    def __init__(
-        self,
-        store: Store,
-        queue: Queue,
-        next_offset: int,
-        deliverer: Deliverer,
-        add: Callable[[StoredMessage], Any],
-    ) -> None:
-        self._store, self._queue, self._deliverer, self._add = store, queue, deliverer, add
-        self.next_offset = next_offset
-        self.unread: dict[int, int] = {}
+    store: Store
+    queue: Queue
+    next_offset: int
+    deliverer: Deliverer
+    add: Callable[[StoredMessage], Any]
+    unread: dict[int, int] = attrs.field(factory=dict)
 
     def bounds(self) -> tuple[int, int]:
         """First offset of the queue, and the offset of its next message."""
-        return self._store.queue_bounds(*self._queue) or (0, 0)
+        return self.store.queue_bounds(*self.queue) or (0, 0)
 
     def has_grown(self) -> bool:
         """Whether the queue has messages that were not read."""
@@ -144,19 +142,19 @@ class SystemQueueReader:
         self.next_offset = min(max(self.next_offset, low), high)
         if self.next_offset == high or len(self.unread) >= MAX_DEFERRED:
             return iter(())
-        units = self._store.queue_units(*self._queue, self.next_offset, BATCH)
+        units = self.store.queue_units(*self.queue, self.next_offset, BATCH)
         columns = units.queue_offsets, units.offsets, units.tags_codes
         return zip(*(each.tolist() for each in columns), strict=True)
 
     def _read_one(self, queue_offset: int, physical_offset: int | None) -> None:
         self.next_offset = queue_offset + 1
-        if physical_offset is not None and not self._deliverer.deliver(physical_offset, self._add):
+        if physical_offset is not None and not self.deliverer.deliver(physical_offset, self.add):
             self.unread[queue_offset] = physical_offset
 
     def retry(self) -> None:
         """Try again to read the messages of ``unread``."""
         for queue_offset, physical_offset in list(self.unread.items()):
-            if self._deliverer.deliver(physical_offset, self._add):
+            if self.deliverer.deliver(physical_offset, self.add):
                 self.unread.pop(queue_offset, None)
 
 

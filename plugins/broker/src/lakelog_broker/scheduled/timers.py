@@ -350,14 +350,12 @@ class TimerTable:
         self._lowest: dict[int, int] = {}  # lowest queue offset, by minute
         self._minutes: list[int] = []  # a heap of the keys of _later
         self._begun: list[int] = []  # a heap of packed pairs with times in ms since 1970
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._begun) + sum(map(len, self._later.values()))
 
     def add(self, due_ms: int, offset: int, now_ms: int) -> None:
         """Add a pair; ``now_ms`` is the present time in ms since 1970."""
-        self._count += 1
         minute, ms = divmod(due_ms, _MINUTE_MS)
         if minute * _MINUTE_MS <= now_ms:
             heapq.heappush(self._begun, due_ms << _OFFSET_BITS | offset)
@@ -375,7 +373,6 @@ class TimerTable:
         self._begin(now_ms)
         if not self._begun or self._begun[0] >> _OFFSET_BITS > now_ms:
             return None
-        self._count -= 1
         pair = heapq.heappop(self._begun)
         return pair >> _OFFSET_BITS, pair & _OFFSET_MASK
 
@@ -385,7 +382,6 @@ class TimerTable:
         pairs = self._later.get(minute, array("q"))
         pairs.remove(ms << _OFFSET_BITS | offset)
         self._lowest[minute] = min((pair & _OFFSET_MASK for pair in pairs), default=_OFFSET_MASK)
-        self._count -= 1
 
     def next_ms(self, now_ms: int) -> int | None:
         """Time of the earliest pair, or the start of its minute; ``None`` without pairs."""

@@ -281,10 +281,7 @@ class Transactions(Scheduled):
         _LOG.warning(
             "the transaction at offset %d of the log has no outcome after %d requests to the group "
             "%r; its message is put into %s",
-            stored.physical_offset,
-            times,
-            group_of(stored),
-            GIVEN_UP_TOPIC,
+            *(stored.physical_offset, times, group_of(stored), GIVEN_UP_TOPIC),
         )
         self._appender.put_real(stored, topic=GIVEN_UP_TOPIC, queue_id=0)
 

@@ -397,14 +397,8 @@ class HaServer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        link = SlaveLink(
-            sock,
-            address,
-            self._log,
-            self._settings,
-            is_learner=is_in(address, self._learning),
-            now=time.monotonic(),
-        )
+        is_learner, now = is_in(address, self._learning), time.monotonic()
+        link = SlaveLink(sock, address, self._log, self._settings, is_learner=is_learner, now=now)
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
         self.lending.add(link.fileno())
