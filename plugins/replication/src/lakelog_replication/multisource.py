@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _MASTER_ID: Final = "0"
-
 MASTERS_FILE: Final = "masters.json"
 _VERSION: Final = 1
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
@@ -289,7 +288,7 @@ def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def fixed_masters(settings: SlaveSettings) -> dict[str, SourceMaster]:
-    """The masters listed in the settings, by name; raises :class:`~lakelog.errors.SettingsError`."""
+    """The masters in the settings, by name; raises :class:`~lakelog.errors.SettingsError`."""
     key = "rocketmq-ha.masters"
     if settings.master:
         raise SettingsError("give either one master, or several", key=key)

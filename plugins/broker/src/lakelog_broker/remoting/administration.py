@@ -23,6 +23,24 @@ from lakelog_broker.remoting.frame import VERSION, RemotingCommand, object_keys,
 from lakelog_broker.remoting.server import Connection
 from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups, load_topics
 
+_ATTRIBUTES: Final = {
+    "cleanup.policy": ("DELETE", "COMPACTION"),
+    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+    "queue.type": ("SimpleCQ",),
+}
+"""Accepted attributes of topics, with their values. ``queue.type=BatchCQ`` is refused: this broker
+has only queues of single messages."""
+_NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+_POOLS: Final = ("send", "pull", "litePull", "query", "ack")
+_WITHOUT_POOLS: Final = {
+    **{f"{name}ThreadPoolQueueSize": 0 for name in _POOLS},
+    **{f"{name}ThreadPoolQueueHeadWaitTimeMills": 0 for name in _POOLS},
+    **dict.fromkeys(("EndTransactionQueueSize", "pageCacheLockTimeMills"), 0),
+}
+"""Fields for the queues of RocketMQ's thread pools; this broker has none."""
+_UNITS: Final = "KMGTPE"
+_MAX_UNITS: Final = 1024
+
 
 def create_topic(connection: Connection, request: RemotingCommand) -> None:
     """Create a topic, or change its queues, permission and attributes."""
@@ -79,15 +97,6 @@ def delete_topic(connection: Connection, request: RemotingCommand) -> None:
 def delete_route(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """Do nothing: routes are computed from the topics."""
     return request.response()
-
-
-_ATTRIBUTES: Final = {
-    "cleanup.policy": ("DELETE", "COMPACTION"),
-    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
-    "queue.type": ("SimpleCQ",),
-}
-"""Accepted attributes of topics, with their values. ``queue.type=BatchCQ`` is refused: this broker
-has only queues of single messages."""
 
 
 def _attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
@@ -206,16 +215,7 @@ def system_topics(_connection: Connection, _request: RemotingCommand) -> dict[st
     return {"topicList": sorted(SYSTEM_TOPICS)}
 
 
-_NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
-_POOLS: Final = ("send", "pull", "litePull", "query", "ack")
-_WITHOUT_POOLS: Final = {
-    **{f"{name}ThreadPoolQueueSize": 0 for name in _POOLS},
-    **{f"{name}ThreadPoolQueueHeadWaitTimeMills": 0 for name in _POOLS},
-    **dict.fromkeys(("EndTransactionQueueSize", "pageCacheLockTimeMills"), 0),
-}
-"""Fields for the queues of RocketMQ's thread pools; this broker has none."""
-_UNITS: Final = "KMGTPE"
-_MAX_UNITS: Final = 1024
+# --- about the broker ---
 
 
 def runtime_info(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:

@@ -28,18 +28,12 @@ from lakelog_queues.finding.results import GetStatus, RecordsResult
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 COMMIT_FLAG: Final = 1
-
 SUSPEND_FLAG: Final = 2
-
 SUBSCRIPTION_FLAG: Final = 4
-
 _MAX_PULLED: Final = 1024
-
 _MAX_FOUND: Final = 64
 """RocketMQ's ``defaultQueryMaxNum``."""
-
 _TIMES_MS: Final = range(10**11, 10**14)  # from 1973 to 5138
-
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -49,6 +43,17 @@ _CODES: Final = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+_MAX_MESSAGES: Final = 32
+MAX_ACKNOWLEDGED: Final = 10_000
+"""Most messages acknowledged by one request; RocketMQ's proxy sends those of a few hand-outs."""
+_MAX_BITS_TEXT: Final = 10_000
+_FROM_FIRST: Final = "0"
+"""``ConsumeInitMode.MIN``."""
+_BORN_V6, _STORE_V6 = 0x10, 0x20
+_SYS_FLAG_AT: Final = 36
+_BORN_HOST_AT: Final = 48
+_I32: Final = struct.Struct(">i")
+_I16: Final = struct.Struct(">h")
 
 
 @attrs.frozen
@@ -261,25 +266,7 @@ def earliest_time(connection: Connection, request: RemotingCommand) -> RemotingC
     return request.response(timestamp=-1 if found is None else found)
 
 
-_MAX_MESSAGES: Final = 32
-
-MAX_ACKNOWLEDGED: Final = 10_000
-"""Most messages acknowledged by one request; RocketMQ's proxy sends those of a few hand-outs."""
-
-_MAX_BITS_TEXT: Final = 10_000
-
-_FROM_FIRST: Final = "0"
-"""``ConsumeInitMode.MIN``."""
-
-_BORN_V6, _STORE_V6 = 0x10, 0x20
-
-_SYS_FLAG_AT: Final = 36
-
-_BORN_HOST_AT: Final = 48
-
-_I32: Final = struct.Struct(">i")
-
-_I16: Final = struct.Struct(">h")
+# --- of clients that pop ---
 
 
 def _wanted(broker: Broker, request: RemotingCommand) -> PopRequest:
