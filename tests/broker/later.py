@@ -16,8 +16,8 @@ from typing import Any, Final
 import attrs
 
 import lakelog
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import call
+from lakelog_replication.settings import Address
 from tests.replication.masterbroker import SEGMENT, broker, eventually, jars, name_server, quick
 from tests.support.javaprogram import java_program
 

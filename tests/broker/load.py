@@ -14,8 +14,8 @@ from typing import Any, Final
 import attrs
 
 import lakelog
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
+from lakelog_replication.settings import Address
 from tests.broker.later import java, set_pop_mode
 from tests.replication.masterbroker import CREATE_GROUP, create_topic, eventually, has_route
 from tests.support.waiting import until

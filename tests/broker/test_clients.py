@@ -25,8 +25,8 @@ import lakelog
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.remoting.requests import RequestCode as Code
 from lakelog_broker.settings import BrokerSettings
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import call
+from lakelog_replication.settings import Address
 from plugins.broker.tests.serving import served
 from tests.broker.later import Client, java, java_client, rocketmqs_broker
 from tests.replication.masterbroker import eventually

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 from tests.broker.later import Serving, lakelogs_broker, rocketmqs_broker
 from tests.broker.load import (
     MEMBERS,

@@ -14,8 +14,8 @@ import pytest
 
 import lakelog
 from lakelog_broker.settings import BrokerSettings
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
+from lakelog_replication.settings import Address
 from plugins.broker.tests.serving import served
 from tests.broker.later import java, set_pop_mode
 from tests.replication.masterbroker import (

@@ -19,8 +19,8 @@ from lakelog_broker.appending import HALF_TOPIC, TIMER_TOPIC
 from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.scheduled.transactions import OP_TOPIC
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
+from lakelog_replication.settings import Address
 from plugins.broker.tests.raw_client import answer_to, send
 from tests.broker.later import lakelogs_broker
 from tests.faults.disks import Disk, eat, made, small

@@ -18,8 +18,8 @@ from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.properties import stored_properties
 from lakelog_broker.remoting.requests import RequestCode as Code
 from lakelog_queues.configs import topics_of
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import Response, call
+from lakelog_replication.settings import Address
 from plugins.broker.tests.raw_client import send
 from tests.broker.later import lakelogs_broker
 from tests.replication.masterbroker import CREATE_GROUP, broker, eventually

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, adopt
+from lakelog_replication.settings import Address
 from tests.replication.masterbroker import BrokerProcess, addresses, eventually, small_jvm
 
 

@@ -19,8 +19,8 @@ from typing import Final
 import attrs
 import psutil
 
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
+from lakelog_replication.settings import Address
 from tests.support import maven, required
 from tests.support.javaprogram import QUICK
 

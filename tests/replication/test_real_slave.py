@@ -21,7 +21,7 @@ import lakelog_hash_index.plugin
 import lakelog_replication.plugin
 from lakelog import Message, Store
 from lakelog.results import PutStatus
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 from plugins.replication.tests.masterstores import status_of
 from plugins.replication.tests.replica.copies import log_of
 from tests.oracle.java import Oracle

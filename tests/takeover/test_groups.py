@@ -16,8 +16,8 @@ import pytest
 from lakelog import Delivery, Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.groups.set_aside import resent
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_SUBSCRIPTION_GROUPS, call
+from lakelog_replication.settings import Address
 from lakelog_rocketmq.config import load_offsets
 from tests.replication.masterbroker import Broker, broker, eventually, jars, name_server, quick
 from tests.support.commands import invoke

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from lakelog_broker.remoting.requests import RequestCode
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import Response, call
+from lakelog_replication.settings import Address
 
 
 def send(address: str, topic: str, body: bytes, queue_id: int = 0) -> int:

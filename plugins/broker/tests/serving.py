@@ -10,7 +10,7 @@ from typing import Final
 
 from lakelog import Store
 from lakelog_broker.broker import Broker
-from lakelog_broker.running import running_broker
+from lakelog_broker.embedded import running_broker
 from lakelog_broker.settings import BrokerSettings
 
 _PATIENCE_S: Final = 120

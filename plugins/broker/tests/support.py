@@ -17,9 +17,9 @@ import lakelog
 from lakelog import Message
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
+from lakelog_broker.embedded import running_broker
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.remoting.requests import RequestCode
-from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 
 PATIENCE_S = 60.0

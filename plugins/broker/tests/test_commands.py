@@ -18,8 +18,8 @@ import pytest
 
 import lakelog
 from lakelog_broker.remoting.requests import RequestCode
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
+from lakelog_replication.settings import Address
 from plugins.broker.tests.raw_client import send
 from tests.support.commands import invoke
 

@@ -14,8 +14,7 @@ from lakelog import PutRefused, StoredMessage
 from lakelog.errors import ReadFailed, StoreFailed
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
-from lakelog_broker.scheduled.delays import Delays
-from lakelog_broker.scheduled.delivering import BATCH, RETRY_MS
+from lakelog_broker.scheduled.delivering import BATCH, RETRY_MS, Delays
 from plugins.broker.tests.support import SetClock, bodies, broker_over, put, save, settle
 
 

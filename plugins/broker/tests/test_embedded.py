@@ -14,12 +14,11 @@ import lakelog
 from lakelog.errors import SettingsError, StoreFailed, StoreLocked
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_broker.codes import Refused
-from lakelog_broker.embedded import EmbeddedBroker
-from lakelog_broker.running import PortUnavailable
+from lakelog_broker.embedded import EmbeddedBroker, PortUnavailable
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import topics_of
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused
+from lakelog_replication.settings import Address
 from lakelog_testing.faultyfile import FaultyFile
 from plugins.broker.tests.raw_client import send
 from tests.support.waiting import until

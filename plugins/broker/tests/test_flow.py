@@ -12,10 +12,10 @@ import lakelog
 from lakelog_broker.broker import Broker
 from lakelog_broker.filtering import MAX_BYTES
 from lakelog_broker.popping.service import Popping
+from lakelog_broker.remoting.consuming import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from lakelog_broker.remoting.plainsends import PlainSends
-from lakelog_broker.remoting.reading import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from lakelog_broker.remoting.requests import RequestCode
+from lakelog_broker.remoting.sending import PlainSends
 from lakelog_broker.remoting.server import (
     MAX_UNANSWERED_BYTES,
     MAX_UNSENT_BYTES,

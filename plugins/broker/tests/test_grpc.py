@@ -28,10 +28,10 @@ from rocketmq import (
 from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
+from lakelog_broker.embedded import running_broker
 from lakelog_broker.grpc.mapping import CODES, SERVICE, class_of, proto
 from lakelog_broker.grpc.server import GrpcServer
 from lakelog_broker.popping.service import Popping
-from lakelog_broker.running import running_broker
 from lakelog_broker.scheduled.timers import RecallHandle
 from lakelog_broker.settings import BrokerSettings
 from lakelog_rocketmq.config import TopicConfig

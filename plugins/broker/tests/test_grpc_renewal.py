@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 
 from lakelog import Message, Store
+from lakelog_broker import state as members
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc import messaging
+from lakelog_broker.grpc import server
 from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients
 from lakelog_broker.grpc.mapping import CODES, proto
-from lakelog_broker.grpc.messaging import RENEWED_MS, Messaging
+from lakelog_broker.grpc.server import RENEWED_MS, Messaging
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import groups as members
 
 _CLIENT: Final = "c1"
 
@@ -73,7 +73,7 @@ class _Served:
 
 @pytest.fixture
 def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(messaging, "RENEW_INTERVAL_S", 0)
+    monkeypatch.setattr(server, "RENEW_INTERVAL_S", 0)
 
     def run(work: Callable[[_Served], Awaitable[None]]) -> None:
         async def main() -> None:
@@ -139,7 +139,7 @@ def test_a_message_of_a_silent_client_comes_again(
 
 
 def test_renewal_has_an_end(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messaging, "_RENEW_LIMIT_S", -1)
+    monkeypatch.setattr(server, "_RENEW_LIMIT_S", -1)
 
     async def work(served: _Served) -> None:
         await served.receive()

@@ -15,8 +15,8 @@ from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
 from lakelog_broker.remoting.frame import MAX_FRAME_BYTES, RemotingCommand, encode_frame
-from lakelog_broker.remoting.listener import tls_context
 from lakelog_broker.remoting.requests import RequestCode
+from lakelog_broker.remoting.server import tls_context
 from lakelog_broker.settings import BrokerSettings
 from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakelog_broker.running import INTERVAL_S, MOST_LINES, LineLimit
+from lakelog_broker.embedded import INTERVAL_S, MOST_LINES, LineLimit
 from plugins.broker.tests.raw_client import send
 from plugins.broker.tests.support import PATIENCE_S
 

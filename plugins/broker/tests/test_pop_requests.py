@@ -12,8 +12,8 @@ import pytest
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
+from lakelog_broker.remoting.consuming import MAX_ACKNOWLEDGED
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.popping import MAX_ACKNOWLEDGED
 from lakelog_broker.remoting.requests import RequestCode
 from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 

@@ -16,7 +16,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import MessageFilter
-from lakelog_broker.popping import queues
+from lakelog_broker.popping import service
 from lakelog_broker.popping.checkpoints import REVIVE_GROUP, REVIVE_TOPIC, revive_checkpoints
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
@@ -263,7 +263,7 @@ def test_messages_without_a_match_do_not_hold_the_offset_back(table: Table) -> N
 def test_the_number_of_messages_that_are_out_is_bounded(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "MAX_OUT", 3)
+    monkeypatch.setattr(service, "MAX_OUT", 3)
     table.put(*"abcde")
     popped = table.pop()
     assert bodies(popped) == ["a", "b", "c"]

@@ -9,14 +9,14 @@ from typing import Final
 
 NOT_NEEDED: Final = (
     *("grpc", "pyarrow", "typer", "rich", "psutil", "pandas", "lz4", "zstandard"),
-    *("lakelog_broker.remoting.status", "lakelog_broker.popping.service"),
+    *("lakelog_broker.remoting.administration", "lakelog_broker.popping.service"),
     *("tomllib", "lakelog_queues.groups.property_filter"),
 )
 MOST_MODULES: Final = 410
 """Of lakelog, for the start of a broker; each takes about a millisecond of CPU time."""
 TESTS: Final = f"""
 import resource, sys
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 from lakelog_replication.remoting import call
 
 def cpu():
@@ -28,7 +28,7 @@ def send(broker, topic, body):
     call(Address.parse(broker.namesrv), 310, fields, body)
 
 def test_nothing_is_imported_before_it_is_used():
-    assert "lakelog" not in sys.modules or "lakelog_broker.running" not in sys.modules
+    assert "lakelog" not in sys.modules or "lakelog_broker.embedded" not in sys.modules
 
 def test_cold(request):
     known = {{*sys.modules}}

@@ -11,10 +11,9 @@ import pytest
 import lakelog
 from lakelog import PutResult, StoredMessage
 from lakelog.dispatch import Arrivals
-from lakelog_broker.running import running_broker
+from lakelog_broker.embedded import running_broker
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import Member, Peer
+from lakelog_broker.state import ArrivalWaits, Member, Peer
 from plugins.broker.tests.support import bodies, dispatched, message_of_a_client
 
 

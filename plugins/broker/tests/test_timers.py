@@ -18,7 +18,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.scheduled.delivering import RETRY_MS
 from lakelog_broker.scheduled.timers import ROLL_MS, Timers
-from lakelog_broker.state.traffic import TIMER_GET
+from lakelog_broker.state import TIMER_GET
 from plugins.broker.tests.support import (
     SetClock,
     bodies,

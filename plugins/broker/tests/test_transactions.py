@@ -13,7 +13,7 @@ from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.remoting.server import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
-from lakelog_broker.state.groups import Member, Peer
+from lakelog_broker.state import Member, Peer
 from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"

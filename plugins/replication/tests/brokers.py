@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
 
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 
 Asked = list[dict[str, Any]]
 """The headers of requests."""

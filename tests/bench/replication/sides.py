@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 from tests.bench.model import LAKELOG, ROCKETMQ, CannotRunError
 from tests.bench.running import await_port, real_store
 from tests.replication.broker import SlaveBroker

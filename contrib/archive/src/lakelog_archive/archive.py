@@ -55,10 +55,7 @@ class LazyArchive:
 
         Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
         """
-        archive = self._found()
-        if archive is None:
-            raise ArchiveError("it has no UUID to archive it under", path=self.context.path)
-        archive.keep(path, start)
+        self._existing("it has no UUID to archive it under").keep(path, start)
 
     def starts(self) -> Sequence[int]:
         """Start offsets of the archived segments, in order."""
@@ -70,10 +67,13 @@ class LazyArchive:
 
         Raises :class:`~lakelog_archive.archive.ArchiveError` also if the store has no UUID.
         """
+        return self._existing("nothing of it was archived").read(start, position, length)
+
+    def _existing(self, otherwise: str) -> Archive:
         archive = self._found()
         if archive is None:
-            raise ArchiveError("nothing of it was archived", path=self.context.path)
-        return archive.read(start, position, length)
+            raise ArchiveError(otherwise, path=self.context.path)
+        return archive
 
     def _found(self) -> Archive | None:
         """The archive; ``None`` while the store has no UUID, as then nothing was archived."""

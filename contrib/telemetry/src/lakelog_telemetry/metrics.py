@@ -87,26 +87,23 @@ class StoreCollector(Collector):
             yield from self._of_positions(view["positions"])
         if "lags" in view:
             yield self._lags(view["lags"])
-        disks = self._gauges("disk_used_ratio", "used share of a disk", "path")
-        free = self._gauges("disk_free_bytes", "free bytes of a disk", "path")
-        for each in view.get("disks", ()):
-            disks.add_metric([self._name, each["path"]], each["used_ratio"])
-            free.add_metric([self._name, each["path"]], each["free_bytes"])
-        yield from (disks, free)
-        memory = self._gauges("process_rss_bytes", "memory", "process")
-        cpu = self._gauges("process_cpu_ratio", "used share of a core", "process")
-        for each in view.get("processes", ()):
-            memory.add_metric([self._name, each["name"]], each.get("rss_bytes") or 0)
-            cpu.add_metric([self._name, each["name"]], (each.get("cpu_percent") or 0) / 100)
-        yield from (memory, cpu)
+        disks = {each["path"]: each for each in view.get("disks", ())}
+        used = {path: each["used_ratio"] for path, each in disks.items()}
+        free = {path: each["free_bytes"] for path, each in disks.items()}
+        yield self._gauges("disk_used_ratio", "used share of a disk", "path", used)
+        yield self._gauges("disk_free_bytes", "free bytes of a disk", "path", free)
+        processes = {each["name"]: each for each in view.get("processes", ())}
+        memory = {name: each.get("rss_bytes") or 0 for name, each in processes.items()}
+        cpu = {name: (each.get("cpu_percent") or 0) / 100 for name, each in processes.items()}
+        yield self._gauges("process_rss_bytes", "memory", "process", memory)
+        yield self._gauges("process_cpu_ratio", "used share of a core", "process", cpu)
         members = len(view.get("members", ())) + view.get("members_not_seen", 0)
         yield self._gauge("processes", "processes that have the store open", members)
 
     def _of_positions(self, positions: Mapping[str, int]) -> Iterator[Metric]:
-        offsets = self._gauges("offset_bytes", "positions in the log, in bytes", "position")
-        for position in ("minimum", "appended", "committed", "flushed", "readable", "dispatched"):
-            offsets.add_metric([self._name, position], positions[position])
-        yield offsets
+        names = ("minimum", "appended", "committed", "flushed", "readable", "dispatched")
+        offsets = {name: positions[name] for name in names}
+        yield self._gauges("offset_bytes", "positions in the log, in bytes", "position", offsets)
         counters = {
             "records": ("records appended since the store was opened", positions["records"]),
             "syncs": ("syncs of the log since the store was opened", positions["syncs"]),
@@ -119,12 +116,10 @@ class StoreCollector(Collector):
 
     def _lags(self, lags: Mapping[str, Any]) -> Metric:
         """The lag of each reader behind the end of the log, in bytes."""
-        found = self._gauges("lag_bytes", "bytes behind the log", "what")
-        for what, key in _LAGS.items():
-            found.add_metric([self._name, what], lags[key])
-        for follower, lag in lags.get("followers", {}).items():
-            found.add_metric([self._name, f"follower {follower}"], lag)
-        return found
+        found = {what: lags[key] for what, key in _LAGS.items()}
+        followers = lags.get("followers", {}).items()
+        found |= {f"follower {follower}": lag for follower, lag in followers}
+        return self._gauges("lag_bytes", "bytes behind the log", "what", found)
 
     def _of_queues(self) -> Iterator[Metric]:
         """Messages by topic, and unacknowledged messages by consumer group."""
@@ -166,9 +161,12 @@ class StoreCollector(Collector):
         gauge.add_metric([self._name], value)
         return gauge
 
-    def _gauges(self, name: str, words: str, label: str) -> GaugeMetricFamily:
+    def _gauges(self, name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
         """A metric with one value for each value of ``label``."""
-        return GaugeMetricFamily(f"lakelog_{name}", words, labels=["store", label])
+        gauges = GaugeMetricFamily(f"lakelog_{name}", words, labels=["store", label])
+        for each, value in values.items():
+            gauges.add_metric([self._name, each], value)
+        return gauges
 
 
 def metrics(

@@ -115,12 +115,5 @@ def make_tracing(_settings: NoSettings, context: Context) -> object:
 @hookimpl
 def lakelog_dispatchers() -> Sequence[Factory]:
     """Offer the dispatcher ``tracing``."""
-    return [
-        Factory(
-            Kind.DISPATCHER,
-            "tracing",
-            NoSettings,
-            make_tracing,
-            "OpenTelemetry spans of dispatched runs",
-        )
-    ]
+    summary = "OpenTelemetry spans of dispatched runs"
+    return [Factory(Kind.DISPATCHER, "tracing", NoSettings, make_tracing, summary)]

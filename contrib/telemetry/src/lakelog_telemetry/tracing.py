@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from opentelemetry import propagate, trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 
 import lakelog
-from lakelog import LogStore, Message, PutResult, StoredMessage
-from lakelog.errors import LakelogError
+from lakelog import LogStore, Message, PutResult, StoredMessage, errors
 from lakelog.format.properties import decode_properties
 
 if TYPE_CHECKING:
@@ -41,31 +41,24 @@ class TracedStore:
 
     def put(self, message: Message) -> PutResult:
         """As :meth:`lakelog.Store.put`; the span ends when it returns."""
-        with _sending(message) as (span, sent):
-            result = self.store.put(sent)
-            span.set_attributes(
-                {
-                    "messaging.message.id": result.message_id,
-                    "messaging.destination.partition.id": str(result.queue_id),
-                    "messaging.lakelog.status": result.status.name,
-                }
-            )
+        found = {"messaging.message.body.size": len(message.body)}
+        with _current("send", message.topic, SpanKind.PRODUCER, found) as span:
+            result = self.store.put(_with_context(message))
+            span.set_attribute("messaging.message.id", result.message_id)
+            span.set_attribute("messaging.destination.partition.id", str(result.queue_id))
+            span.set_attribute("messaging.lakelog.status", result.status.name)
+            span.set_status(Status(StatusCode.OK))
         return result
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
         """As :meth:`lakelog.Store.put_batch`, with one span; each message has its context."""
-        topics = sorted({each.topic for each in messages})
-        found = _attributes(", ".join(topics), "send")
-        found["messaging.batch.message_count"] = len(messages)
-        tracer = trace.get_tracer(SCOPE)
-        with tracer.start_as_current_span(
-            f"send {', '.join(topics)}", kind=SpanKind.PRODUCER, attributes=found
-        ):
+        topics = ", ".join(sorted({each.topic for each in messages}))
+        found = {"messaging.batch.message_count": len(messages)}
+        with _current("send", topics, SpanKind.PRODUCER, found):
             return self.store.put_batch([_with_context(each) for each in messages])
 
 
-@contextmanager
-def handling(message: StoredMessage) -> Iterator[Span]:
+def handling(message: StoredMessage) -> AbstractContextManager[Span]:
     """A span around the work for a message, as a child of the span that put it.
 
     ::
@@ -76,29 +69,27 @@ def handling(message: StoredMessage) -> Iterator[Span]:
 
     An exception is recorded, and raised again.
     """
-    found = _attributes(message.topic, "process")
-    found["messaging.message.id"] = message.message_id
-    found["messaging.message.body.size"] = len(message.body)
-    found["messaging.destination.partition.id"] = str(message.queue_id)
-    found["messaging.lakelog.offset"] = message.queue_offset
-    with trace.get_tracer(SCOPE).start_as_current_span(
-        f"process {message.topic}",
-        propagate.extract(message.properties),
-        kind=SpanKind.CONSUMER,
-        attributes=found,
-    ) as span:
-        yield span
+    found = {
+        "messaging.message.id": message.message_id,
+        "messaging.message.body.size": len(message.body),
+        "messaging.destination.partition.id": str(message.queue_id),
+        "messaging.lakelog.offset": message.queue_offset,
+    }
+    context = propagate.extract(message.properties)
+    return _current("process", message.topic, SpanKind.CONSUMER, found, context)
 
 
-@contextmanager
-def _sending(message: Message) -> Iterator[tuple[Span, Message]]:
-    found = _attributes(message.topic, "send")
-    found["messaging.message.body.size"] = len(message.body)
-    with trace.get_tracer(SCOPE).start_as_current_span(
-        f"send {message.topic}", kind=SpanKind.PRODUCER, attributes=found
-    ) as span:
-        yield span, _with_context(message)
-        span.set_status(Status(StatusCode.OK))
+def _current(
+    operation: str,
+    topic: str,
+    kind: SpanKind,
+    found: dict[str, Any],
+    context: Context | None = None,
+) -> AbstractContextManager[Span]:
+    """The current span of an operation, with more attributes."""
+    attributes, name = _attributes(topic, operation) | found, f"{operation} {topic}"
+    tracer = trace.get_tracer(SCOPE)
+    return tracer.start_as_current_span(name, context, kind=kind, attributes=attributes)
 
 
 def _attributes(topic: str, operation: str) -> dict[str, Any]:
@@ -204,7 +195,7 @@ def _properties(store: Path, start: int, end: int) -> Iterator[Mapping[str, str]
         with lakelog.open(store, mode="read") as opened:
             for message in islice(opened.scan(start, end), _MOST_READ):
                 yield message.properties
-    except LakelogError:  # the log has moved on: the span has no further links
+    except errors.LakelogError:  # the log has moved on: the span has no further links
         return
 
 

@@ -469,12 +469,23 @@ def sync_file(files: FileSystem, path: Path) -> None:
         file.sync()
 
 
-def write_file(files: FileSystem, path: Path, content: bytes) -> None:
-    """Replace a small file durably: temporary file, sync, rename, directory sync."""
+def write_file(files: FileSystem, path: Path, content: bytes, *, syncs_name: bool = True) -> None:
+    """Replace a small file durably: temporary file, sync, rename, directory sync.
+
+    An ``OSError`` leaves no temporary file, if that can be removed.
+
+    :param syncs_name: false if the caller syncs the directory
+    """
     temporary = path.with_name(path.name + ".tmp")
-    overwrite_file(files, temporary, content)
-    files.rename(temporary, path)
-    files.sync_dir(path.parent)
+    try:
+        overwrite_file(files, temporary, content)
+        files.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+    if syncs_name:
+        files.sync_dir(path.parent)
 
 
 def free_name(target: Path) -> Path:

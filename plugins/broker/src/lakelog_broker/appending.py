@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from lakelog import Message, PutResult, Store, StoredMessage
+from lakelog import Message, PutResult, Store, StoredMessage, results
 from lakelog.format.layout import TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Refused, ResponseCode
 from lakelog_broker.properties import (
     CommonProperties,
     property_value,
@@ -53,6 +53,12 @@ _OF_A_TIME: Final = (
     *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS"),
 )
 """Properties that the appender adds, or that make it set a message aside."""
+ILLEGAL_PUTS: Final = {
+    results.PutStatus.MESSAGE_ILLEGAL,
+    results.PutStatus.MESSAGE_SIZE_EXCEEDED,
+    results.PutStatus.PROPERTIES_SIZE_EXCEEDED,
+}
+"""Outcomes of puts that no later attempt changes."""
 _ENDS: Final = (b"", b"\x02")
 """The last byte of a property string to which further properties can be appended directly."""
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
@@ -66,9 +72,7 @@ class BrokerAppender:
     :param timer_limit_ms: longest delay of a timer message
     """
 
-    def __init__(
-        self, store: Store, cluster: str, region: str, timer_limit_ms: int = 259_200_000
-    ) -> None:
+    def __init__(self, store: Store, cluster: str, region: str, timer_limit_ms: int) -> None:
         self.store_host: str | None = None
         self._timer_limit_ms = timer_limit_ms
         self._store = store
@@ -189,8 +193,7 @@ class BrokerAppender:
             # cleared: a record with the bits of a prepared message would get no queue offset.
             key = property_value(properties, b"UNIQ_KEY")
             if key is not None:
-                named = with_properties(properties, __transactionId__=key.decode())
-                message.properties = named
+                message.properties = with_properties(properties, __transactionId__=key.decode())
             self._move(message, HALF_TOPIC, 0)
             message.sys_flag &= ~TRANSACTION_MASK
         elif level > 0:
@@ -214,10 +217,10 @@ class BrokerAppender:
         is_late = due_ms <= now_ms and property_value(properties, b"TIMER_DEL_UNIQKEY") is not None
         if is_late or due_ms > now_ms + self._timer_limit_ms:
             raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
                 "timer message illegal, the delay time should not be bigger than the max delay "
                 f"{self._timer_limit_ms}ms; or if set del msg, the delay time should be bigger "
                 "than the current time",
+                ResponseCode.MESSAGE_ILLEGAL,
             )
         return due_ms if due_ms > now_ms else None
 
@@ -252,8 +255,7 @@ def is_system_topic(topic: str) -> bool:
 def refuse_system_topic(topic: str) -> None:
     """Raise :class:`Refused` for a topic to which clients may not send."""
     if is_system_topic(topic):
-        remark = f"Sending message to topic[{topic}] is forbidden."
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
+        raise Forbidden(f"Sending message to topic[{topic}] is forbidden.")
 
 
 def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:

@@ -8,19 +8,13 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from lakelog import Store
-from lakelog.errors import StoreFailed
+from lakelog import Store, errors
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
-from lakelog_broker.scheduled.delays import Delays
-from lakelog_broker.scheduled.timers import Timers
-from lakelog_broker.scheduled.transactions import Transactions
+from lakelog_broker.scheduled import delivering, timers, transactions
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
-from lakelog_broker.state.topics import TopicTable
-from lakelog_broker.state.traffic import Traffic
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
 from lakelog_rocketmq.config import TopicConfig
 
 
@@ -54,15 +48,15 @@ class Broker:
         self.start_offset, self.started_ms = store.max_offset, time.time_ns() // 1_000_000
         self.files = RealFileSystem.of_store(self.path)  # its group reads them, too
         self.topics = TopicTable(self.files, self.path, settings)
-        self.offsets = GroupOffsetTable(store.groups(), store.commit_offsets, store.forget_offsets)
+        self.offsets = GroupOffsetTable(store)
         self.members = MemberTable()
         self.waits = ArrivalWaits(store.arrivals, lambda *queue: self.bounds(*queue)[1])
         limit_ms = settings.timer_limit_s * 1000
         self.appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
         parts = store, self.appender, self.waits
-        self.delays = Delays(*parts, self.files)
-        self.timers = Timers(*parts, self.offsets, self.files)
-        self.transactions = Transactions(*parts, self.offsets, self.members, settings)
+        self.delays = delivering.Delays(*parts, self.files)
+        self.timers = timers.Timers(*parts, self.offsets, self.files)
+        self.transactions = transactions.Transactions(*parts, self.offsets, self.members, settings)
         self.traffic = Traffic(
             store.queues,
             lambda topic: not is_system_topic(topic),
@@ -70,7 +64,7 @@ class Broker:
         )
         self.address = self.grpc_address = ""
         self.open_grpc: Callable[[int], Awaitable[None]] = _not_running
-        self.failure: StoreFailed | None = None
+        self.failure: errors.StoreFailed | None = None
         self.has_failed = asyncio.Event()
         self._turns = itertools.count()
         self._saving: asyncio.Future[None] | None = None
@@ -91,8 +85,7 @@ class Broker:
 
     def topics_of_group(self, group: str) -> list[str]:
         """The topics to which a group subscribes, or in which it has an offset."""
-        subscriptions = self.members.group(group).subscriptions
-        return sorted({*self.offsets.of_group(group), *subscriptions})
+        return sorted({*self.offsets.of_group(group), *self.members.group(group).subscriptions})
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.
@@ -113,7 +106,3 @@ class Broker:
         if writes:
             self._saving = asyncio.ensure_future(in_thread(write_all))
             await asyncio.shield(self._saving)
-
-    def bound(self, host: str, port: int) -> None:
-        """Note the address of the remoting port; stored messages have it as their store host."""
-        self.address = self.appender.store_host = f"{host}:{port}"

@@ -36,18 +36,29 @@ class ResponseCode(IntEnum):
 
 
 class Refused(Exception):  # a response, not a failure of the broker
-    """A request is answered with a code other than success.
+    """A request is answered with a code other than success, ``SYSTEM_ERROR`` if none is given.
 
     :ivar code: the response code; :ivar remark: the text for the client
     """
 
-    def __init__(self, code: int, remark: str) -> None:
+    code: int = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self, remark: str, code: int | None = None) -> None:
         super().__init__(remark)
-        self.code, self.remark = code, remark
+        self.remark, self.code = remark, self.code if code is None else code
 
 
-class LimitExceeded(Refused):
+class Forbidden(Refused):
+    """A request needs a right that its user or its topic does not have."""
+
+    code = ResponseCode.NO_PERMISSION
+
+
+class Invalid(Refused):
+    """A request has a value that is not accepted."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+
+class LimitExceeded(Invalid):
     """A request is larger than any of RocketMQ's clients sends it; it is logged."""
-
-    def __init__(self, remark: str) -> None:
-        super().__init__(ResponseCode.INVALID_PARAMETER, remark)

@@ -14,12 +14,9 @@ import typer
 
 from lakelog.runtime.signals import soon
 from lakelog_broker.plugin import SECTION
-from lakelog_cli import options
+from lakelog_cli import options, output
 from lakelog_cli.commands.serve import served
-from lakelog_cli.output import print_line, prints, write_lines
-from lakelog_daemon.follower import follow
-from lakelog_daemon.logs import start_log, stop_log
-from lakelog_daemon.notify import Notifier
+from lakelog_daemon import follower, logs, notify
 from lakelog_daemon.plan import ServePlan, landing
 
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ class BrokerRow(TypedDict):
     pid: int
 
 
-@prints(BrokerRow)
+@output.prints(BrokerRow)
 def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: options.StorePath,
     host: Annotated[
@@ -104,21 +101,21 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= dict(map(options.assignment, assignments or ()))
     plan = ServePlan.make(store, settings=settings, broker_conf=broker_conf, arguments=arguments)
     if to:
-        raise typer.Exit(served(plan, start_log("INFO", as_json=as_json)))
+        raise typer.Exit(served(plan, logs.start_log("INFO", as_json=as_json)))
     opening = {"settings": settings, "broker_conf": broker_conf, **arguments}
     _serve(plan, opening, as_json=as_json)
 
 
 def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
-    log = start_log("WARNING")  # a full pipe must not stop it
+    log = logs.start_log("WARNING")  # a full pipe must not stop it
     from lakelog_broker.embedded import BrokerFollower  # no other command needs it
 
     try:
         served_by = BrokerFollower(plan.path, plan.opening.settings.section(SECTION), **opening)
         served_by.on_start = partial(_announce, as_json)
-        follow(served_by, Notifier.of(os.environ), _stopped_once())
+        follower.follow(served_by, notify.Notifier.of(os.environ), _stopped_once())
     finally:
-        stop_log(log)
+        logs.stop_log(log)
 
 
 def _announce(as_json: bool, running: EmbeddedBroker) -> None:
@@ -133,11 +130,11 @@ def _announce(as_json: bool, running: EmbeddedBroker) -> None:
             store=str(running.store.path),
             pid=os.getpid(),
         )
-        write_lines([row])
+        output.write_lines([row])
         return
     if endpoints:
-        print_line(f"gRPC: {endpoints}")
-    print_line(f"name server and broker: {running.namesrv}")
+        output.print_line(f"gRPC: {endpoints}")
+    output.print_line(f"name server and broker: {running.namesrv}")
 
 
 def _stopped_once() -> Event:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog import Store, StoredMessage
-from lakelog.errors import SettingsError
+from lakelog import Store, StoredMessage, errors
 from lakelog.format.record import decode
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_queues.finding.results import GetStatus, RecordsResult
@@ -44,8 +43,8 @@ class MessageFilter:
 
             try:
                 return MessageFilter(properties=PropertyFilter(expression or ""))
-            except SettingsError as error:
-                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+            except errors.SettingsError as error:
+                raise Refused(str(error), ResponseCode.SUBSCRIPTION_PARSE_FAILED) from None
         if not expression or expression == "*":
             return EVERYTHING
         tags = frozenset(tag.strip() for tag in expression.split("||") if tag.strip())

@@ -29,7 +29,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.settings import BrokerSettings, refuse_exposed
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -199,7 +199,7 @@ class AccessControl:
         expected = remoting_signature(user.secret_key if user else "", request)
         given = fields.get("Signature", "").encode("utf-8", "replace")
         if not hmac.compare_digest(expected, given) or user is None:
-            raise Refused(ResponseCode.NO_PERMISSION, _WRONG)
+            raise Forbidden(_WRONG)
         return user
 
     def grpc_user(self, metadata: Mapping[str, str]) -> User:
@@ -218,23 +218,20 @@ class AccessControl:
         expected = hmac.digest(secret.encode(), text.encode(), "sha1").hex()
         given = found["signature"].lower() if found else ""
         if not hmac.compare_digest(expected, given) or user is None:
-            raise Refused(ResponseCode.NO_PERMISSION, _WRONG)
+            raise Forbidden(_WRONG)
         try:
             signed = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         except ValueError:
-            remark = f"x-mq-date-time is no time: {text!r}"
-            raise Refused(ResponseCode.NO_PERMISSION, remark) from None
+            raise Forbidden(f"x-mq-date-time is no time: {text!r}") from None
         if abs((self._now() - signed).total_seconds()) > MAX_CLOCK_SKEW_S:
-            remark = f"the signature is of {text}, more than {MAX_CLOCK_SKEW_S} s from now"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
+            raise Forbidden(f"the signature is of {text}, more than {MAX_CLOCK_SKEW_S} s from now")
         return user
 
     @staticmethod
     def require(user: User, use: Use) -> None:
         """Raise :class:`Refused` unless ``use`` is allowed to ``user``."""
         if not use.allowed_to(user):
-            remark = f"{user.access_key} has no permission for {use}"
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
+            raise Forbidden(f"{user.access_key} has no permission for {use}")
 
 
 def remoting_signature(secret: str, request: RemotingCommand) -> bytes:

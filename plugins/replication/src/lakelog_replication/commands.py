@@ -5,27 +5,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import typer
 
 import lakelog
 from lakelog.errors import LakelogError, NotAStore, SettingsError
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.identity import read_replica
-from lakelog_cli import exitcodes, options
-from lakelog_cli.findings import RecoveryDocument, recovery_row
-from lakelog_cli.output import print_line, prints, write_lines, write_rows
-from lakelog_cli.statelines import copy_lags, lag_rows
-from lakelog_daemon.daemon import Daemon, Ending, runner_of
-from lakelog_daemon.logs import fields, start_log, stop_log
+from lakelog.files import filesystem, identity
+from lakelog_cli import exitcodes, findings, options, output, statelines
+from lakelog_daemon import daemon, logs
 from lakelog_daemon.plan import ServePlan, landing
 from lakelog_daemon.replication_status import MasterStatus, read_status
 from lakelog_replication import remoting
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _SECTION: Final = "rocketmq-ha"
@@ -83,7 +77,7 @@ def _address(text: str) -> Address:
 
 
 @app.command()
-@prints(SlaveStatusRow, LagRow)
+@output.prints(SlaveStatusRow, LagRow)
 def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     as_json: options.AsJson = False,
@@ -95,23 +89,23 @@ def status(
     """
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
-    found, lags = read_status(RealFileSystem(), store), copy_lags(store)
+    found, lags = read_status(filesystem.RealFileSystem(), store), statelines.copy_lags(store)
     rows, about = list[dict[str, Any]](), ["no process has replicated this store"]
     if isinstance(found, MasterStatus):
         rows, about = _rows(found, lags), _about(found)
     elif lags is not None:
         unknown = dict.fromkeys(("bytes", "messages", "seconds"))
-        rows = [{"lag": name, **(lag or unknown)} for name, lag, _ in lag_rows(lags)]
+        rows = [{"lag": name, **(lag or unknown)} for name, lag, _ in statelines.lag_rows(lags)]
         state = "" if lags["is_running"] else ", and has ended"
         about = [f"process {lags['pid']} {lags['says']}{state}"]
-    write_rows(rows, as_json=as_json)
-    print_line(f"lakelog: {store}: {about[0]}", err=True)
+    output.write_rows(rows, as_json=as_json)
+    output.print_line(f"lakelog: {store}: {about[0]}", err=True)
     for line in about[1:]:
-        print_line(f"lakelog: {line}", err=True)
+        output.print_line(f"lakelog: {line}", err=True)
 
 
 @app.command()
-@prints(AdoptedRow)
+@output.prints(AdoptedRow)
 def adopt(
     broker: Annotated[
         Address,
@@ -128,9 +122,9 @@ def adopt(
     """Let a slave of RocketMQ copy from a lakelog store; repeat it after each of its starts."""
     remoting.adopt(broker, master)
     if as_json:
-        write_lines([{"broker": str(broker), "master": str(master)}])
+        output.write_lines([{"broker": str(broker), "master": str(master)}])
     else:
-        print_line(f"{broker} replicates from {master}")
+        output.print_line(f"{broker} replicates from {master}")
 
 
 def _rows(found: MasterStatus, lags: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -162,21 +156,6 @@ def _about(found: MasterStatus) -> list[str]:
     return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]
 
 
-class Vouch(StrEnum):
-    """Which bytes count as durable."""
-
-    AGE = "age"
-    FLUSHED = "flushed"
-    RECEIVED = "received"
-
-
-class Beginning(StrEnum):
-    """Where a new replica begins."""
-
-    ALL = "all"
-    LAST = "last"
-
-
 def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: options.StorePath,
     masters: Annotated[
@@ -204,11 +183,12 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         ),
     ] = None,
     vouch: Annotated[
-        Vouch | None,
+        Literal["age", "flushed", "received"] | None,
         typer.Option(help="Bytes that may land: synced by the master, older than 12 s, or all."),
     ] = None,
     history: Annotated[
-        Beginning | None, typer.Option(help="Start of a new replica in the master's log.")
+        Literal["all", "last"] | None,
+        typer.Option(help="Start of a new replica in the master's log."),
     ] = None,
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
@@ -238,11 +218,11 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     if cut_to is not None:
         given = dict(map(options.assignment, assignments or ()))
-        print_line(str(lakelog.cut_replica(store, cut_to, settings=settings, **given)))
+        output.print_line(str(lakelog.cut_replica(store, cut_to, settings=settings, **given)))
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
     given = sources(masters or [], brokers or [], name_servers or [])
-    given |= {key: str(value) for key, value in (("vouch", vouch), ("history", history)) if value}
+    given |= {key: value for key, value in (("vouch", vouch), ("history", history)) if value}
     arguments |= {f"{_SECTION}.{key}": value for key, value in given.items()}
     if counts:
         arguments[f"{_SECTION}.learner"] = False
@@ -277,7 +257,7 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
         try:
             size = remoting.broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
         except (remoting.BrokerRefused, ValueError) as error:
-            print_line(f"note: {error}", err=True)
+            output.print_line(f"note: {error}", err=True)
             return arguments
         if size.isdigit():
             return {**arguments, key: int(size)}
@@ -286,24 +266,24 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
 
 def _served(plan: ServePlan, *, as_json: bool) -> int:
     """Serve; open the store again after a divergence that the opening mends."""
-    log = start_log("INFO", as_json=as_json)
+    log = logs.start_log("INFO", as_json=as_json)
     try:
-        while (runner := runner_of(plan, log, exitcodes.LATE)).run() is Ending.FAILED:
-            if not isinstance(runner, Daemon):
+        while (runner := daemon.runner_of(plan, log, exitcodes.LATE)).run() is daemon.Ending.FAILED:
+            if not isinstance(runner, daemon.Daemon):
                 return exitcodes.REFUSED
-            state = read_replica(RealFileSystem.of_store(plan.path), plan.path)
+            state = identity.read_replica(filesystem.RealFileSystem.of_store(plan.path), plan.path)
             if state is None or state.cut is None:
                 return exitcodes.REFUSED
             _LOG.warning("opens the replica again, and cuts it at %d", state.cut)
     except LakelogError as error:
-        _LOG.critical("%s", error, extra=fields("not_served"))
+        _LOG.critical("%s", error, extra=logs.fields("not_served"))
         return exitcodes.of(error)
     finally:
-        stop_log(log)
+        logs.stop_log(log)
     return exitcodes.OK
 
 
-@prints(RecoveryDocument)
+@output.prints(findings.RecoveryDocument)
 def promote(
     store: options.StorePath,
     as_json: options.AsJson = False,
@@ -317,6 +297,6 @@ def promote(
     given = dict(map(options.assignment, assignments or ()))
     report = lakelog.promote(store, settings=settings, **given)
     if as_json:
-        write_lines([recovery_row(report)])
+        output.write_lines([findings.recovery_row(report)])
     else:
-        print_line(str(report))
+        output.print_line(str(report))

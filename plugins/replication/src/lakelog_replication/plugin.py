@@ -26,23 +26,16 @@ def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
 @hookimpl
 def lakelog_replicators() -> Sequence[Factory]:
     """Offer the replicator ``rocketmq-ha``."""
-    return [
-        Factory(
-            Kind.REPLICATOR,
-            "rocketmq-ha",
-            "lakelog_replication.settings:RocketmqHaSettings",
-            make,
-            "copies the log with RocketMQ's HA protocol, as master or slave",
-        )
-    ]
+    summary = "copies the log with RocketMQ's HA protocol, as master or slave"
+    settings = "lakelog_replication.settings:RocketmqHaSettings"
+    return [Factory(Kind.REPLICATOR, "rocketmq-ha", settings, make, summary)]
 
 
 @hookimpl
 def lakelog_cli_commands(app: Any) -> None:
     """Add ``lakelog replication``, ``replicate`` and ``promote``."""
-    from lakelog_replication.commands import app as replication
-    from lakelog_replication.commands import promote, replicate
+    from lakelog_replication import commands
 
-    app.add_typer(replication)
-    for command in (replicate, promote):
+    app.add_typer(commands.app)
+    for command in (commands.replicate, commands.promote):
         app.command()(command)

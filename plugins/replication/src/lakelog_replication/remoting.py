@@ -8,18 +8,22 @@ source is RocketMQ 5.3.3, ``RemotingCommand`` and ``RequestCode``.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import socket
 import struct
 from collections.abc import Mapping
+from threading import Event, Thread
 from typing import Any, Final
 
 import attrs
 
 from lakelog.errors import LakelogError
-from lakelog_replication.address import Address
+from lakelog.runtime.threads import started
+from lakelog_replication.settings import Address
 
+_LOG: Final = logging.getLogger("lakelog")
 GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26
 GET_BROKER_RUNTIME_INFO: Final = 28
@@ -140,12 +144,9 @@ def runtime_info(broker: Address) -> RuntimeInfo:
         table = content["table"]
         end = int(table["commitLogMaxOffset"])
         behind = most_bytes(table.get("remainHowManyDataToFlush", ""))
-        return RuntimeInfo(
-            int(table["bootTimestamp"]),
-            int(table["commitLogMinOffset"]),
-            end,
-            0 if behind is None else max(0, end - behind),
-        )
+        flushed = 0 if behind is None else max(0, end - behind)
+        boot_ms, minimum = int(table["bootTimestamp"]), int(table["commitLogMinOffset"])
+        return RuntimeInfo(boot_ms, minimum, end, flushed)
     except (KeyError, TypeError, ValueError) as error:
         raise BrokerRefused(f"{broker} does not say how far its log is: {error!r}") from None
 
@@ -168,6 +169,42 @@ def broker_config(broker: Address) -> dict[str, str]:
     text = call(broker, GET_BROKER_CONFIG).body.decode(errors="replace")
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+class BrokerPoll:
+    """Asks a broker at an interval, in a thread; logs when it begins to fail, and to answer."""
+
+    def __init__(self, broker: Address, interval_s: float, name: str, about: str = "") -> None:
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`.
+
+        :param name: of the thread
+        :param about: first words of log lines
+        """
+        self._broker, self._interval_s, self._about = broker, interval_s, about
+        self._over = Event()
+        self._why = ""
+        self._thread = started(Thread(target=self._run, name=name, daemon=True))
+
+    def ask(self) -> None:
+        """Ask once; an error is a :class:`~lakelog.errors.LakelogError`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop asking; a call of :meth:`ask` under way is completed."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            why = ""
+            try:
+                self.ask()
+            except LakelogError as error:
+                why = str(error)
+            if why != self._why:
+                self._why = why
+                _LOG.warning("%s%s", self._about, why or f"{self._broker} answers again")
+            self._over.wait(self._interval_s)
 
 
 def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:

@@ -1,21 +1,21 @@
-"""Section ``[rocketmq-ha]``, for masters and slaves.
+"""Section ``[rocketmq-ha]``, for masters and slaves, and the addresses and masters in it.
 
 For TLS between lakelog stores, both sides present a certificate of one authority.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import attrs
 from attrs import field, frozen, validators
 
 from lakelog.errors import SettingsError
-from lakelog_replication.address import Address
-from lakelog_replication.multisource.source import SourceMaster
+from lakelog.format.layout import OWN_DIR
 from lakelog_replication.wire import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
@@ -24,6 +24,77 @@ if TYPE_CHECKING:
     from lakelog_daemon.daemon import Runner
     from lakelog_daemon.logs import LogWriter
     from lakelog_daemon.plan import ServePlan
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``HOST:PORT`` or ``[IPV6]:PORT``; raises ``ValueError``."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+            raise ValueError(f"{text!r} is no address; give HOST:PORT, such as 127.0.0.1:10912")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class SourceMaster(NamedTuple):
+    """A master to copy.
+
+    :ivar name: the broker's name, or a chosen one; also the name of the folder with the copy
+    :ivar slaves: address for slaves (``haListenPort``)
+    :ivar broker: address for clients (``listenPort``), if known
+    """
+
+    name: str
+    slaves: Address
+    broker: Address | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SourceMaster:
+        """Read ``[NAME=]HOST:PORT[,HOST:PORT]``; raises ``ValueError``.
+
+        The second address is ``broker``. Without ``NAME=``, the name is made from the first
+        address.
+
+        >>> SourceMaster.parse("10.0.0.1:10912").name
+        '10.0.0.1_10912'
+        """
+        name, equals, places = text.rpartition("=")
+        slaves, comma, broker = places.partition(",")
+        address = Address.parse(slaves)
+        if not equals:
+            name = _OTHER.sub("_", str(address)).strip("_")
+        return cls(cls.checked_name(name), address, Address.parse(broker) if comma else None)
+
+    @property
+    def places(self) -> str:
+        """The addresses, as :meth:`parse` reads them."""
+        return str(self.slaves) if self.broker is None else f"{self.slaves},{self.broker}"
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.places}"
+
+    @staticmethod
+    def checked_name(name: str) -> str:
+        """Return ``name`` if a folder of a copy may have it; raises ``ValueError``."""
+        if not _NAME.fullmatch(name) or name == OWN_DIR:
+            raise ValueError(
+                f"{name!r} cannot name the folder of a copy: use up to 50 letters, digits, '.', "
+                f"'_' and '-', and not {OWN_DIR!r}"
+            )
+        return name
 
 
 _LONGEST_POLL_MS: Final = (1 << 31) - 1
@@ -88,7 +159,7 @@ class SlaveSettings:
         """What copies several masters; ``None`` for one. See :mod:`lakelog_daemon.daemon`."""
         if not (self.masters or self.name_servers):
             return None
-        from lakelog_replication.multisource.daemon import MultiSourceDaemon
+        from lakelog_replication.multisource import MultiSourceDaemon
 
         return MultiSourceDaemon(plan, self, log, late_code)
 

@@ -8,10 +8,15 @@ import pytest
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_replication.address import Address
-from lakelog_replication.multisource.name_server import listed_masters, master_brokers, source_of
-from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
+from lakelog_replication.multisource import (
+    listed_masters,
+    master_brokers,
+    read_masters,
+    source_of,
+    write_masters,
+)
 from lakelog_replication.remoting import BrokerRefused
+from lakelog_replication.settings import Address, SourceMaster
 from plugins.replication.tests.brokers import answering, response
 
 # As fastjson of RocketMQ 5.3.3 writes it: ids of brokers are keys without quotes.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused
 from lakelog_replication.replica.configs import copy_configs
+from lakelog_replication.settings import Address
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import body, brokering, response
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until

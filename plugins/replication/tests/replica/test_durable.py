@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import lakelog
-from lakelog_replication.replica.vouching import AgeVoucher
+from lakelog_replication.replica.receivable import AgeVoucher
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import Asked, brokering, runtime
 from plugins.replication.tests.replica.copies import (

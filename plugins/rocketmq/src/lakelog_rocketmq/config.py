@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import attrs
 
 from lakelog.errors import CorruptConfig
-from lakelog.files.filesystem import FileSystem, overwrite_file, read_file, unreadable
+from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
 from lakelog.format.layout import CONFIG_DIR
 
 TOPICS_FILE: Final = "topics.json"
@@ -34,13 +34,14 @@ GROUPS_FILE: Final = "subscriptionGroup.json"
 CONSUMER_OFFSETS_FILE: Final = "consumerOffset.json"
 DELAY_OFFSETS_FILE: Final = "delayOffset.json"
 _BACKUP: Final = ".bak"
-_TEMPORARY: Final = ".tmp"
 _LOG: Final = logging.getLogger("lakelog")
 _TOKEN: Final = re.compile(
     r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<key>[^\s"{}\[\]:,]+)(?=\s*:)|[^\s"{}\[\]:,]+',
     re.DOTALL,
 )
 Read = TypeVar("Read")
+Content: TypeAlias = Mapping[str, Any]
+"""The object in a file."""
 
 
 @attrs.frozen
@@ -55,9 +56,7 @@ class Loaded(Generic[Read]):
     content: dict[str, Any]
 
 
-def load_config(
-    files: FileSystem, path: Path, read: Callable[[Mapping[str, Any]], Read]
-) -> Loaded[Read]:
+def load_config(files: FileSystem, path: Path, read: Callable[[Content], Read]) -> Loaded[Read]:
     """Read a file, or else its ``.bak``, as RocketMQ does.
 
     :param read: converts the content to a value; raises ``ValueError`` if it cannot
@@ -102,7 +101,7 @@ def _content(files: FileSystem, path: Path, problems: list[str]) -> bytes | None
     return data
 
 
-def save_config(files: FileSystem, path: Path, content: Mapping[str, Any]) -> None:
+def save_config(files: FileSystem, path: Path, content: Content) -> None:
     """Replace a file durably, as strict JSON indented by tabs like RocketMQ's.
 
     Valid former content is saved as the ``.bak`` first. A crash at any time leaves a readable file,
@@ -112,27 +111,14 @@ def save_config(files: FileSystem, path: Path, content: Mapping[str, Any]) -> No
     former = read_file(files, path) or b""
     with suppress(ValueError):  # a torn file must not replace a valid .bak
         parse_object(former)
-        _replace(files, backup_of(path), former)
+        write_file(files, backup_of(path), former, syncs_name=False)
     encoded = json.dumps(content, indent="\t", ensure_ascii=False, separators=(",", ":"))
-    _replace(files, path, encoded.encode())
-    files.sync_dir(path.parent)
+    write_file(files, path, encoded.encode())
 
 
 def backup_of(path: Path) -> Path:
     """The path of the ``.bak`` of a file."""
     return path.with_name(path.name + _BACKUP)
-
-
-def _replace(files: FileSystem, path: Path, data: bytes) -> None:
-    """Write and sync the new content, then rename it; the caller syncs the directory."""
-    temporary = path.with_name(path.name + _TEMPORARY)
-    try:
-        overwrite_file(files, temporary, data)
-        files.rename(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            files.unlink(temporary)
-        raise
 
 
 def integer_table(found: object, where: str) -> dict[int, int]:
@@ -148,7 +134,7 @@ def integer_table(found: object, where: str) -> dict[int, int]:
     return numbers
 
 
-def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+def object_table(content: Content, name: str) -> dict[str, Any]:
     """The map under ``name``; empty if it is missing or null.
 
     Raises ``ValueError`` if the value is no map.
@@ -157,7 +143,7 @@ def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {} if found is None else dict(_map(found, name))
 
 
-def _map(found: object, where: str) -> Mapping[str, Any]:
+def _map(found: object, where: str) -> Content:
     if not isinstance(found, Mapping):
         raise ValueError(f"{where} is {type(found).__name__}, not a map")
     return found
@@ -186,11 +172,7 @@ def _quoted(token: re.Match[str]) -> str:
 
 
 def _save(
-    files: FileSystem,
-    path: Path,
-    former: Mapping[str, Any],
-    now_ms: int,
-    changed: Mapping[str, Any],
+    files: FileSystem, path: Path, former: Content, now_ms: int, changed: Content
 ) -> dict[str, Any]:
     """Replace a file; keep what is not ``changed``, and increment RocketMQ's ``DataVersion``."""
     version = former.get("dataVersion")
@@ -247,13 +229,12 @@ def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]
     return load_config(files, path / CONFIG_DIR / TOPICS_FILE, read_topics)
 
 
-def read_topics(content: Mapping[str, Any]) -> dict[str, TopicConfig]:
+def read_topics(content: Content) -> dict[str, TopicConfig]:
     """Parse the topics in a file's content; raises ``ValueError``."""
-    table = object_table(content, _TOPICS)
-    return {topic: _topic(topic, found) for topic, found in table.items()}
+    return {topic: _topic(topic, found) for topic, found in object_table(content, _TOPICS).items()}
 
 
-def _topic(topic: str, found: Mapping[str, Any]) -> TopicConfig:
+def _topic(topic: str, found: Content) -> TopicConfig:
     return TopicConfig(
         topic,
         int(found.get("readQueueNums", _DEFAULT_QUEUES)),
@@ -264,11 +245,7 @@ def _topic(topic: str, found: Mapping[str, Any]) -> TopicConfig:
 
 
 def save_topics(
-    files: FileSystem,
-    path: Path,
-    former: Mapping[str, Any],
-    topics: Mapping[str, TopicConfig],
-    now_ms: int,
+    files: FileSystem, path: Path, former: Content, topics: Mapping[str, TopicConfig], now_ms: int
 ) -> None:
     """Replace the file durably; RocketMQ reads it when it starts.
 
@@ -335,26 +312,23 @@ def load_groups(files: FileSystem, path: Path) -> Loaded[dict[str, GroupConfig]]
     return load_config(files, path / CONFIG_DIR / GROUPS_FILE, read_groups)
 
 
-def read_groups(content: Mapping[str, Any]) -> dict[str, GroupConfig]:
+def read_groups(content: Content) -> dict[str, GroupConfig]:
     """Parse the groups in a file's content; raises ``ValueError``."""
-    table = object_table(content, _GROUPS)
     return {
         group: GroupConfig(
             group, int(found.get(_RETRIES, MAX_RETRIES)), bool(found.get(_ORDERED, False))
         )
-        for group, found in table.items()
+        for group, found in object_table(content, _GROUPS).items()
     }
 
 
-def settings_of(content: Mapping[str, Any], group: str) -> dict[str, Any]:
+def settings_of(content: Content, group: str) -> dict[str, Any]:
     """All settings of a group in a file's content, in RocketMQ's names; defaults if it has none."""
     found = object_table(content, _GROUPS).get(group, {})
     return {**_NEW_GROUP, _RETRIES: MAX_RETRIES, "groupName": group, **found}
 
 
-def with_settings(
-    content: Mapping[str, Any], group: str, settings: Mapping[str, Any]
-) -> dict[str, Any]:
+def with_settings(content: Content, group: str, settings: Content) -> dict[str, Any]:
     """A file's content with changed settings of a group; other groups stay.
 
     Settings of unknown names, and those that are ``None``, are left out. Raises ``ValueError`` for
@@ -375,11 +349,7 @@ def with_settings(
 
 
 def save_groups(
-    files: FileSystem,
-    path: Path,
-    former: Mapping[str, Any],
-    groups: Mapping[str, GroupConfig],
-    now_ms: int,
+    files: FileSystem, path: Path, former: Content, groups: Mapping[str, GroupConfig], now_ms: int
 ) -> None:
     """Replace the file durably; arguments as those of ``save_topics``.
 
@@ -413,14 +383,14 @@ def load_offsets(files: FileSystem, path: Path) -> Loaded[Offsets]:
     return load_config(files, path / CONFIG_DIR / CONSUMER_OFFSETS_FILE, read_offsets)
 
 
-def read_offsets(content: Mapping[str, Any]) -> Offsets:
+def read_offsets(content: Content) -> Offsets:
     """Parse the offsets in a file's content; raises ``ValueError``."""
     table = object_table(content, _OFFSETS)
     return {name: integer_table(found, name) for name, found in table.items()}
 
 
 def save_offsets(
-    files: FileSystem, path: Path, former: Mapping[str, Any], offsets: Offsets, now_ms: int
+    files: FileSystem, path: Path, former: Content, offsets: Offsets, now_ms: int
 ) -> dict[str, Any]:
     """Replace the file durably; returns its new content.
 
@@ -456,17 +426,13 @@ def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
     return load_config(files, path / CONFIG_DIR / DELAY_OFFSETS_FILE, read_delay_offsets)
 
 
-def read_delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
+def read_delay_offsets(content: Content) -> dict[int, int]:
     """Parse the offsets in a file's content; raises ``ValueError``."""
     return integer_table(content.get(_OFFSETS) or {}, _OFFSETS)
 
 
 def save_delay_offsets(
-    files: FileSystem,
-    path: Path,
-    former: Mapping[str, Any],
-    offsets: Mapping[int, int],
-    now_ms: int,
+    files: FileSystem, path: Path, former: Content, offsets: Mapping[int, int], now_ms: int
 ) -> None:
     """Replace the file durably; arguments as those of ``save_offsets``.
 

@@ -14,11 +14,10 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from lakelog import StoredMessage
+from lakelog_broker import codes, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused
 from lakelog_broker.grpc import mapping
 from lakelog_broker.security import AccessControl, AccessRight, Use
-from lakelog_broker.state.groups import Member, MemberGroup, Peer
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
 
@@ -41,8 +40,7 @@ def _reads(*paths: str) -> _Uses:
     def uses(request: Any) -> Iterator[Use]:
         for path in paths:
             name = mapping.name_of(attrgetter(path)(request))
-            is_topic = path.endswith("topic")
-            yield Use(_SUB, topic=name) if is_topic else Use(_SUB, group=name)
+            yield Use(_SUB, topic=name) if path.endswith("topic") else Use(_SUB, group=name)
 
     return uses
 
@@ -109,7 +107,7 @@ class GrpcAccess:
         metadata = {key: str(value) for key, value in context.invocation_metadata()}
         try:
             user = self._control.grpc_user(metadata)
-        except Refused as error:
+        except codes.Refused as error:
             raise mapping.IllegalRequest("UNAUTHORIZED", error.remark) from None
         if user.admin:
             return
@@ -123,11 +121,11 @@ class GrpcAccess:
         try:
             for use in uses:
                 self._control.require(user, use)
-        except Refused as error:
+        except codes.Refused as error:
             raise mapping.IllegalRequest("FORBIDDEN", error.remark) from None
 
 
-class TelemetryStream(Peer):
+class TelemetryStream(state.Peer):
     """The telemetry stream of one client.
 
     :ivar settings: the client's last ``Settings``
@@ -231,7 +229,7 @@ class GrpcClients:
     def _join(self, line: TelemetryStream) -> None:
         settings, members = line.settings, self._broker.members
         language = str(settings.user_agent.language)
-        member = Member(line.client_id, line, time.monotonic(), language)
+        member = state.Member(line.client_id, line, time.monotonic(), language)
         for each in settings.publishing.topics:
             members.join_producers(mapping.name_of(each), member)
         if not settings.subscription.group.name:
@@ -268,8 +266,7 @@ class GrpcClients:
             subscription.receive_batch_size = _BATCH
             subscription.long_polling_timeout.seconds = _POLLING_S
             if settings.client_type in _PUSH_CONSUMERS:
-                limit = self._broker.topics.retry_limit(group)
-                backoff.max_attempts = limit + 1
+                backoff.max_attempts = self._broker.topics.retry_limit(group) + 1
                 backoff.customized_backoff.ClearField("next")
                 for delay_ms in DELAYS_MS:
                     backoff.customized_backoff.next.add().FromMilliseconds(delay_ms)
@@ -285,7 +282,7 @@ def _check_counts(client_id: str, settings: Any) -> None:
         raise mapping.IllegalRequest("BAD_REQUEST", text)
 
 
-def _subscribe(group: MemberGroup, subscriptions: Any) -> None:
+def _subscribe(group: state.MemberGroup, subscriptions: Any) -> None:
     for each in subscriptions:
         topic, expression = mapping.name_of(each.topic), each.expression
         group.subscriptions[topic] = {

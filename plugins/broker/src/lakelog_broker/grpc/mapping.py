@@ -21,10 +21,8 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from lakelog import Message, StoredMessage
-from lakelog.errors import PutRefused, StoreError
+from lakelog import Message, StoredMessage, errors, results
 from lakelog.format.properties import encode_properties
-from lakelog.results import PutStatus
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.popping.service import Popped
 from lakelog_queues.groups.set_aside import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC
@@ -73,13 +71,13 @@ _REFUSALS: Final = {
     ResponseCode.ILLEGAL_OPERATION: "BAD_REQUEST",
 }
 _PUTS: Final = {
-    PutStatus.MESSAGE_SIZE_EXCEEDED: "MESSAGE_BODY_TOO_LARGE",
-    PutStatus.PROPERTIES_SIZE_EXCEEDED: "MESSAGE_PROPERTIES_TOO_LARGE",
-    PutStatus.MESSAGE_ILLEGAL: "BAD_REQUEST",
-    PutStatus.FLUSH_DISK_TIMEOUT: "MASTER_PERSISTENCE_TIMEOUT",
-    PutStatus.FLUSH_SLAVE_TIMEOUT: "SLAVE_PERSISTENCE_TIMEOUT",
-    PutStatus.SLAVE_NOT_AVAILABLE: "HA_NOT_AVAILABLE",
-    PutStatus.PUT_OK: "OK",
+    results.PutStatus.MESSAGE_SIZE_EXCEEDED: "MESSAGE_BODY_TOO_LARGE",
+    results.PutStatus.PROPERTIES_SIZE_EXCEEDED: "MESSAGE_PROPERTIES_TOO_LARGE",
+    results.PutStatus.MESSAGE_ILLEGAL: "BAD_REQUEST",
+    results.PutStatus.FLUSH_DISK_TIMEOUT: "MASTER_PERSISTENCE_TIMEOUT",
+    results.PutStatus.FLUSH_SLAVE_TIMEOUT: "SLAVE_PERSISTENCE_TIMEOUT",
+    results.PutStatus.SLAVE_NOT_AVAILABLE: "HA_NOT_AVAILABLE",
+    results.PutStatus.PUT_OK: "OK",
 }
 
 
@@ -99,7 +97,7 @@ def status(code: str = "OK", text: str = "OK") -> Any:
     return proto("Status")(code=CODES[code], message=text)
 
 
-def put_status(found: PutStatus) -> Any:
+def put_status(found: results.PutStatus) -> Any:
     """The ``Status`` for the result of a put."""
     return status(_PUTS.get(found, "INTERNAL_SERVER_ERROR"), found.name)
 
@@ -119,9 +117,9 @@ def status_of(error: Exception) -> Any:
     if isinstance(error, Refused):
         name = _REFUSALS.get(ResponseCode(error.code), "INTERNAL_SERVER_ERROR")
         return status(name, error.remark)
-    if isinstance(error, PutRefused):
+    if isinstance(error, errors.PutRefused):
         return status(_PUTS.get(error.status, "INTERNAL_SERVER_ERROR"), str(error))
-    level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
+    level = logging.WARNING if isinstance(error, errors.StoreError) else logging.ERROR
     _LOG.log(level, "a gRPC call failed", exc_info=error)
     return status("INTERNAL_SERVER_ERROR", f"{type(error).__name__}: {error}")
 

@@ -1,8 +1,11 @@
-"""The gRPC port, in the event loop of the broker: plain text and TLS on one port.
+"""The gRPC port, in the event loop of the broker, and its calls about messages.
 
-A port of grpcio accepts only one of the two; RocketMQ's proxy accepts both. So the port is a proxy
-that selects the server by a connection's first byte. A TLS connection begins with a handshake
-record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
+Plain text and TLS come on one port. A port of grpcio accepts only one of the two; RocketMQ's proxy
+accepts both. So the port is a proxy that selects the server by a connection's first byte. A TLS
+connection begins with a handshake record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
+
+The calls are routes, sends, and hand-outs. A route names this broker, which distributes the queues
+itself.
 """
 
 from __future__ import annotations
@@ -12,21 +15,46 @@ import contextlib
 import datetime
 import functools
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import grpc
 import grpc.aio
 
-from lakelog.errors import SettingsError
+from lakelog import PutResult, errors
+from lakelog_broker import appending, codes, filtering, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients
+from lakelog_broker.grpc import mapping
+from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcAccess, GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import SERVICE, IllegalRequest, class_of, status_of
-from lakelog_broker.grpc.messaging import Messaging
-from lakelog_broker.popping.service import Popping
+from lakelog_broker.popping.handles import ReceiptHandle
+from lakelog_broker.popping.service import Popping, PopRequest
+from lakelog_broker.scheduled.timers import RecallHandle
+from lakelog_rocketmq.config import TopicConfig
 
+_HANDSHAKE: Final = 0x16
+_CHUNK_BYTES: Final = 64 << 10
+_GRACE_S: Final = 0.2
 _VALID_DAYS: Final = 3650
+ANY_QUEUE: Final = -1
+_PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
+"""Numbers of ``Permission`` by RocketMQ's permission bits."""
+RENEWED_MS: Final = 60_000
+"""Invisible time of a message with automatic renewal, in ms; the proxy's
+``defaultInvisibleTimeMills``."""
+RENEW_INTERVAL_S: Final = 5.0
+_RENEW_LIMIT_S: Final = 3 * 3600
+_MIN_INVISIBLE_MS: Final = 10_000
+_MAX_INVISIBLE_MS: Final = 12 * 3_600_000
+_MAX_BATCH: Final = 32
+_POLLING_MS: Final = 20_000
+_MARGIN_MS: Final = 500
+"""Time between the answer and the deadline of the call."""
+_SQL: Final = 2
+_OUTCOMES: Final = {1: True, 2: False}
 
 
 def key_and_certificate(
@@ -40,13 +68,13 @@ def key_and_certificate(
     given, and ``ImportError`` if ``cryptography`` is needed and missing.
     """
     if (certificate is None) != (key is None):
-        raise SettingsError("certificate and key must be given together")
+        raise errors.SettingsError("certificate and key must be given together")
     if certificate is None or key is None:
         return _self_made(host)
     try:
         return key.read_bytes(), certificate.read_bytes()
     except OSError as error:
-        raise SettingsError(f"the certificate cannot be read: {error}") from error
+        raise errors.SettingsError(f"the certificate cannot be read: {error}") from error
 
 
 def _self_made(host: str) -> tuple[bytes, bytes]:
@@ -79,12 +107,6 @@ def _self_made(host: str) -> tuple[bytes, bytes]:
     return private, made.public_bytes(pem)
 
 
-_HANDSHAKE: Final = 0x16
-
-
-_CHUNK_BYTES: Final = 64 << 10
-
-
 async def _serve(
     plain: str, tls: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
@@ -110,9 +132,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(data)
             await writer.drain()
     writer.close()
-
-
-_GRACE_S: Final = 0.2
 
 
 class GrpcServer:
@@ -203,3 +222,303 @@ class GrpcServer:
 async def _not_served(_request: Any, _context: Any) -> Any:
     """Refuse a call; RocketMQ's proxy 5.3.3 answers calls about offsets so, too."""
     raise IllegalRequest("NOT_IMPLEMENTED", "the call is not served")
+
+
+@attrs.frozen
+class Renewal:
+    """A hand-out that is renewed while its client is a member of the group.
+
+    :ivar until_s: end of the renewals, in seconds of ``time.monotonic``
+    """
+
+    client_id: str
+    handle: ReceiptHandle
+    until_s: float
+
+
+class Messaging:
+    """Puts messages of producers, and hands out messages to consumers.
+
+    :ivar port: the gRPC port, set once it is bound
+    """
+
+    def __init__(self, broker: Broker, popping: Popping, clients: GrpcClients) -> None:
+        self.port = 0
+        self._broker, self._popping, self._clients = broker, popping, clients
+        self._renewals: dict[tuple[str, str, str], Renewal] = {}  # by group, topic, handle
+        clients.on_gone = self._client_gone
+
+    # --- routes ---
+
+    def _topic(self, name: str) -> TopicConfig:
+        """Find a topic, or create it if a send would; raises :class:`IllegalRequest`."""
+        if not name:
+            raise mapping.IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
+        try:
+            return self._broker.topics.created_by_sending(name)
+        except codes.Refused as error:
+            found = "must have" in error.remark
+            raise mapping.IllegalRequest(
+                "ILLEGAL_TOPIC" if found else "TOPIC_NOT_FOUND", error.remark
+            ) from None
+
+    async def query_route(self, request: Any, _context: Any) -> Any:
+        """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
+        topic = self._topic(mapping.name_of(request.topic))
+        found = [self._queue(request, topic, each) for each in range(topic.queue_count)]
+        return mapping.proto("QueryRouteResponse")(status=mapping.status(), message_queues=found)
+
+    async def query_assignment(self, request: Any, _context: Any) -> Any:
+        """Serve ``QueryAssignment``: one assignment, to any queue of this broker.
+
+        Raises :class:`IllegalRequest`.
+        """
+        topic = self._topic(mapping.name_of(request.topic))
+        queue = self._queue(request, topic, ANY_QUEUE)
+        one = mapping.proto("Assignment")(message_queue=queue)
+        return mapping.proto("QueryAssignmentResponse")(status=mapping.status(), assignments=[one])
+
+    def _queue(self, request: Any, topic: TopicConfig, queue_id: int) -> Any:
+        address = mapping.proto("Address")(host=self._broker.settings.host, port=self.port)
+        scheme = 2 if ":" in address.host else 1 if address.host.replace(".", "").isdigit() else 3
+        endpoints = mapping.proto("Endpoints")(scheme=scheme, addresses=[address])
+        broker = mapping.proto("Broker")(name=self._broker.settings.name, id=0, endpoints=endpoints)
+        return mapping.proto("MessageQueue")(
+            topic=request.topic,
+            id=queue_id,
+            permission=_PERMISSIONS.get(topic.permission & 6, 1),
+            broker=broker,
+            accept_message_types=mapping.accepted_types(topic),
+        )
+
+    # --- sends ---
+
+    async def send(self, request: Any, _context: Any) -> Any:
+        """Serve ``SendMessage``: put each message; the answer has one entry for each."""
+        answer = mapping.proto("SendMessageResponse")()
+        for each in request.messages:
+            try:
+                entry = await self._put(each)
+            except Exception as error:  # noqa: BLE001  # the other messages are put
+                entry = mapping.proto("SendResultEntry")(status=mapping.status_of(error))
+            answer.entries.append(entry)
+        answer.status.CopyFrom(mapping.common_status(each.status for each in answer.entries))
+        return answer
+
+    async def _put(self, sent: Any) -> Any:
+        name, kind = (
+            mapping.name_of(sent.topic),
+            sent.system_properties.message_type or mapping.NORMAL,
+        )
+        appending.refuse_system_topic(name)
+        topic = self._topic(name)
+        if not topic.permission & state.WRITABLE:
+            raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
+        if kind not in mapping.accepted_types(topic):
+            kinds = topic.attributes.get("message.type")
+            text = f"the topic {name} takes messages of the type {kinds}"
+            raise mapping.IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
+        if len(sent.body) > MAX_BODY_BYTES:
+            text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
+            raise mapping.IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
+        message = mapping.stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
+        put = self._broker.appender.append(message)
+        done = put if isinstance(put, PutResult) else await put
+        entry = mapping.proto("SendResultEntry")(
+            status=mapping.put_status(done.status),
+            message_id=sent.system_properties.message_id,
+            offset=done.queue_offset,
+        )
+        handle = RecallHandle.of(message.properties, self._broker.settings.name)
+        if handle is not None and kind != mapping.TRANSACTION:
+            entry.recall_handle = handle.encode()
+        if kind == mapping.TRANSACTION:
+            entry.transaction_id = mapping.transaction_id(done.physical_offset, done.queue_offset)
+        return entry
+
+    async def recall(self, request: Any, _context: Any) -> Any:
+        """Serve ``RecallMessage``: recall a waiting timer message by its handle.
+
+        Raises :class:`IllegalRequest` and :class:`~lakelog_broker.codes.Refused`.
+        """
+        topic, settings = mapping.name_of(request.topic), self._broker.settings
+        if self._broker.topics.find(topic) is None:
+            raise mapping.IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
+        handle = RecallHandle.parse(request.recall_handle)
+        put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
+        done = put if isinstance(put, PutResult) else await put
+        found = mapping.put_status(done.status)
+        return mapping.proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
+
+    async def end_transaction(self, request: Any, _context: Any) -> Any:
+        """Serve ``EndTransaction``: commit or roll back the half message that the id names.
+
+        Raises :class:`IllegalRequest`.
+        """
+        place, half = mapping.place_of(request.transaction_id)
+        if not self._broker.transactions.end(place, half, _OUTCOMES.get(request.resolution)):
+            text = f"there is no transaction {request.transaction_id}"
+            raise mapping.IllegalRequest("INVALID_TRANSACTION_ID", text)
+        return mapping.proto("EndTransactionResponse")(status=mapping.status())
+
+    # --- hand-outs ---
+
+    async def receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Serve ``ReceiveMessage``: yield a status, the messages, and the time of delivery.
+
+        Errors are yielded as a status.
+        """
+        response = mapping.proto("ReceiveMessageResponse")
+        try:
+            client_id = client_id_of(context)
+            wanted = self._wanted(request, client_id)
+            found = await self._popping.receive(wanted, _wait_ms(request, context) / 1000)
+        except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
+            yield response(status=mapping.status_of(error))
+            return
+        if request.auto_renew:
+            until_s = time.monotonic() + _RENEW_LIMIT_S
+            for each in found:
+                key = wanted.group, wanted.topic, str(each.handle)
+                self._renewals[key] = Renewal(client_id, each.handle, until_s)
+        if found:
+            yield response(status=mapping.status())
+        else:
+            yield response(status=mapping.status("MESSAGE_NOT_FOUND", "no new message"))
+        for each in found:
+            message = mapping.popped_form(
+                each, request.message_queue.topic.name, wanted.invisible_ms
+            )
+            message.topic.CopyFrom(request.message_queue.topic)
+            yield response(message=message)
+        last = response()
+        last.delivery_timestamp.FromMilliseconds(time.time_ns() // 1_000_000)
+        yield last
+
+    def _wanted(self, request: Any, client_id: str) -> PopRequest:
+        group, name = mapping.name_of(request.group), mapping.name_of(request.message_queue.topic)
+        if not group:
+            raise mapping.IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
+        topic = self._topic(name)
+        if not topic.permission & state.READABLE:
+            raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
+        invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
+        kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
+        line = self._clients.find(client_id)
+        return PopRequest(
+            group=group,
+            topic=name,
+            # As in the proxy: a client names some queue of a broker, and means all of them.
+            queues=range(topic.read_queues),
+            max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
+            invisible_ms=invisible_ms,
+            selection=filtering.MessageFilter.of(request.filter_expression.expression, kind),
+            is_ordered=bool(line and line.is_ordered),
+            attempt_id=request.attempt_id,
+        )
+
+    async def acknowledge(self, request: Any, _context: Any) -> Any:
+        """Serve ``AckMessage``; the answer has a status for each message."""
+        answer = mapping.proto("AckMessageResponse")()
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        for each in request.entries:
+            try:
+                handle = _handle(each.receipt_handle)
+                self._renewals.pop((group, topic, each.receipt_handle), None)
+                if not self._popping.acknowledge(group, topic, handle):
+                    raise _outdated(each.receipt_handle)
+                found = mapping.status()
+            except mapping.IllegalRequest as error:
+                found = mapping.status_of(error)
+            answer.entries.add(
+                message_id=each.message_id, receipt_handle=each.receipt_handle, status=found
+            )
+        answer.status.CopyFrom(mapping.common_status(each.status for each in answer.entries))
+        return answer
+
+    async def change_invisible(self, request: Any, _context: Any) -> Any:
+        """Serve ``ChangeInvisibleDuration``: hand a message out again at another time.
+
+        Raises :class:`IllegalRequest`.
+        """
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        handle = _handle(request.receipt_handle)
+        duration_ms = mapping.milliseconds(request.invisible_duration)
+        # The Node client sends 0: it does not implement backoff policies with a list of delays.
+        if not 0 <= duration_ms <= _MAX_INVISIBLE_MS:
+            text = f"an invisible duration of {duration_ms} ms is not between 0 and 12 h"
+            raise mapping.IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+        self._renewals.pop((group, topic, request.receipt_handle), None)
+        changed = self._popping.change(group, topic, handle, duration_ms)
+        if changed is None:
+            raise _outdated(request.receipt_handle)
+        answer = mapping.proto("ChangeInvisibleDurationResponse")
+        return answer(status=mapping.status(), receipt_handle=str(changed))
+
+    async def dead_letter(self, request: Any, _context: Any) -> Any:
+        """Serve ``ForwardMessageToDeadLetterQueue``: put a message into ``%DLQ%group``.
+
+        Raises :class:`IllegalRequest`.
+        """
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        handle = _handle(request.receipt_handle)
+        self._renewals.pop((group, topic, request.receipt_handle), None)
+        if not self._popping.dead_letter(group, topic, handle):
+            raise _outdated(request.receipt_handle)
+        return mapping.proto("ForwardMessageToDeadLetterQueueResponse")(status=mapping.status())
+
+    async def renew(self) -> None:
+        """Renew the hand-outs of living clients until the task is cancelled.
+
+        A connection may outlive its client's machine by hours. So, as in the proxy, messages of a
+        client without heartbeats become visible once it is no member of its group any more.
+        """
+        while True:
+            await asyncio.sleep(RENEW_INTERVAL_S)
+            now_s = time.monotonic()
+            for key, each in list(self._renewals.items()):
+                if not self._clients.is_member(each.client_id, key[0]):
+                    self._make_visible(key)
+                elif now_s > each.until_s or not self._popping.extend(
+                    *key[:2], each.handle, RENEWED_MS
+                ):
+                    self._renewals.pop(key, None)
+
+    def _client_gone(self, client_id: str) -> None:
+        """Make the renewed messages of a client visible at once."""
+        for key, each in list(self._renewals.items()):
+            if each.client_id == client_id:
+                self._make_visible(key)
+
+    def _make_visible(self, key: tuple[str, str, str]) -> None:
+        self._popping.change(*key[:2], self._renewals.pop(key).handle, 0)
+
+
+def _handle(text: str) -> ReceiptHandle:
+    try:
+        return ReceiptHandle.parse(text)
+    except codes.Refused as error:
+        raise mapping.IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
+
+
+def _outdated(text: str) -> mapping.IllegalRequest:
+    return mapping.IllegalRequest(
+        "INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known"
+    )
+
+
+def _invisible(request: Any) -> int:
+    found = mapping.milliseconds(request.invisible_duration)
+    if not _MIN_INVISIBLE_MS <= found <= _MAX_INVISIBLE_MS:
+        text = f"an invisible duration of {found} ms is not between 10 s and 12 h"
+        raise mapping.IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+    return found
+
+
+def _wait_ms(request: Any, context: Any) -> int:
+    is_given = request.HasField("long_polling_timeout")
+    wanted = mapping.milliseconds(request.long_polling_timeout) if is_given else _POLLING_MS
+    left_s = context.time_remaining()
+    if left_s is not None:
+        wanted = min(wanted, int(left_s * 1000) - _MARGIN_MS)
+    return max(0, wanted)

@@ -170,13 +170,9 @@ class _Reader:
         try:
             self._note(message)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            _LOG.warning(
-                "%s, queue %d, offset %d is no checkpoint (%r) and is left out",
-                message.topic,
-                message.queue_id,
-                message.queue_offset,
-                error,
-            )
+            place = message.topic, message.queue_id, message.queue_offset
+            text = "%s, queue %d, offset %d is no checkpoint (%r) and is left out"
+            _LOG.warning(text, *place, error)
 
     def _note(self, message: StoredMessage) -> None:
         content, tag = json.loads(message.body), message.tags
@@ -192,8 +188,7 @@ class _Reader:
             return
         point = self.points.get(key)
         if point is not None:
-            acknowledged = content["aol"] if tag == "bAck" else [content["ao"]]
-            for offset in acknowledged:
+            for offset in content["aol"] if tag == "bAck" else [content["ao"]]:
                 point.offsets.pop(int(offset), None)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Invalid
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 OWN_TOPIC: Final = 0
@@ -51,9 +51,8 @@ class ReceiptHandle:
             start, popped, invisible, _, flag = (int(each) for each in parts[:5])
             return cls(start, popped, invisible, flag, parts[5], int(parts[6]), int(parts[7]))
         except (ValueError, IndexError):
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"the receipt handle {text[:200]!r} has not {_FIELDS} fields joined by spaces",
+            raise Invalid(
+                f"the receipt handle {text[:200]!r} has not {_FIELDS} fields joined by spaces"
             ) from None
 
     def topic_of(self, group: str, topic: str) -> str:

@@ -7,32 +7,39 @@ to ``%DLQ%GROUP``. RocketMQ puts each unacknowledged message into the retry topi
 hand-outs in its topic ``rmq_sys_REVIVE_LOG``. Here hand-outs are in memory only: after a crash all
 messages from the first unacknowledged one on are handed out again.
 
-Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``PopReviveService``.
+:class:`PopQueue` is the state of one group in one queue: the messages that are out, and the offset
+to commit. Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``PopReviveService``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog import Message, PutRefused, PutResult, StoredMessage
-from lakelog.errors import LakelogError
+from lakelog import Message, PutRefused, PutResult, StoredMessage, errors
 from lakelog.format.properties import encode_properties
 from lakelog.format.record import decode
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
 from lakelog_broker.popping import handles
-from lakelog_broker.popping.queues import PopDelivery, PopQueue
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")
+
+MAX_OUT: Final = 10_000
+"""Most unacknowledged messages of a group in a queue; RocketMQ's
+``popInflightMessageThreshold``."""
+_Place: TypeAlias = tuple[str, int, int]
+"""Topic, flag and queue id."""
 _READS: Final = 8
 """Most reads of one queue for one request, if the filter matches few messages."""
 _LOOK_S: Final = 1.0
@@ -116,19 +123,20 @@ class Popping:
         found: list[Popped] = []
         places = list(self._places(request))
         first = next(self._turn) % len(places) if places else 0
-        for topic, flag, queue_id in places[first:] + places[:first]:
+        for place in places[first:] + places[:first]:
             most = request.max_messages - len(found)
             if most <= 0:
                 break
-            got = self._pop_queue(request, topic, flag, queue_id, most)
+            got = self._pop_queue(request, place, most)
             if got:
+                topic, _, queue_id = place
                 end = got[-1].message.queue_offset + 1
                 self._broker.traffic.note_read(request.group, topic, queue_id, end, len(got))
             found += got
         return found
 
-    def _places(self, request: PopRequest) -> Iterable[tuple[str, int, int]]:
-        """Topic, flag and queue id of each queue that a request reads."""
+    def _places(self, request: PopRequest) -> Iterable[_Place]:
+        """The queues that a request reads."""
         for queue_id in request.queues:
             yield request.topic, handles.OWN_TOPIC, queue_id
         if request.is_ordered:
@@ -140,21 +148,20 @@ class Popping:
             for queue_id in range(retries.read_queues if retries else 0):
                 yield retries.topic if retries else "", flag, queue_id
 
-    def _pop_queue(
-        self, request: PopRequest, topic: str, flag: int, queue_id: int, most: int
-    ) -> list[Popped]:
+    def _pop_queue(self, request: PopRequest, place: _Place, most: int) -> list[Popped]:
+        topic, flag, queue_id = place
         from_first = request.from_first or flag != handles.OWN_TOPIC
         queue = self._queue(request.group, topic, queue_id, from_first)
         now_ms, queue.is_ordered = self._clock_ms(), request.is_ordered
         if request.is_ordered:
-            ready = self._ordered_again(request, queue, now_ms)
-            if ready is None:
+            if self._is_blocked(request, queue, now_ms):  # a message of the queue is still out
                 return []
+            queue.attempt_id, ready = request.attempt_id, iter(list(queue.out))
         else:
             ready = iter(lambda: queue.take_due(now_ms), None)
         found: list[Popped] = []
         for offset in ready:
-            again = self._again(request, topic, flag, queue_id, queue, offset, now_ms)
+            again = self._again(request, place, queue, offset, now_ms)
             if again is not None:
                 found.append(again)
                 if len(found) >= most:
@@ -197,26 +204,10 @@ class Popping:
             return False
         return any(each.visible_ms > now_ms and not each.is_done for each in queue.out.values())
 
-    def _ordered_again(
-        self, request: PopRequest, queue: PopQueue, now_ms: int
-    ) -> Iterable[int] | None:
-        """The offsets to hand out again; ``None`` if a message of the queue is still out."""
-        if self._is_blocked(request, queue, now_ms):
-            return None
-        queue.attempt_id = request.attempt_id
-        return list(queue.out)
-
     def _again(
-        self,
-        request: PopRequest,
-        topic: str,
-        flag: int,
-        queue_id: int,
-        queue: PopQueue,
-        offset: int,
-        now_ms: int,
+        self, request: PopRequest, place: _Place, queue: PopQueue, offset: int, now_ms: int
     ) -> Popped | None:
-        former = queue.out[offset]
+        (topic, flag, queue_id), former = place, queue.out[offset]
         got = self._store.get_records(topic, queue_id, offset, 1)
         if got.queue_offsets != [offset]:  # retention has removed it
             queue.remove(offset)
@@ -229,13 +220,9 @@ class Popping:
         moved = None if stays else self._moved_away(request, queue, former, stored, flag)
         if moved is not None and self._move(request.group, queue, stored, moved):
             return None
-        out = PopDelivery(
-            former.attempt + (not repeats),
-            max(now_ms, former.pop_time_ms + 1),
-            now_ms + request.invisible_ms,
-            request.invisible_ms,
-            offset,
-        )
+        attempt, pop_time_ms = former.attempt + (not repeats), max(now_ms, former.pop_time_ms + 1)
+        visible_ms = now_ms + request.invisible_ms
+        out = PopDelivery(attempt, pop_time_ms, visible_ms, request.invisible_ms, offset)
         queue.add(offset, out)
         return self._popped(flag, stored, got.records[0], out)
 
@@ -290,7 +277,7 @@ class Popping:
     ) -> None:
         try:
             await put
-        except LakelogError:
+        except errors.LakelogError:
             _LOG.exception("%s at %d was not moved", stored.topic, stored.queue_offset)
             out = queue.out[stored.queue_offset]
             out.is_moving = False
@@ -305,15 +292,9 @@ class Popping:
             self._commit(*place, queue)
 
     def _popped(self, flag: int, message: StoredMessage, record: bytes, out: PopDelivery) -> Popped:
-        handle = handles.ReceiptHandle(
-            out.start_offset,
-            out.pop_time_ms,
-            out.invisible_ms,
-            flag,
-            self._broker.settings.name,
-            message.queue_id,
-            message.queue_offset,
-        )
+        hand_out = out.start_offset, out.pop_time_ms, out.invisible_ms
+        place = self._broker.settings.name, message.queue_id, message.queue_offset
+        handle = handles.ReceiptHandle(*hand_out, flag, *place)
         return Popped(message, record, handle, out.attempt)
 
     def acknowledge(self, group: str, topic: str, handle: handles.ReceiptHandle) -> bool:
@@ -365,7 +346,7 @@ class Popping:
             return False
         got = self._store.get(place[1], handle.queue_id, handle.offset, 1).messages
         if not got or got[0].queue_offset != handle.offset:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the message of {handle} is gone")
+            raise Refused(f"the message of {handle} is gone")
         times = queue.out[handle.offset].attempt
         return self._move(group, queue, got[0], dead_letter_of(got[0], group, times))
 
@@ -422,3 +403,114 @@ class Popping:
                 if queue.due_ms is not None:
                     times.append(queue.due_ms)
         return min(times, default=None)
+
+
+@attrs.define
+class PopDelivery:
+    """A message that is out: handed out, and not yet acknowledged.
+
+    :ivar attempt: number of the hand-out from 1 on; earlier ones in other topics count, too
+    :ivar pop_time_ms: time of the hand-out, in ms since 1970
+    :ivar visible_ms: time from which it is handed out again, in ms since 1970
+    :ivar start_offset: the first queue offset of the hand-out
+    :ivar is_moving: whether it is being put into another topic
+    :ivar is_done: whether it is acknowledged, but kept because an earlier message of an ordered
+        queue is not
+    """
+
+    attempt: int
+    pop_time_ms: int
+    visible_ms: int
+    invisible_ms: int
+    start_offset: int
+    is_moving: bool = False
+    is_done: bool = False
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether it is handed out again at ``visible_ms``."""
+        return not (self.is_moving or self.is_done)
+
+
+@attrs.define(eq=False)
+class PopQueue:
+    """A queue of a group.
+
+    The committed offset is the first unacknowledged one. So after a crash some messages are handed
+    out again, and none is lost.
+
+    :ivar next_offset: queue offset of the first message that was never handed out
+    :ivar committed: the offset that was committed last
+    :ivar out: the messages that are out, by queue offset, in ascending order
+    :ivar has_more: whether the last read stopped before the end of the queue without a match
+    :ivar is_ordered: whether the last request was ordered
+    :ivar attempt_id: the ``attempt_id`` of the last ordered request
+    """
+
+    next_offset: int
+    committed: int
+    out: OrderedDict[int, PopDelivery] = attrs.field(factory=OrderedDict)
+    has_more: bool = False
+    is_ordered: bool = False
+    attempt_id: str = ""
+    _acknowledged: int = -1
+    _times: list[tuple[int, int]] = attrs.field(factory=list)
+
+    @property
+    def first_unacknowledged(self) -> int:
+        """The offset to commit."""
+        return next(iter(self.out), self.next_offset)
+
+    @property
+    def room(self) -> int:
+        """How many more messages may be out."""
+        return max(0, MAX_OUT - len(self.out))
+
+    @property
+    def due_ms(self) -> int | None:
+        """Time of the next repeated hand-out, in ms since 1970; ``None`` without one."""
+        self._drop_outdated()
+        return self._times[0][0] if self._times else None
+
+    def add(self, offset: int, delivery: PopDelivery) -> None:
+        """Note a hand-out, or the new ``visible_ms`` of one."""
+        self.out[offset] = delivery
+        heapq.heappush(self._times, (delivery.visible_ms, offset))
+
+    def take_due(self, now_ms: int) -> int | None:
+        """Return the offset of a message whose invisible time is over, once; else ``None``."""
+        self._drop_outdated()
+        if self._times and self._times[0][0] <= now_ms:
+            return heapq.heappop(self._times)[1]
+        return None
+
+    def _drop_outdated(self) -> None:
+        times = self._times
+        while times:
+            visible_ms, offset = times[0]
+            found = self.out.get(offset)
+            if found is not None and found.comes_again and found.visible_ms == visible_ms:
+                return
+            heapq.heappop(times)
+
+    def holds_back(self, offset: int) -> bool:
+        """Whether a later message is acknowledged, while the one at ``offset`` is not."""
+        return offset < self._acknowledged
+
+    def acknowledge(self, offset: int) -> None:
+        """Acknowledge a message.
+
+        In an ordered queue it is kept until all earlier messages are acknowledged. If one of them
+        is handed out again, the later ones follow it again, as with RocketMQ.
+        """
+        if self.is_ordered and offset != next(iter(self.out), offset):
+            self.out[offset].is_done = True
+        else:
+            self.remove(offset)
+
+    def remove(self, offset: int) -> None:
+        """Remove a message that is done, and the done messages that then are the first ones."""
+        if self.out.pop(offset, None) is not None:
+            self._acknowledged = max(self._acknowledged, offset)
+        while self.out and next(iter(self.out.values())).is_done:
+            self.out.popitem(last=False)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Invalid, LimitExceeded
 
 JSON_FORM: Final = 0
 BINARY_FORM: Final = 1
@@ -112,9 +112,9 @@ class RemotingCommand:
         except RecursionError:
             raise _too_deep() from None
         except ValueError as error:
-            raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
+            raise Invalid(f"the body is no JSON: {error}") from None
         if not isinstance(content, dict):
-            raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
+            raise Invalid("the body is no JSON object")
         _check_depth(content)
         return content
 
@@ -175,17 +175,8 @@ def _decode_json(head: bytes, body: bytes) -> RemotingCommand:
         raise BadFrame("code, opaque, flag and version of a header must be integers")
     if not _STRINGS.issuperset(map(type, fields.values())):
         fields = {name: _text(value) for name, value in fields.items() if value is not None}
-    return RemotingCommand(
-        code,
-        opaque,
-        flag,
-        fields,
-        body,
-        found.get("remark"),
-        version,
-        JSON_FORM,
-        str(found.get("language", "")),
-    )
+    remark, language = found.get("remark"), str(found.get("language", ""))
+    return RemotingCommand(code, opaque, flag, fields, body, remark, version, JSON_FORM, language)
 
 
 def _loaded(head: bytes) -> Any:
@@ -205,7 +196,10 @@ def _text(value: Any) -> str:
 def _decode_binary(head: bytes, body: bytes) -> RemotingCommand:
     code, language, version, opaque, flag, size = _HEAD.unpack_from(head)
     at = _HEAD.size
-    remark, at = _string(head, at, size) if size else (None, at)
+    end = at + size
+    if size < 0 or end > len(head):
+        raise BadFrame(f"a string of {size} bytes at {at} of a header of {len(head)}")
+    remark, at = head[at:end].decode() if size else None, end
     left = _I32.unpack_from(head, at)[0]
     at += _I32.size
     end = at + left
@@ -222,13 +216,6 @@ def _decode_binary(head: bytes, body: bytes) -> RemotingCommand:
     return RemotingCommand(
         code, opaque, flag, fields, body, remark, version, BINARY_FORM, str(language)
     )
-
-
-def _string(head: bytes, start: int, size: int) -> tuple[str, int]:
-    end = start + size
-    if size < 0 or end > len(head):
-        raise BadFrame(f"a string of {size} bytes at {start} of a header of {len(head)}")
-    return head[start:end].decode(), end
 
 
 _DECODERS: Final = {JSON_FORM: _decode_json, BINARY_FORM: _decode_binary}

@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from lakelog.errors import StoreError
+from lakelog_broker import filtering, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
-from lakelog_broker.filtering import MessageFilter
+from lakelog_broker.codes import Invalid, LimitExceeded, Refused, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.state.groups import Member
-from lakelog_broker.state.traffic import GROUP_GET, MINUTE
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000
@@ -35,7 +33,9 @@ def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingComm
     broker, content = connection.broker, request.content()
     _check_counts(connection, content)
     members, client_id = broker.members, str(content["clientID"])
-    member = Member(client_id, connection, time.monotonic(), request.language, request.version)
+    member = state.Member(
+        client_id, connection, time.monotonic(), request.language, request.version
+    )
     for each in content.get("consumerDataSet") or ():
         name = each["groupName"]
         broker.topics.add_group(name)
@@ -52,46 +52,42 @@ def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingComm
     return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
 
 
-def unregister(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def unregister(connection: Connection, request: RemotingCommand) -> None:
     """Remove a client from its groups."""
     fields = request.fields
     groups = fields.get("consumerGroup"), fields.get("producerGroup")
     connection.broker.members.leave(fields["clientID"], *groups)
     connection.groups -= set(zip(("consumers", "producers"), groups, strict=True))
-    return request.response()
 
 
-def consumer_ids(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def consumer_ids(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The client ids of a consumer group."""
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
     if not group.members:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
-    return request.json({"consumerIdList": list(group.members)})
+        raise Refused(f"no consumer for this group, {name}")
+    return {"consumerIdList": list(group.members)}
 
 
-def lock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def lock(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """Lock queues for an orderly consumer; the response has the locked ones."""
     content = request.content()
     asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
     locked = connection.broker.members.lock(content["consumerGroup"], content["clientId"], asked)
-    queues = [asked[queue] for queue in locked]
-    return request.json({"lockOKMQSet": queues})
+    return {"lockOKMQSet": [asked[queue] for queue in locked]}
 
 
-def unlock(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def unlock(connection: Connection, request: RemotingCommand) -> None:
     """Release locks of queues."""
     content = request.content()
     queues = [(each["topic"], int(each["queueId"])) for each in content["mqSet"]]
     connection.broker.members.unlock(content["consumerGroup"], content["clientId"], queues)
-    return request.response()
 
 
-def check_config(_connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def check_config(_connection: Connection, request: RemotingCommand) -> None:
     """Check a client's filter expression; raises :class:`Refused`."""
     data = request.content().get("subscriptionData") or {}
-    MessageFilter.of(data.get("subString"), data.get("expressionType"))
-    return request.response()
+    filtering.MessageFilter.of(data.get("subString"), data.get("expressionType"))
 
 
 def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
@@ -113,61 +109,54 @@ def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
 # --- of tools ---
 
 
-def set_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def set_group(connection: Connection, request: RemotingCommand) -> None:
     """Create or change a group; unused settings are stored, too, for a RocketMQ broker."""
     content = request.content()
     try:
         connection.broker.topics.set_group(str(content["groupName"]), content)
     except ValueError as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, str(error)) from None
-    return request.response()
+        raise Invalid(str(error)) from None
 
 
-def delete_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def delete_group(connection: Connection, request: RemotingCommand) -> None:
     """Remove a group from the configuration, and its offsets if the request has that flag."""
     broker, group = connection.broker, request.fields["groupName"]
     broker.topics.remove_group(group)
     broker.traffic.forget(group)
     if request.fields.get("cleanOffset", request.fields.get("removeOffset")) == "true":
         broker.offsets.forget(group)
-    return request.response()
 
 
-def group_config(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def group_config(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The configuration of a group; the default for an unknown group."""
-    found = connection.broker.topics.group_settings(request.fields["group"])
-    return request.json(found)
+    return connection.broker.topics.group_settings(request.fields["group"])
 
 
-def consumers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def consumers(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The members of a group and its subscriptions."""
     name = request.fields["consumerGroup"]
     group = connection.broker.members.group(name)
     if not group.members:
-        remark = f"the consumer group[{name}] not online"
-        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-    content = {
+        raise Refused(f"the consumer group[{name}] not online", ResponseCode.CONSUMER_NOT_ONLINE)
+    return {
         "connectionSet": _connections(group.members.values()),
         "consumeFromWhere": group.consume_from_where,
         "consumeType": group.consume_type,
         "messageModel": group.message_model,
         "subscriptionTable": dict(group.subscriptions),
     }
-    return request.json(content)
 
 
-def producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def producers(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The members of a producer group."""
     name = request.fields["producerGroup"]
     members = connection.broker.members.producers.get(name)
     if not members:
-        remark = f"the producer group[{name}] not exist"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-    content = {"connectionSet": _connections(members.values())}
-    return request.json(content)
+        raise Refused(f"the producer group[{name}] not exist")
+    return {"connectionSet": _connections(members.values())}
 
 
-def all_producers(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def all_producers(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
     """The members of all producer groups."""
     groups, now_s = connection.broker.members.producers, time.monotonic()
     now_ms = time.time_ns() // 1_000_000
@@ -185,32 +174,29 @@ def all_producers(connection: Connection, request: RemotingCommand) -> RemotingC
         for name, members in groups.items()
         if members
     }
-    return request.json({"data": content})
+    return {"data": content}
 
 
-def groups_of_topic(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def groups_of_topic(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The groups that subscribe to a topic, or have an offset in it."""
     broker, topic = connection.broker, request.fields["topic"]
     known = {*broker.members.groups, *broker.offsets.groups()}
-    groups = sorted(group for group in known if topic in broker.topics_of_group(group))
-    return request.json({"groupList": groups})
+    return {"groupList": sorted(group for group in known if topic in broker.topics_of_group(group))}
 
 
-def topics_of_group(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def topics_of_group(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The topics in which a group has an offset."""
-    topics = sorted(connection.broker.offsets.of_group(request.fields["group"]))
-    return request.json({"topicList": topics})
+    return {"topicList": sorted(connection.broker.offsets.of_group(request.fields["group"]))}
 
 
-def subscription(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def subscription(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The subscription of a group to a topic; null if the group has none."""
     name, topic = request.fields["group"], request.fields["topic"]
     found = connection.broker.members.group(name).subscriptions.get(topic)
-    content = {"group": name, "subscriptionData": found, "topic": topic}
-    return request.json(content)
+    return {"group": name, "subscriptionData": found, "topic": topic}
 
 
-def _connections(members: Iterable[Member]) -> list[dict[str, Any]]:
+def _connections(members: Iterable[state.Member]) -> list[dict[str, Any]]:
     return [
         {
             "clientAddr": each.peer.address,
@@ -234,8 +220,7 @@ async def consume(connection: Connection, request: RemotingCommand) -> RemotingC
     try:
         record = connection.broker.store.look_up_record(int(message_id[-_OFFSET_DIGITS:], 16))
     except (StoreError, ValueError) as error:
-        remark = f"no message has the id {message_id}: {error}"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        raise Refused(f"no message has the id {message_id}: {error}") from None
     return await _passed_on(connection.broker, request, fields, record)
 
 
@@ -245,16 +230,14 @@ async def _passed_on(
     group, client_id = fields["consumerGroup"], fields["clientId"]
     peer = _peers(broker, group).get(client_id)
     if peer is None:
-        remark = f"The Consumer <{group}> <{client_id}> not online"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"The Consumer <{group}> <{client_id}> not online")
     try:
         found = await peer.call(RequestCode(request.code), fields, body)
     except TimeoutError:
         remark = f"consumer <{group}> <{client_id}> Timeout"
-        raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+        raise Refused(remark, ResponseCode.CONSUME_MSG_TIMEOUT) from None
     except ConnectionError as error:
-        remark = f"invoke consumer <{group}> <{client_id}> Exception: {error}"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+        raise Refused(f"invoke consumer <{group}> <{client_id}> Exception: {error}") from None
     return request.response(found.code, found.remark, found.body, **found.fields)
 
 
@@ -263,8 +246,7 @@ async def consumer_offsets(connection: Connection, request: RemotingCommand) -> 
     topic, group = request.fields["topic"], request.fields["group"]
     peers, only = _peers(connection.broker, group), request.fields.get("clientAddr")
     if not peers:
-        remark = f"No Any Consumer online in the consumer group: [{group}]"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        raise Refused(f"No Any Consumer online in the consumer group: [{group}]")
     tables = []
     for client_id, peer in peers.items():
         if only in (None, "", client_id):
@@ -308,8 +290,8 @@ def _progress(broker: Broker, group: str, topics: Iterable[str]) -> str:
     rows, per_second = list[tuple[dict[str, Any], dict[str, int]]](), 0.0
     for topic in topics:
         rows += _rows(broker, group, topic)
-        rates = broker.traffic.rates(GROUP_GET, f"{topic}@{group}")
-        per_second += rates[MINUTE].per_second if rates else 0
+        rates = broker.traffic.rates(state.GROUP_GET, f"{topic}@{group}")
+        per_second += rates[state.MINUTE].per_second if rates else 0
     return f'{{"consumeTps":{per_second},"offsetTable":{object_keys(rows)}}}'
 
 
@@ -329,7 +311,7 @@ def _rows(
         yield queue_object(broker.settings.name, topic, queue_id), row
 
 
-def time_span(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def time_span(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """Per queue, the store times of its first, its last and the group's last message."""
     broker = connection.broker
     topic, group = request.fields["topic"], request.fields["group"]
@@ -352,7 +334,7 @@ def time_span(connection: Connection, request: RemotingCommand) -> RemotingComma
                 "minTimeStamp": first,
             }
         )
-    return request.json({"consumeTimeSpanSet": found})
+    return {"consumeTimeSpanSet": found}
 
 
 def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -367,10 +349,14 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
     rows = []
     for queue_id in _queue_ids(broker, topic) if only < 0 else [only]:
         known = broker.offsets.get(group, topic, queue_id)
+        low, high = broker.bounds(topic, queue_id)
         if only >= 0 and wanted >= 0:
-            found = _in_queue(broker, topic, queue_id, wanted)
+            found = wanted
+            if not low <= found <= high + 1:
+                raise Refused(f"Target offset {found} not in consume queue range [{low}-{high}]")
         else:
-            found = _offset_at(broker, topic, queue_id, time_ms)
+            is_end = time_ms == -1 or low == high
+            found = high if is_end else broker.store.offset_by_time(topic, queue_id, time_ms)
             if known is not None and found > known and fields.get("isForce") != "true":
                 found = known
         broker.offsets.set(group, topic, queue_id, found)
@@ -383,31 +369,15 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
     return request.response(body=body)
 
 
-def clone_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+def clone_offsets(connection: Connection, request: RemotingCommand) -> None:
     """Copy the offsets of a group to another group, for one topic or for all."""
     fields, offsets = request.fields, connection.broker.offsets
     for topic, queues in offsets.of_group(fields["srcGroup"]).items():
         if fields.get("topic") in (None, "", topic):
             for queue_id, offset in queues.items():
                 offsets.set(fields["destGroup"], topic, queue_id, offset)
-    return request.response()
 
 
 def _queue_ids(broker: Broker, topic: str) -> range:
     found = broker.topics.find(topic)
     return range(found.queue_count if found else 0)
-
-
-def _in_queue(broker: Broker, topic: str, queue_id: int, offset: int) -> int:
-    low, high = broker.bounds(topic, queue_id)
-    if not low <= offset <= high + 1:
-        remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-    return offset
-
-
-def _offset_at(broker: Broker, topic: str, queue_id: int, time_ms: int) -> int:
-    low, high = broker.bounds(topic, queue_id)
-    if time_ms == -1 or low == high:
-        return high
-    return broker.store.offset_by_time(topic, queue_id, time_ms)

@@ -12,7 +12,7 @@ from enum import IntEnum, unique
 from typing import Final, TypeAlias
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.security import AccessControl, AccessRight, Use
 
@@ -34,8 +34,7 @@ def _reads(*names: str) -> _Rights:
     def uses(_broker: Broker, request: RemotingCommand) -> Iterator[Use]:
         for name in names:
             value = request.fields.get(name, "")
-            is_topic = name == "topic"
-            yield Use(_SUB, topic=value) if is_topic else Use(_SUB, group=value)
+            yield Use(_SUB, topic=value) if name == "topic" else Use(_SUB, group=value)
 
     return uses
 
@@ -108,20 +107,20 @@ class RequestCode(IntEnum):
         return row
 
     SEND_MESSAGE = 10, "sending:send", _sends("topic"), True
-    PULL_MESSAGE = 11, "reading:pull", _reads("topic", "consumerGroup")
-    QUERY_MESSAGE = 12, "reading:messages_of_key", _reads("topic")
-    QUERY_CONSUMER_OFFSET = 14, "reading:group_offset", _reads("topic", "consumerGroup")
-    UPDATE_CONSUMER_OFFSET = 15, "reading:commit_offset", _reads("topic", "consumerGroup")
-    UPDATE_AND_CREATE_TOPIC = 17, "topics:create_topic"
-    GET_ALL_TOPIC_CONFIG = 21, "status:topics_file"
-    UPDATE_BROKER_CONFIG = 25, "status:update_config"
-    GET_BROKER_CONFIG = 26, "status:config"
-    GET_BROKER_RUNTIME_INFO = 28, "status:runtime_info"
-    SEARCH_OFFSET_BY_TIMESTAMP = 29, "reading:offset_by_time", _reads("topic")
-    GET_MAX_OFFSET = 30, "reading:end_offset", _reads("topic")
-    GET_MIN_OFFSET = 31, "reading:first_offset", _reads("topic")
-    GET_EARLIEST_MSG_STORETIME = 32, "reading:earliest_time", _reads("topic")
-    VIEW_MESSAGE_BY_ID = 33, "reading:message_at"
+    PULL_MESSAGE = 11, "consuming:pull", _reads("topic", "consumerGroup")
+    QUERY_MESSAGE = 12, "consuming:messages_of_key", _reads("topic")
+    QUERY_CONSUMER_OFFSET = 14, "consuming:group_offset", _reads("topic", "consumerGroup")
+    UPDATE_CONSUMER_OFFSET = 15, "consuming:commit_offset", _reads("topic", "consumerGroup")
+    UPDATE_AND_CREATE_TOPIC = 17, "administration:create_topic"
+    GET_ALL_TOPIC_CONFIG = 21, "administration:topics_file"
+    UPDATE_BROKER_CONFIG = 25, "administration:update_config"
+    GET_BROKER_CONFIG = 26, "administration:config"
+    GET_BROKER_RUNTIME_INFO = 28, "administration:runtime_info"
+    SEARCH_OFFSET_BY_TIMESTAMP = 29, "consuming:offset_by_time", _reads("topic")
+    GET_MAX_OFFSET = 30, "consuming:end_offset", _reads("topic")
+    GET_MIN_OFFSET = 31, "consuming:first_offset", _reads("topic")
+    GET_EARLIEST_MSG_STORETIME = 32, "consuming:earliest_time", _reads("topic")
+    VIEW_MESSAGE_BY_ID = 33, "consuming:message_at"
     HEART_BEAT = 34, "groups:heart_beat", _heart_beat
     UNREGISTER_CLIENT = 35, "groups:unregister", _reads("consumerGroup")
     CONSUMER_SEND_MSG_BACK = 36, "sending:send_back", _sends_back, True
@@ -131,61 +130,61 @@ class RequestCode(IntEnum):
     NOTIFY_CONSUMER_IDS_CHANGED = 40
     LOCK_BATCH_MQ = 41, "groups:lock", _locks
     UNLOCK_BATCH_MQ = 42, "groups:unlock", _locks
-    GET_ALL_CONSUMER_OFFSET = 43, "status:consumer_offsets_file"
-    GET_ALL_DELAY_OFFSET = 45, "status:delay_offsets_file"
+    GET_ALL_CONSUMER_OFFSET = 43, "administration:consumer_offsets_file"
+    GET_ALL_DELAY_OFFSET = 45, "administration:delay_offsets_file"
     CHECK_CLIENT_CONFIG = 46, "groups:check_config", _nothing
-    PUT_KV_CONFIG = 100, "topics:set_value"
-    GET_KV_CONFIG = 101, "topics:get_value"
-    DELETE_KV_CONFIG = 102, "topics:delete_value"
-    GET_ROUTEINFO_BY_TOPIC = 105, "topics:route", _nothing
-    GET_BROKER_CLUSTER_INFO = 106, "topics:cluster", _nothing
+    PUT_KV_CONFIG = 100, "administration:set_value"
+    GET_KV_CONFIG = 101, "administration:get_value"
+    DELETE_KV_CONFIG = 102, "administration:delete_value"
+    GET_ROUTEINFO_BY_TOPIC = 105, "administration:route", _nothing
+    GET_BROKER_CLUSTER_INFO = 106, "administration:cluster", _nothing
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200, "groups:set_group"
-    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201, "status:groups_file"
-    GET_TOPIC_STATS_INFO = 202, "topics:topic_stats"
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201, "administration:groups_file"
+    GET_TOPIC_STATS_INFO = 202, "administration:topic_stats"
     GET_CONSUMER_CONNECTION_LIST = 203, "groups:consumers"
     GET_PRODUCER_CONNECTION_LIST = 204, "groups:producers"
-    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206, "topics:all_names"
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206, "administration:all_names"
     DELETE_SUBSCRIPTIONGROUP = 207, "groups:delete_group"
     GET_CONSUME_STATS = 208, "groups:progress"
-    DELETE_TOPIC_IN_BROKER = 215, "topics:delete_topic"
-    DELETE_TOPIC_IN_NAMESRV = 216, "topics:delete_route"
-    GET_KVLIST_BY_NAMESPACE = 219, "topics:values_of_namespace"
+    DELETE_TOPIC_IN_BROKER = 215, "administration:delete_topic"
+    DELETE_TOPIC_IN_NAMESRV = 216, "administration:delete_route"
+    GET_KVLIST_BY_NAMESPACE = 219, "administration:values_of_namespace"
     RESET_CONSUMER_CLIENT_OFFSET = 220
     GET_CONSUMER_STATUS_FROM_CLIENT = 221
     INVOKE_BROKER_TO_RESET_OFFSET = 222, "groups:reset_offsets"
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS = 223, "groups:consumer_offsets"
-    GET_TOPICS_BY_CLUSTER = 224, "topics:topics_of_cluster"
+    GET_TOPICS_BY_CLUSTER = 224, "administration:topics_of_cluster"
     QUERY_TOPIC_CONSUME_BY_WHO = 300, "groups:groups_of_topic"
     QUERY_CONSUME_TIME_SPAN = 303, "groups:time_span"
-    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304, "topics:system_names"
-    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305, "topics:system_topics"
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304, "administration:system_names"
+    GET_SYSTEM_TOPIC_LIST_FROM_BROKER = 305, "administration:system_topics"
     GET_CONSUMER_RUNNING_INFO = 307, "groups:running_info"
     CONSUME_MESSAGE_DIRECTLY = 309, "groups:consume"
     SEND_MESSAGE_V2 = 310, "sending:send", _sends("b"), True
     CLONE_GROUP_OFFSET = 314, "groups:clone_offsets"
-    VIEW_BROKER_STATS_DATA = 315, "status:rates"
+    VIEW_BROKER_STATS_DATA = 315, "administration:rates"
     GET_BROKER_CONSUME_STATS = 317, "groups:all_progress"
-    GET_NAMESRV_CONFIG = 319, "topics:name_server_config"
+    GET_NAMESRV_CONFIG = 319, "administration:name_server_config"
     SEND_BATCH_MESSAGE = 320, "sending:send", _sends("b"), True
-    QUERY_CONSUME_QUEUE = 321, "status:units"
+    QUERY_CONSUME_QUEUE = 321, "administration:units"
     SEND_REPLY_MESSAGE = 324, "sending:reply", _sends("topic")
     SEND_REPLY_MESSAGE_V2 = 325, "sending:reply", _sends("b")
     PUSH_REPLY_MESSAGE_TO_CLIENT = 326
     GET_ALL_PRODUCER_INFO = 328, "groups:all_producers"
     QUERY_TOPICS_BY_CONSUMER = 343, "groups:topics_of_group"
     QUERY_SUBSCRIPTION_BY_CONSUMER = 345, "groups:subscription"
-    GET_TOPIC_CONFIG = 351, "topics:topic_config"
+    GET_TOPIC_CONFIG = 351, "administration:topic_config"
     GET_SUBSCRIPTIONGROUP_CONFIG = 352, "groups:group_config"
-    LITE_PULL_MESSAGE = 361, "reading:pull", _reads("topic", "consumerGroup")
+    LITE_PULL_MESSAGE = 361, "consuming:pull", _reads("topic", "consumerGroup")
     RECALL_MESSAGE = 370, "sending:recall", _sends("topic")
-    QUERY_ASSIGNMENT = 400, "popping:assignment", _asks_for_queues
-    SET_MESSAGE_REQUEST_MODE = 401, "popping:set_mode"
-    POP_MESSAGE = 200050, "popping:pop", _reads("topic", "consumerGroup")
-    ACK_MESSAGE = 200051, "popping:acknowledge", _reads("topic", "consumerGroup")
-    PEEK_MESSAGE = 200052, "popping:peek", _reads("topic", "consumerGroup")
-    CHANGE_MESSAGE_INVISIBLETIME = 200053, "popping:change", _reads("topic", "consumerGroup")
-    NOTIFICATION = 200054, "popping:notify", _reads("topic", "consumerGroup")
-    BATCH_ACK_MESSAGE = 200151, "popping:acknowledge_batch", _acknowledges
+    QUERY_ASSIGNMENT = 400, "consuming:assignment", _asks_for_queues
+    SET_MESSAGE_REQUEST_MODE = 401, "consuming:set_mode"
+    POP_MESSAGE = 200050, "consuming:pop", _reads("topic", "consumerGroup")
+    ACK_MESSAGE = 200051, "consuming:acknowledge", _reads("topic", "consumerGroup")
+    PEEK_MESSAGE = 200052, "consuming:peek", _reads("topic", "consumerGroup")
+    CHANGE_MESSAGE_INVISIBLETIME = 200053, "consuming:change", _reads("topic", "consumerGroup")
+    NOTIFICATION = 200054, "consuming:notify", _reads("topic", "consumerGroup")
+    BATCH_ACK_MESSAGE = 200151, "consuming:acknowledge_batch", _acknowledges
 
 
 REQUESTS: Final = {int(each): each for each in RequestCode if each.handler}
@@ -203,11 +202,9 @@ def check_user(access: AccessControl, broker: Broker, request: RemotingCommand) 
         return
     row = REQUESTS.get(request.code)
     if row is None or row.rights is None:
-        remark = f"{user.access_key} is no administrator, as request {request.code} needs"
-        raise Refused(ResponseCode.NO_PERMISSION, remark)
+        raise Forbidden(f"{user.access_key} is no administrator, as request {request.code} needs")
     try:
         for use in row.rights(broker, request):
             access.require(user, use)
     except (TypeError, AttributeError) as error:
-        remark = f"the body has values of other types: {error}"
-        raise Refused(ResponseCode.INVALID_PARAMETER, remark) from None
+        raise Invalid(f"the body has values of other types: {error}") from None

@@ -1,5 +1,9 @@
 """The remoting port: name server and broker on one port, as their request codes are distinct.
 
+The listening socket limits the number of connections, and accepts TLS on the same port. A TLS
+handshake begins with byte 0x16, a remoting frame with the high byte of its length, which is 0 or 1.
+The first byte is read with ``MSG_PEEK``, so that TLS or the frames still begin with it.
+
 A connection reads frames, serves their requests by the table of :mod:`.requests`, and writes the
 responses. Reading pauses while a client reads no responses, or sends faster than messages are put.
 """
@@ -10,22 +14,21 @@ import asyncio
 import itertools
 import logging
 import os
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeAlias
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import StoredMessage
-from lakelog.errors import PutRefused, StoreError
+from lakelog import StoredMessage, errors
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
-from lakelog.results import PutStatus
-from lakelog_broker.appending import restored
+from lakelog.runtime.forks import register_forked
+from lakelog_broker import appending, properties, security, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
-from lakelog_broker.properties import property_value
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
     ONE_WAY_FLAG,
@@ -34,21 +37,18 @@ from lakelog_broker.remoting.frame import (
     decode_frame,
     encode_frame,
 )
-from lakelog_broker.remoting.listener import Listener
 from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
-from lakelog_broker.security import AccessControl
-from lakelog_broker.state.groups import Peer
-from lakelog_broker.state.topics import RequestModes
+from lakelog_broker.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from lakelog_broker.popping.service import Popping
 
 _LOG: Final = logging.getLogger("lakelog.broker")
-_ILLEGAL: Final = {
-    PutStatus.MESSAGE_ILLEGAL,
-    PutStatus.MESSAGE_SIZE_EXCEEDED,
-    PutStatus.PROPERTIES_SIZE_EXCEEDED,
-}
+_HANDSHAKE: Final = 0x16
+_BACKLOG: Final = 1024
+_RETRY_S: Final = 0.5
+
+
 MAX_UNANSWERED_BYTES: Final = 8 << 20
 """A connection is not read while its unanswered requests have more bytes than this."""
 MAX_UNSENT_BYTES: Final = 4 << 20
@@ -62,8 +62,10 @@ MAX_FIELDS: Final = 256
 """Most fields of a header; RocketMQ's clients send about 20."""
 
 Response: TypeAlias = RemotingCommand | Awaitable[RemotingCommand]
-"""What a handler returns; an awaitable may end after later requests."""
-Handler: TypeAlias = Callable[["Connection", RemotingCommand], Response]
+"""An awaitable may end after later requests."""
+
+Handler: TypeAlias = Callable[["Connection", RemotingCommand], Response | dict[str, Any] | None]
+"""Serves a request. A dictionary is the JSON body of the response, ``None`` is plain success."""
 
 
 class RemotingServer:
@@ -76,7 +78,7 @@ class RemotingServer:
     :ivar names: the key-value pairs of the name server, by namespace; in memory only
     :ivar popping: returns the hand-outs of pops
     :ivar plain_send: serves a frame of a common send by a fast path, by the client's address; see
-        :meth:`lakelog_broker.remoting.plainsends.PlainSends.answer`
+        :meth:`lakelog_broker.remoting.sending.PlainSends.answer`
     """
 
     def __init__(
@@ -90,22 +92,22 @@ class RemotingServer:
         Raises :class:`~lakelog.errors.CorruptConfig` and :class:`~lakelog.errors.SettingsError`.
         """
         self.broker, self.popping, self.plain_send = broker, popping, plain_send
-        self.modes = RequestModes(broker.files, broker.path)
+        self.modes = state.RequestModes(broker.files, broker.path)
         self.names: dict[str, dict[str, str]] = {}
         self.connections: set[Connection] = set()
         self.opaques = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
-        self.access = AccessControl.of(broker.settings)
-        self._listener = Listener(
-            broker.settings, lambda: Connection(self), lambda: len(self.connections)
-        )
+        self.access = security.AccessControl.of(broker.settings)
+        self._listener = Listener(self)
         broker.members.on_change = self._members_changed
-        _ALL.add(self)
+        register_forked(self)
 
     async def start(self) -> int:
         """Bind the port and serve; return the port. Raises ``OSError``."""
         port = self._listener.start()
-        self.broker.bound(self.broker.settings.host, port)
+        # Stored messages have the address of the remoting port as their store host.
+        self.broker.address = f"{self.broker.settings.host}:{port}"
+        self.broker.appender.store_host = self.broker.address
         return port
 
     async def close(self) -> None:
@@ -140,22 +142,10 @@ class RemotingServer:
     def _members_changed(self, name: str) -> None:
         for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
-                fields = {"consumerGroup": name}
-                member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields)
+                member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
 
 
-_ALL: Final = WeakSet[RemotingServer]()
-
-
-def _forked() -> None:
-    for each in [*_ALL]:
-        each.forked()
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
-class Connection(asyncio.Protocol, Peer):
+class Connection(asyncio.Protocol, state.Peer):
     """A client's connection.
 
     Memory is bounded by ``MAX_UNANSWERED_BYTES``, ``MAX_UNSENT_BYTES``, one frame, and one
@@ -297,6 +287,8 @@ class Connection(asyncio.Protocol, Peer):
                 raise LimitExceeded(remark)
             check_user(self.server.access, self.broker, request)
             answer = handler(self, request)
+            if answer is None or isinstance(answer, dict):
+                answer = request.response() if answer is None else request.json(answer)
         except Exception as error:  # noqa: BLE001  # a request must not end the connection
             if isinstance(error, LimitExceeded) and not self._is_over_limit:
                 self._is_over_limit = True  # one log line per connection
@@ -360,7 +352,7 @@ class Connection(asyncio.Protocol, Peer):
 
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""
-        key = (property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
+        key = (properties.property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
         fields = {
             "commitLogOffset": str(half.physical_offset),
             "tranStateTableOffset": str(half.queue_offset),
@@ -381,9 +373,8 @@ def record_with_own_topic(stored: StoredMessage) -> bytes:
 
     All properties are kept. Raises ``ValueError`` if the message has no own topic.
     """
-    own = restored(stored)
     message = attrs.evolve(
-        own,
+        appending.restored(stored),
         properties=stored.properties_bytes,
         store_host=stored.store_host,
         prepared_transaction_offset=stored.prepared_transaction_offset,
@@ -397,19 +388,140 @@ def record_with_own_topic(stored: StoredMessage) -> bytes:
 def _unsupported(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     _LOG.warning("%s sent request code %d, which is not served", connection.address, request.code)
     remark = f"request type {request.code} not supported"
-    return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    raise Refused(remark, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
 def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
     """The response to a request that raised ``error``."""
     if isinstance(error, Refused):
         return request.response(error.code, error.remark)
-    if isinstance(error, PutRefused):
-        refused = error.status in _ILLEGAL
+    if isinstance(error, errors.PutRefused):
+        refused = error.status in appending.ILLEGAL_PUTS
         code = ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SERVICE_NOT_AVAILABLE
         return request.response(code, str(error))
     if isinstance(error, KeyError):
         return request.response(ResponseCode.SYSTEM_ERROR, f"the field {error} is missing")
-    level = logging.WARNING if isinstance(error, StoreError | ValueError) else logging.ERROR
+    level = logging.WARNING if isinstance(error, errors.StoreError | ValueError) else logging.ERROR
     _LOG.log(level, "request code %d failed", request.code, exc_info=error)
     return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+class Listener:
+    """Accepts connections of a server, and starts their protocol."""
+
+    def __init__(self, server: RemotingServer) -> None:
+        self._server, self._settings = server, server.broker.settings
+        self._tls = tls_context(self._settings)
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._starting: dict[asyncio.Task[None], socket.socket] = {}
+        self._is_full = False
+
+    def start(self) -> int:
+        """Bind the port and accept connections; return the port. Raises ``OSError``."""
+        settings = self._settings
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        address = (settings.host, settings.port)
+        self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
+        self._socket.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(self._socket))
+        return int(self._socket.getsockname()[1])
+
+    def descriptors(self) -> list[int]:
+        """Descriptors of the listener and of connections without a protocol; -1 if closed."""
+        return [each.fileno() for each in [*filter(None, [self._socket]), *self._starting.values()]]
+
+    async def close(self) -> None:
+        """Close the port, and the connections whose protocol has not started."""
+        tasks = [*self._starting, *filter(None, [self._accepting])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(listening)
+            except OSError as error:  # such as no free file descriptor
+                _LOG.warning("no connection can be accepted now: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if (
+                len(self._server.connections) + len(self._starting)
+                >= self._settings.max_connections
+            ):
+                self._refuse(accepted, peer)
+                continue
+            self._is_full = False
+            accepted.setblocking(False)
+            task = asyncio.create_task(self._begin(accepted, peer))
+            self._starting[task] = accepted
+            task.add_done_callback(self._starting.pop)
+
+    def _refuse(self, accepted: socket.socket, peer: object) -> None:
+        accepted.close()
+        if not self._is_full:  # one log line for consecutive refusals
+            most = self._settings.max_connections
+            _LOG.warning("%s is refused: there are %d connections (max_connections)", peer, most)
+        self._is_full = True
+
+    async def _begin(self, accepted: socket.socket, peer: object) -> None:
+        loop, timeout = asyncio.get_running_loop(), self._settings.first_byte_timeout_s
+        try:
+            async with asyncio.timeout(timeout):
+                first = await _first_byte(accepted)
+            tls = self._tls if first == bytes([_HANDSHAKE]) else None
+            if not first or (tls is None and self._settings.tls == "required"):
+                if first:
+                    _LOG.warning("%s is disconnected, as it does not use TLS", peer)
+                accepted.close()
+                return
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                lambda: Connection(self._server),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=timeout if tls else None,
+            )
+        except (OSError, TimeoutError) as error:
+            _LOG.info("%s is disconnected before its first request: %r", peer, error)
+            accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
+
+
+async def _first_byte(accepted: socket.socket) -> bytes:
+    """Peek at the first byte of a peer; empty if the peer has closed the connection."""
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+
+    def ready() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(accepted, ready)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(accepted)
+    return accepted.recv(1, socket.MSG_PEEK)
+
+
+def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
+    """The server's TLS context, or ``None`` without TLS; raises :class:`SettingsError`."""
+    if settings.tls == "off":
+        return None
+    if settings.certificate is None:
+        raise errors.SettingsError(f"tls = {settings.tls!r} needs a certificate and its key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+    except (OSError, ssl.SSLError) as error:
+        raise errors.SettingsError(
+            f"{settings.certificate} cannot be used for TLS: {error}"
+        ) from error
+    return context

@@ -38,10 +38,9 @@ from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, ti
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import GroupOffsetTable
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config import load_config, save_config
 
@@ -67,7 +66,7 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _HANDLE_VERSION: Final = "v1"
 
 
-class Timers:
+class Timers(Scheduled):
     """Delivers timer messages; used from one event loop.
 
     :ivar delivered: number of messages delivered since the start
@@ -82,11 +81,9 @@ class Timers:
         waits: ArrivalWaits,
         offsets: GroupOffsetTable,
         files: FileSystem,
-        *,
-        clock: Clock = now_ms,
     ) -> None:
-        self._store, self._appender, self._waits, self._offsets = store, appender, waits, offsets
-        self._files, self._path, self._clock = files, Path(store.path), clock
+        super().__init__(store, appender, waits)
+        self._offsets, self._files, self._path = offsets, files, Path(store.path)
         self._deliverer = Deliverer("a timer message", store.look_up)
         self._saved = load_progress(files, self._path)
         self._at_start = self._saved
@@ -95,7 +92,6 @@ class Timers:
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
-        self._retry_at_ms = 0
         self.delivered = 0
         self._changes = self._saved_changes = 0
         self._saving = threading.Lock()
@@ -119,10 +115,7 @@ class Timers:
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         while True:
-            due_ms = self.deliver_due()
-            await delivering.pause(
-                due_ms, self._clock, self._waits, [_QUEUE], self._reader.has_grown
-            )
+            await self._pause(self.deliver_due(), [_QUEUE], self._reader.has_grown)
 
     def deliver_due(self) -> int:
         """Read new messages, and deliver due ones; at most ``delivering.BATCH`` of each.
@@ -357,14 +350,12 @@ class TimerTable:
         self._lowest: dict[int, int] = {}  # lowest queue offset, by minute
         self._minutes: list[int] = []  # a heap of the keys of _later
         self._begun: list[int] = []  # a heap of packed pairs with times in ms since 1970
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._begun) + sum(map(len, self._later.values()))
 
     def add(self, due_ms: int, offset: int, now_ms: int) -> None:
         """Add a pair; ``now_ms`` is the present time in ms since 1970."""
-        self._count += 1
         minute, ms = divmod(due_ms, _MINUTE_MS)
         if minute * _MINUTE_MS <= now_ms:
             heapq.heappush(self._begun, due_ms << _OFFSET_BITS | offset)
@@ -382,7 +373,6 @@ class TimerTable:
         self._begin(now_ms)
         if not self._begun or self._begun[0] >> _OFFSET_BITS > now_ms:
             return None
-        self._count -= 1
         pair = heapq.heappop(self._begun)
         return pair >> _OFFSET_BITS, pair & _OFFSET_MASK
 
@@ -392,7 +382,6 @@ class TimerTable:
         pairs = self._later.get(minute, array("q"))
         pairs.remove(ms << _OFFSET_BITS | offset)
         self._lowest[minute] = min((pair & _OFFSET_MASK for pair in pairs), default=_OFFSET_MASK)
-        self._count -= 1
 
     def next_ms(self, now_ms: int) -> int | None:
         """Time of the earliest pair, or the start of its minute; ``None`` without pairs."""
@@ -461,7 +450,7 @@ class RecallHandle:
                 raise ValueError(version)
             return cls(topic, broker, int(due), message_id)
         except (ValueError, binascii.Error):
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid") from None
+            raise Refused("recall handle is invalid", ResponseCode.ILLEGAL_OPERATION) from None
 
     def encode(self) -> str:
         """The handle as text."""
@@ -486,7 +475,7 @@ class RecallHandle:
         elif not now < self.due_ms <= now + settings.timer_limit_s * 1000:
             remark = "recall failed, timestamp invalid"
         if remark is not None:
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
+            raise Refused(remark, ResponseCode.ILLEGAL_OPERATION)
         properties = with_properties(
             b"",
             TAGS="_RECALL_TAG_",

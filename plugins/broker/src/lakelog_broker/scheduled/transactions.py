@@ -16,17 +16,15 @@ from typing import Final
 
 import attrs
 
-from lakelog import Message, Store, StoredMessage
-from lakelog.errors import CorruptRecord, OffsetOutOfRange
+from lakelog import Message, Store, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Clock, Deliverer, SystemQueueReader, now_ms
+from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.groups import GroupOffsetTable, MemberTable
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -51,7 +49,7 @@ class _Open:
     due_ms: int
 
 
-class Transactions:
+class Transactions(Scheduled):
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
     def __init__(
@@ -62,12 +60,9 @@ class Transactions:
         offsets: GroupOffsetTable,
         members: MemberTable,
         settings: BrokerSettings,
-        *,
-        clock: Clock = now_ms,
     ) -> None:
-        self._store, self._appender, self._waits = store, appender, waits
+        super().__init__(store, appender, waits)
         self._offsets, self._members, self._settings = offsets, members, settings
-        self._clock = clock
         self._deliverer = Deliverer("a half message", store.look_up)
         next_offset = offsets.get(GROUP, *_HALVES) or 0
         self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
@@ -77,7 +72,6 @@ class Transactions:
         self._ended: set[int] = set()  # queue offsets of half messages
         # Queue offset of each message of the op topic, and the highest half message that it ends.
         self._ends: deque[tuple[int, int]] = deque()
-        self._retry_at_ms = 0
         self._to_ask: list[StoredMessage] = []
         self._turn = 0
         self._read_ends()
@@ -150,7 +144,7 @@ class Transactions:
     def _half_at(self, physical_offset: int, half_offset: int) -> StoredMessage | None:
         try:
             stored = self._store.look_up(physical_offset)
-        except (OffsetOutOfRange, CorruptRecord):
+        except (errors.OffsetOutOfRange, errors.CorruptRecord):
             return None
         is_half = (stored.topic, stored.queue_offset) == (HALF_TOPIC, half_offset)
         return stored if is_half else None
@@ -180,9 +174,7 @@ class Transactions:
                 # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
-            await delivering.pause(
-                due_ms, self._clock, self._waits, [_HALVES], self._halves.has_grown
-            )
+            await self._pause(due_ms, [_HALVES], self._halves.has_grown)
 
     def check_due(self) -> int:
         """Read new half messages, and append due ones again; at most ``delivering.BATCH`` of each.
@@ -289,10 +281,7 @@ class Transactions:
         _LOG.warning(
             "the transaction at offset %d of the log has no outcome after %d requests to the group "
             "%r; its message is put into %s",
-            stored.physical_offset,
-            times,
-            group_of(stored),
-            GIVEN_UP_TOPIC,
+            *(stored.physical_offset, times, group_of(stored), GIVEN_UP_TOPIC),
         )
         self._appender.put_real(stored, topic=GIVEN_UP_TOPIC, queue_id=0)
 

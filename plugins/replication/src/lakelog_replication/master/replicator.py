@@ -20,8 +20,7 @@ import attrs
 from lakelog.errors import PutRefused, StoreFailed
 from lakelog.hooks import Context, CopiedEnd, Outcome, ReplicatedLog
 from lakelog.results import PutStatus
-from lakelog.runtime.forks import register_forked
-from lakelog.runtime.threads import started
+from lakelog.runtime import forks, threads
 from lakelog_replication.master.server import HaServer
 from lakelog_replication.settings import RocketmqHaSettings
 
@@ -46,7 +45,7 @@ class HaMaster:
         self._server: HaServer | None = None
         self._log: ReplicatedLog | None = None
         self._lock = RLock()
-        register_forked(self)
+        forks.register_forked(self)
 
     @property
     def port(self) -> int | None:
@@ -172,7 +171,7 @@ class CopyWaits:
         self._log = log
         self._syncs = self._only_durable and not log.waits_for_disk
         thread = Thread(target=self._run, args=(log,), name="lakelog-ha-waits", daemon=True)
-        self._thread = started(thread)
+        self._thread = threads.started(thread)
 
     def submit(self, end_offset: int, server: HaServer | None) -> Outcome:
         """Return the status of a put whose bytes end at ``end_offset``, or its future.
@@ -340,23 +339,16 @@ class _Waiting:
     future: Future[PutStatus] = attrs.field(order=False)
 
 
+@attrs.define(eq=False)
 class _DrivingPut:
     """The outcome of a put whose own thread reads the reports once it waits."""
 
-    def __init__(
-        self,
-        end_offset: int,
-        deadline: float,
-        waits: CopyWaits,
-        server: HaServer,
-        copies: CopiedEnd,
-    ) -> None:
-        self._end_offset = end_offset
-        self._deadline = deadline
-        self._waits = waits
-        self._server = server
-        self._copies = copies
-        self._joined: Future[PutStatus] | None = None
+    _end_offset: int
+    _deadline: float
+    _waits: CopyWaits
+    _server: HaServer
+    _copies: CopiedEnd
+    _joined: Future[PutStatus] | None = None
 
     def result(self, timeout: float | None = None) -> PutStatus:
         """Read reports until enough slaves have the bytes, or wait for other threads.

@@ -13,10 +13,10 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from typing import Final
@@ -27,10 +27,8 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
-from lakelog.runtime.signals import raised_by_handler
-from lakelog.runtime.threads import started
+from lakelog.runtime import signals, threads
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
-from lakelog_replication.address import is_in, plain_address
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
 
@@ -142,7 +140,7 @@ class HaServer:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         watch = partial(self._watch, log)
         for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", watch)):
-            self._threads.append(started(Thread(target=run, name=name, daemon=True)))
+            self._threads.append(threads.started(Thread(target=run, name=name, daemon=True)))
 
     def notify(self) -> None:
         """Wake the thread of the connections if it sleeps and has bytes to send; cheap otherwise.
@@ -312,7 +310,7 @@ class HaServer:
         try:
             return bool(work())
         except (LakelogError, OSError) as error:
-            if raised_by_handler(error):  # in the thread of a put
+            if signals.raised_by_handler(error):  # in the thread of a put
                 raise
             self._log_end(link, error)
         self._end_link(link)
@@ -399,14 +397,8 @@ class HaServer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        link = SlaveLink(
-            sock,
-            address,
-            self._log,
-            self._settings,
-            is_learner=is_in(address, self._learning),
-            now=time.monotonic(),
-        )
+        is_learner, now = is_in(address, self._learning), time.monotonic()
+        link = SlaveLink(sock, address, self._log, self._settings, is_learner=is_learner, now=now)
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
         self.lending.add(link.fileno())
@@ -727,3 +719,19 @@ class SlaveHolds:
 
 def _name(address: str) -> str:
     return SLAVE_PINS + address.replace(":", "-").replace("%", "-")
+
+
+def plain_address(text: str) -> str:
+    """Return an IP address in its usual form, an IPv4-mapped IPv6 address as IPv4.
+
+    Raises ``ValueError``.
+    """
+    found = ip_address(text.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(found if mapped is None else mapped)
+
+
+def is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    """Whether an IP address is in one of the networks; raises ``ValueError``."""
+    found = ip_address(address)
+    return any(found in each for each in networks)

@@ -8,10 +8,8 @@ and the timer wheel (requests 60 and 61) are not copied.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, Final
 
 import attrs
@@ -20,24 +18,13 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.hooks import Context
-from lakelog.runtime.threads import started
 from lakelog_queues.consumers.offsettable import Commit, OffsetTable
 from lakelog_replication import remoting
-from lakelog_replication.address import Address
+from lakelog_replication.settings import Address
 from lakelog_rocketmq import config as tables
-from lakelog_rocketmq.config import (
-    Offsets,
-    load_config,
-    parse_object,
-    read_offsets,
-    save_config,
-    split_name,
-)
-
-_LOG: Final = logging.getLogger("lakelog")
 
 
-class GroupCopier:
+class GroupCopier(remoting.BrokerPoll):
     """Copies consumer offsets and settings of the master to a replica, in a thread, at an interval.
 
     Offsets of groups that the master does not have stay unchanged.
@@ -48,33 +35,12 @@ class GroupCopier:
 
         :param broker: the master's address for clients
         """
-        self._broker = broker
         self._files, self._path = context.files, context.path
         self._table = OffsetTable(context.files, context.path)
-        self._interval_s = interval_s
-        self._known: Offsets = {}
-        self._over = Event()
-        self._why = ""
-        self._thread = started(Thread(target=self._run, name="lakelog-replica-groups", daemon=True))
+        self._known: tables.Offsets = {}
+        super().__init__(broker, interval_s, "lakelog-replica-groups", "groups and topics: ")
 
-    def close(self) -> None:
-        """Stop the thread; a copy under way is completed."""
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            try:
-                self._copy()
-                why = ""
-            except LakelogError as error:
-                why = str(error)
-            if why != self._why:
-                self._why = why
-                _LOG.warning("groups and topics: %s", why or f"{self._broker} answers again")
-            self._over.wait(self._interval_s)
-
-    def _copy(self) -> None:
+    def ask(self) -> None:
         """Copy all; the settings are copied even if the offsets cannot be."""
         try:
             self._copy_positions()
@@ -85,7 +51,7 @@ class GroupCopier:
         found = consumer_offsets(self._broker)
         commits: list[Commit] = []
         for name, offsets in found.items():
-            split = split_name(name)
+            split = tables.split_name(name)
             if split is not None and offsets != self._known.get(name):
                 commits.append((split[1], split[0], offsets))
         if commits:
@@ -93,14 +59,14 @@ class GroupCopier:
         self._known = found
 
 
-def consumer_offsets(broker: Address) -> Offsets:
+def consumer_offsets(broker: Address) -> tables.Offsets:
     """The next queue offset to consume, by ``TOPIC@GROUP`` and queue id (request 43).
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
     """
     body = remoting.call(broker, remoting.GET_ALL_CONSUMER_OFFSET).body
     try:
-        return read_offsets(parse_object(body))
+        return tables.read_offsets(tables.parse_object(body))
     except ValueError as error:
         raise remoting.BrokerRefused(
             f"{broker} answers with no consumer offsets: {error}"
@@ -123,7 +89,7 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
         try:
             content = _asked(broker, config)
             if content and content != _there(files, target, config):
-                save_config(files, target, content)
+                tables.save_config(files, target, content)
         except remoting.BrokerRefused as error:
             refused = error
         except OSError as error:
@@ -138,7 +104,7 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
     if not body:
         return {}
     try:
-        found = parse_object(body)
+        found = tables.parse_object(body)
         content = {key: found[key] for key in config.keys if found.get(key) is not None}
         if config.keys[0] not in content:
             raise ValueError(f"it has no {config.keys[0]}")
@@ -151,7 +117,7 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
 def _there(files: FileSystem, path: Path, config: _Config) -> dict[str, Any]:
     """The content of the replica's file; empty if it is damaged, so that it is replaced."""
     try:
-        return load_config(files, path, config.read).content
+        return tables.load_config(files, path, config.read).content
     except LakelogError:
         return {}
 

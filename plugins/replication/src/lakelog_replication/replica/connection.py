@@ -14,16 +14,14 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from enum import Enum, unique
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import attrs
 
-from lakelog_replication.address import Address
 from lakelog_replication.replica.receivable import Receivable
-from lakelog_replication.settings import RocketmqHaSettings, tls_context
+from lakelog_replication.settings import Address, RocketmqHaSettings
 from lakelog_replication.wire import FrameStream, HaFrame, report
 
 CONNECT_SECONDS: Final = 5.0
@@ -34,46 +32,92 @@ _ATTEMPTS: Final = 3
 
 @attrs.frozen
 class Dialer:
-    """Connects to a master.
+    """Connects to a master: to follow its log, or to request parts of it, each on a new connection.
 
-    :ivar heartbeat_s: interval at which a report is repeated
-    :ivar silence_s: time without received bytes after which a connection has failed
+    :ivar is_over: returns whether to give up; requests then raise ``ConnectionAbortedError``
     :ivar tls: for TLS between lakelog stores; RocketMQ has no TLS here
     """
 
-    master: Address
-    heartbeat_s: float
-    silence_s: float
-    tls: ssl.SSLContext | None = None
-
-    @classmethod
-    def of(cls, settings: RocketmqHaSettings) -> Dialer:
-        """Return the dialer for ``settings.master``.
-
-        Raises :class:`~lakelog.errors.SettingsError` for files that are no certificates.
-        """
-        return cls(
-            Address.parse(settings.master),
-            settings.heartbeat_interval_ms / 1000,
-            settings.silence_timeout_ms / 1000,
-            tls_context(settings, ssl.Purpose.SERVER_AUTH),
-        )
+    settings: RocketmqHaSettings
+    is_over: Callable[[], bool]
+    tls: ssl.SSLContext | None
 
     def dial(self, asked: int) -> MasterConnection:
         """Connect, and ask for the log from the physical offset ``asked`` on; raises ``OSError``.
 
         A master of RocketMQ's protocol takes 0 as the start of its last segment.
         """
-        master = self.master
+        master = Address.parse(self.settings.master)
         sock = socket.create_connection((master.host, master.port), CONNECT_SECONDS)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.tls is not None:
                 sock = self.tls.wrap_socket(sock, server_hostname=master.host)
-            return MasterConnection(sock, asked, self.heartbeat_s, self.silence_s)
+            return MasterConnection(sock, asked, self.settings)
         except BaseException:  # Ctrl-C too
             sock.close()
             raise
+
+    def last_segment(self) -> int:
+        """The start of the master's last segment; raises ``OSError``."""
+        with closing(self.dial(0)) as connection:
+            return self._frames(connection)[0].offset
+
+    def has_bytes_at(self, offset: int) -> bool:
+        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``.
+
+        A lakelog master closes a connection that asks for bytes that it lacks. A network failure
+        looks the same. So a closed connection counts only if each attempt fails and another request
+        in between is answered.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                with closing(self.dial(offset)) as connection:
+                    return len(self._frames(connection)[0].body) > 0
+            except ConnectionAbortedError:
+                raise
+            except ConnectionError:
+                self.last_segment()
+        return False
+
+    def sample(self, log: Receivable, start: int, end: int) -> Sample:
+        """Compare the bytes from offset ``start`` to ``end``, within one segment.
+
+        Raises ``OSError``.
+        """
+        at = max(start, 1)  # 0 would be answered with the last segment
+        with closing(self.dial(at)) as connection:
+            while at < end:
+                try:
+                    frames = self._frames(connection)
+                except ConnectionAbortedError:
+                    raise
+                except ConnectionError:
+                    if connection.has_answered:
+                        raise  # a master that lacks the bytes closes at once
+                    return Sample.CLOSED
+                for frame in frames:
+                    if frame.offset != at:
+                        return Sample.OTHER
+                    if not len(frame.body):
+                        return Sample.NOTHING
+                    body = frame.body[: end - at]
+                    if log.view(at, len(body)) != body:
+                        return Sample.OTHER
+                    at += len(body)
+                    if at == end:
+                        break
+        return Sample.SAME
+
+    def _frames(self, connection: MasterConnection) -> Sequence[HaFrame]:
+        """The next frames; asks again for the same offset while none comes."""
+        while True:
+            if self.is_over():
+                raise ConnectionAbortedError("the store is being closed")
+            frames = connection.receive(_TICK_S)
+            if frames:
+                return frames
+            connection.report(0)
 
 
 class MasterConnection:
@@ -86,9 +130,7 @@ class MasterConnection:
     :ivar has_answered: whether a frame was received
     """
 
-    def __init__(
-        self, sock: socket.socket, asked: int, heartbeat_s: float, silence_s: float
-    ) -> None:
+    def __init__(self, sock: socket.socket, asked: int, settings: RocketmqHaSettings) -> None:
         """Report the physical offset ``asked``; raises ``OSError``."""
         # With settimeout, Python makes further system calls for each recv and send.
         sock.setblocking(False)
@@ -97,8 +139,8 @@ class MasterConnection:
         self._readable.register(sock, select.POLLIN)
         self._writable.register(sock, select.POLLOUT)
         self._asked = asked
-        self._heartbeat_s = heartbeat_s
-        self._silence_s = silence_s
+        self._heartbeat_s = settings.heartbeat_interval_ms / 1000
+        self._silence_s = settings.silence_timeout_ms / 1000
         self._stream = FrameStream()
         self.has_answered = False
         self._reported = asked
@@ -161,17 +203,6 @@ class MasterConnection:
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 @attrs.frozen
 class DivergenceSearch:
@@ -181,13 +212,8 @@ class DivergenceSearch:
     """
 
     log: Receivable
-    prober: Prober
+    dialer: Dialer
     last_segment: int
-
-    @classmethod
-    def begin(cls, log: Receivable, prober: Prober) -> DivergenceSearch:
-        """Ask the master for its last segment; raises ``OSError``."""
-        return cls(log, prober, prober.last_segment())
 
     @property
     def is_cleaned(self) -> bool:
@@ -196,7 +222,7 @@ class DivergenceSearch:
         Raises ``OSError``.
         """
         end = self.log.appended
-        return self.last_segment > end and not self.prober.has_bytes_at(end)
+        return self.last_segment > end and not self.dialer.has_bytes_at(end)
 
     def first_difference(self) -> int | None:
         """The end offset of the last common record; ``None`` if the logs do not differ.
@@ -248,92 +274,20 @@ class DivergenceSearch:
     def _is_same(self, record: range) -> bool:
         """Whether the master has the same record; raises ``OSError``.
 
-        A closed connection counts as in :meth:`Prober.has_bytes_at`.
+        A closed connection counts as in :meth:`Dialer.has_bytes_at`.
         """
         for _ in range(_ATTEMPTS):
-            sample = self.prober.sample(self.log, record.start, record.stop)
+            sample = self.dialer.sample(self.log, record.start, record.stop)
             if sample is not Sample.CLOSED:
                 return sample is Sample.SAME
-            self.prober.last_segment()
+            self.dialer.last_segment()
         return False
 
     def _is_deleted(self, record: range) -> bool:
         """Whether the master may have had the record: it sends no bytes below its first offset."""
-        return record.stop <= self.last_segment and not self.prober.has_bytes_at(
+        return record.stop <= self.last_segment and not self.dialer.has_bytes_at(
             max(record.start, 1)
         )
-
-
-@attrs.frozen
-class Prober:
-    """Requests parts of a master's log, each on a new connection.
-
-    :ivar is_over: returns whether to give up; all methods then raise ``ConnectionAbortedError``
-    """
-
-    dialer: Dialer
-    is_over: Callable[[], bool]
-
-    def last_segment(self) -> int:
-        """The start of the master's last segment; raises ``OSError``."""
-        with self.dialer.dial(0) as connection:
-            return self._frames(connection)[0].offset
-
-    def has_bytes_at(self, offset: int) -> bool:
-        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``.
-
-        A lakelog master closes a connection that asks for bytes that it lacks. A network failure
-        looks the same. So a closed connection counts only if each attempt fails and another request
-        in between is answered.
-        """
-        for _ in range(_ATTEMPTS):
-            try:
-                with self.dialer.dial(offset) as connection:
-                    return len(self._frames(connection)[0].body) > 0
-            except ConnectionAbortedError:
-                raise
-            except ConnectionError:
-                self.last_segment()
-        return False
-
-    def sample(self, log: Receivable, start: int, end: int) -> Sample:
-        """Compare the bytes from offset ``start`` to ``end``, within one segment.
-
-        Raises ``OSError``.
-        """
-        at = max(start, 1)  # 0 would be answered with the last segment
-        with self.dialer.dial(at) as connection:
-            while at < end:
-                try:
-                    frames = self._frames(connection)
-                except ConnectionAbortedError:
-                    raise
-                except ConnectionError:
-                    if connection.has_answered:
-                        raise  # a master that lacks the bytes closes at once
-                    return Sample.CLOSED
-                for frame in frames:
-                    if frame.offset != at:
-                        return Sample.OTHER
-                    if not len(frame.body):
-                        return Sample.NOTHING
-                    body = frame.body[: end - at]
-                    if log.view(at, len(body)) != body:
-                        return Sample.OTHER
-                    at += len(body)
-                    if at == end:
-                        break
-        return Sample.SAME
-
-    def _frames(self, connection: MasterConnection) -> Sequence[HaFrame]:
-        """The next frames; asks again for the same offset while none comes."""
-        while True:
-            if self.is_over():
-                raise ConnectionAbortedError("the store is being closed")
-            frames = connection.receive(_TICK_S)
-            if frames:
-                return frames
-            connection.report(0)
 
 
 @unique

@@ -1,83 +1,31 @@
-"""The log of a replica: appends whole, checked records, and maintains the durable end."""
+"""The log of a replica: appends whole, checked records, and maintains the durable end.
+
+A master sends bytes before it has synced them. If its machine then loses power, its log is shorter
+than its copy, and the master appends other records there. So a voucher determines which bytes the
+master cannot lose; only these are durable here, and may land in tables.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
-from lakelog.errors import ReplicaStopped
-from lakelog.files.identity import ReplicaState, read_replica, write_replica
-from lakelog.format import layout
+from lakelog import errors, message
+from lakelog.files.identity import ReplicaState, write_replica
+from lakelog.format import layout, record_batch
 from lakelog.hooks import Context, ReplicaLog
-from lakelog.message import Body
+from lakelog_replication.remoting import BrokerPoll, RuntimeInfo, runtime_info
+from lakelog_replication.settings import Address, SlaveSettings
 
 MOST_RECORD_BYTES: Final = 64 << 20
 """The longest record that is accepted from a master."""
 _LOG: Final = logging.getLogger("lakelog")
 
 
-class RunEnd(NamedTuple):
-    """The last record of a run.
-
-    :ivar end_offset: its end, a physical offset in bytes
-    :ivar last_record: its start, a physical offset in bytes
-    :ivar last_timestamp_ms: its store time, in ms since 1970
-    """
-
-    end_offset: int
-    last_record: int
-    last_timestamp_ms: int
-
-
-def check_run(view: memoryview, base_offset: int, *, sealed: bool) -> RunEnd | None:
-    """Check the records at the start of ``view``; ``None`` without a whole record.
-
-    :param base_offset: physical offset of the first byte of ``view``
-    :param sealed: whether each record must have a CRC of the whole record
-    """
-    from lakelog.format.record_batch import decode_run
-
-    batch = decode_run(view, base_offset, sealed=sealed)
-    if not len(batch):
-        return None
-    start, size, stored_ms = batch.head(-1)
-    return RunEnd(base_offset + start + size, base_offset + start, stored_ms)
-
-
-def begin_replica(
-    context: Context, commitlog: Path, source: str, first_offset: Callable[[int], int]
-) -> None:
-    """Store the master's name in the store directory; create the first segment of a new log.
-
-    The caller must hold the store's exclusive lock.
-
-    :param source: the master, as ``HOST:PORT``
-    :param first_offset: returns the start offset of a new log for a segment size in bytes; it is
-        the start of one of the master's segments, often not 0
-
-    Raises ``OSError``, and the errors of ``first_offset``.
-    """
-    files, path, size_bytes = context.files, context.path, context.core.segment_size_bytes
-    state = read_replica(files, path)
-    if state is None or state.source != source:
-        if state is not None:
-            _LOG.warning("%s: replica of %s, before of %s", path, source, state.source)
-        cut = None if state is None else state.cut
-        write_replica(files, path, ReplicaState(source, cut))
-    files.make_dir(commitlog)
-    if any(layout.is_segment_name(name) for name, _ in files.list(commitlog)):
-        return
-    start = first_offset(size_bytes)
-    with closing(
-        files.open(commitlog / layout.segment_name(start), write=True, create=True)
-    ) as file:
-        file.truncate(size_bytes)
-        file.sync()
-    files.sync_dir(commitlog)
+_MERGED_S: Final = 0.1
+"""Arrivals within this time are merged into one."""
+_POLL_S: Final = 0.25
 
 
 class Receivable:
@@ -119,7 +67,7 @@ class Receivable:
 
     # --- received bytes ---
 
-    def receive(self, data: Body) -> int:
+    def receive(self, data: message.Body) -> int:
         """Append the whole records at the start of ``data``.
 
         :param data: bytes of the master's log from ``appended`` on
@@ -133,16 +81,16 @@ class Receivable:
         while at < len(view):
             room = self.segment_size_bytes - offset % self.segment_size_bytes
             window = view[at : at + room]
-            found = check_run(window, offset, sealed=self._sealed)
-            end = 0 if found is None else found.end_offset - offset
+            batch = record_batch.decode_run(window, offset, sealed=self._sealed)
+            start, size, last_ms = batch.head(-1) if len(batch) else (0, 0, self._last_ms)
+            end = start + size
             length = end + self._blank(window[end:], offset + end, room - end)
             if not length:
                 self._check_start(window, offset, room)
                 break
-            last_ms = self._last_ms if found is None else found.last_timestamp_ms
             self._opened.append(offset, window[:length], last_ms)  # may raise PutRefused
-            if found is not None:
-                self.last_record, self._last_ms = found.last_record, last_ms
+            if size:
+                self.last_record, self._last_ms = offset + start, last_ms
             offset += length
             self._ends.append((offset, last_ms))
             at += length
@@ -247,5 +195,93 @@ class Receivable:
 
     def _stopped(self, why: str, offset: int, *, is_mended: bool = False) -> Exception:
         path = self._context.path
-        error = ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended)
-        return self._opened.fail(error)
+        return self._opened.fail(
+            errors.ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended)
+        )
+
+
+class AgeVoucher:
+    """Vouches for bytes that arrived at least ``age_s`` seconds before the last received bytes.
+
+    A new connection starts the time anew: the master may have restarted, and may have written the
+    same bytes again without a sync.
+    """
+
+    def __init__(self, age_s: float) -> None:
+        self._age_s = age_s
+        self._came: deque[tuple[float, int]] = deque()  # time of arrival, end offset
+        self._end = 0
+
+    def connected(self, end: int, now_s: float) -> None:
+        """Note a new connection: start the time of all bytes that are not vouched for anew.
+
+        :param end: end offset of the replica's log
+        :param now_s: seconds of ``time.monotonic``
+        """
+        self._came.clear()
+        if end > self._end:
+            self._came.append((now_s, end))
+
+    def offset(self, end: int, received_s: float) -> int:
+        """The end offset of the bytes that arrived early enough; called often.
+
+        :param end: end offset of the bytes of the replica that are equal to the master's
+        :param received_s: time of the last received bytes, in seconds of ``time.monotonic``
+        """
+        came = self._came
+        if end > (came[-1][1] if came else self._end):
+            if len(came) > 1 and received_s - came[-2][0] < _MERGED_S:
+                came.pop()
+            came.append((received_s, end))
+        while came and received_s - came[0][0] >= self._age_s:
+            self._end = came.popleft()[1]
+        return self._end
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class FlushedVoucher(BrokerPoll):
+    """Vouches for the bytes that the master reports as synced; a thread asks for them.
+
+    A response counts only if the broker has not restarted since the connection was made: only the
+    process that sent the bytes is known to have the same ones.
+    """
+
+    def __init__(self, broker: Address) -> None:
+        self._boot_ms: int | None = None
+        self._flushed = 0
+        super().__init__(broker, _POLL_S, "lakelog-replica-ask")
+
+    def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # as of AgeVoucher
+        """Forget the responses of the former process."""
+        self._boot_ms, self._flushed = None, 0
+
+    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # as of AgeVoucher
+        """The synced end of the last response."""
+        return min(end, self._flushed)
+
+    def ask(self) -> None:
+        """Ask for the synced end."""
+        self._note(runtime_info(self._broker))
+
+    def _note(self, info: RuntimeInfo) -> None:
+        if self._boot_ms is None:
+            self._boot_ms = info.boot_ms
+        elif info.boot_ms == self._boot_ms:
+            self._flushed = max(info.flushed, self._flushed)
+
+
+Voucher: TypeAlias = AgeVoucher | FlushedVoucher
+"""Returns the end of the bytes that the master cannot lose; physical offsets in bytes."""
+
+
+def make_voucher(settings: SlaveSettings) -> Voucher:
+    """Build the voucher for ``settings.vouch``; may start a thread.
+
+    Raises :class:`~lakelog.errors.ThreadNotStarted`.
+    """
+    if settings.vouch == "flushed":
+        return FlushedVoucher(Address.parse(settings.broker))
+    # With "received", its loss does not matter, or the master cannot lose its page cache.
+    return AgeVoucher(0 if settings.vouch == "received" else settings.vouch_age_ms / 1000)

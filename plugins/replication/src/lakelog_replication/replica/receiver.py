@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -23,24 +24,18 @@ from typing import Final
 import attrs
 
 from lakelog.errors import PutRefused, ReplicaStopped, SettingsError, StoreError, StoreFailed
+from lakelog.files.identity import ReplicaState, read_replica, write_replica
+from lakelog.format import layout
 from lakelog.hooks import Context, Outcome, ReplicaLog, ReplicatedLog
 from lakelog.message import Body
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import ReplicaStatus, write_status
-from lakelog_replication.address import Address
-from lakelog_replication.remoting import BrokerRefused, runtime_info
+from lakelog_replication import remoting, wire
 from lakelog_replication.replica.configs import GroupCopier
-from lakelog_replication.replica.connection import (
-    Dialer,
-    DivergenceSearch,
-    MasterConnection,
-    Prober,
-)
-from lakelog_replication.replica.receivable import Receivable, begin_replica
-from lakelog_replication.replica.vouching import Voucher, make_voucher
-from lakelog_replication.settings import RocketmqHaSettings, SlaveSettings
-from lakelog_replication.wire import HaFrame, WireError
+from lakelog_replication.replica.connection import Dialer, DivergenceSearch
+from lakelog_replication.replica.receivable import Receivable, Voucher, make_voucher
+from lakelog_replication.settings import Address, RocketmqHaSettings, SlaveSettings, tls_context
 
 _LOG: Final = logging.getLogger("lakelog")
 _INTERVAL_S: Final = 1.0
@@ -71,8 +66,9 @@ class HaReceiver:
         self.source = settings.master
         self._settings = settings
         self._context = context
-        self._dialer = Dialer.of(settings)
         self._over = Event()
+        tls = tls_context(settings, ssl.Purpose.SERVER_AUTH)
+        self._dialer = Dialer(settings, self._over.is_set, tls)
         self._thread: Thread | None = None
         self._progress = MasterProgress()
 
@@ -113,15 +109,15 @@ class HaReceiver:
         return offset
 
     def _first_offset(self) -> int:
-        settings, prober = self._settings, self._prober()
+        settings, dialer = self._settings, self._dialer
         has_all = settings.history == "all"
         if has_all and settings.broker:
-            with suppress(BrokerRefused):
-                return runtime_info(Address.parse(settings.broker)).minimum
-        last = prober.last_segment()
+            with suppress(remoting.BrokerRefused):
+                return remoting.runtime_info(Address.parse(settings.broker)).minimum
+        last = dialer.last_segment()
         if not has_all or not last:
             return last
-        if prober.has_bytes_at(len(_FIRST)):
+        if dialer.has_bytes_at(len(_FIRST)):
             return 0
         _LOG.warning(
             "%s: the master has deleted the start of its log, so this replica begins at its "
@@ -133,9 +129,25 @@ class HaReceiver:
     def begin(self, commitlog: Path) -> None:
         """Store the master's name, and create the first segment of a new log.
 
-        Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
+        The caller must hold the store's exclusive lock. The log starts where one of the master's
+        segments does, often not at 0. Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
         """
-        begin_replica(self._context, commitlog, self.source, self.first_offset)
+        context, files, source = self._context, self._context.files, self.source
+        state = read_replica(files, context.path)
+        if state is None or state.source != source:
+            if state is not None:
+                _LOG.warning("%s: replica of %s, before of %s", context.path, source, state.source)
+            cut = None if state is None else state.cut
+            write_replica(files, context.path, ReplicaState(source, cut))
+        files.make_dir(commitlog)
+        if any(layout.is_segment_name(name) for name, _ in files.list(commitlog)):
+            return
+        size_bytes = context.core.segment_size_bytes
+        path = commitlog / layout.segment_name(self.first_offset(size_bytes))
+        with closing(files.open(path, write=True, create=True)) as file:
+            file.truncate(size_bytes)
+            file.sync()
+        files.sync_dir(commitlog)
 
     def receive_into(self, log: ReplicaLog) -> None:
         """Start the receiving thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
@@ -143,21 +155,15 @@ class HaReceiver:
         thread = Thread(target=self._run, args=(received,), name="lakelog-replica", daemon=True)
         self._thread = started(thread)
 
-    def _prober(self) -> Prober:
-        return Prober(self._dialer, self._over.is_set)
-
     def _run(self, log: Receivable) -> None:
-        with ExitStack() as closing:
-            reporter = ReplicaReporter(self._settings, self._context, self._progress)
-            closing.callback(reporter.close)
+        """Receive; log why receiving ended, and fail the store if it was an error of ours."""
+        with closing(ReplicaReporter(self._settings, self._context, self._progress)):
             self._run_guarded(log)
             self._progress.is_connected = False
 
     def _run_guarded(self, log: Receivable) -> None:
-        """Receive; log why receiving ended, and fail the store if it was an error of ours."""
         try:
-            with ExitStack() as closing:
-                self._receive(log, closing)
+            self._receive(log)
         except ReplicaStopped as error:
             self._progress.message = f"has stopped: {error}"
             _LOG.critical("%s", error)
@@ -168,21 +174,20 @@ class HaReceiver:
             _LOG.critical("%s: the replica stops", self.source, exc_info=error)
             log.stop(f"receiving failed: {type(error).__name__}: {error}")
 
-    def _receive(self, log: Receivable, closing: ExitStack) -> None:
-        """Receive until the store is closed.
-
-        :param closing: closes the voucher and the copier of groups
-        """
+    def _receive(self, log: Receivable) -> None:
+        """Receive until the store is closed."""
         settings = self._settings
-        voucher = make_voucher(settings)
-        closing.callback(voucher.close)
-        if settings.broker:
-            interval_s = settings.groups_interval_ms / 1000
-            groups = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
-            closing.callback(groups.close)
-        while not self._over.is_set():
-            self._once(log, voucher)
-            self._over.wait(settings.reconnect_interval_ms / 1000)
+        with ExitStack() as stack:
+            voucher = stack.enter_context(closing(make_voucher(settings)))
+            if settings.broker:
+                broker, interval_s = (
+                    Address.parse(settings.broker),
+                    settings.groups_interval_ms / 1000,
+                )
+                stack.enter_context(closing(GroupCopier(broker, self._context, interval_s)))
+            while not self._over.is_set():
+                self._once(log, voucher)
+                self._over.wait(settings.reconnect_interval_ms / 1000)
 
     def _once(self, log: Receivable, voucher: Voucher) -> None:
         """Receive over one connection; return when it is lost."""
@@ -195,14 +200,14 @@ class HaReceiver:
             except Differs as error:
                 self._log_change(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
-        except (OSError, WireError, PutRefused) as error:
+        except (OSError, wire.WireError, PutRefused) as error:
             self._progress.is_connected = False
             if not self._over.is_set():
                 self._log_change(f"receives nothing from {self.source}: {error}")
 
     def _compare(self, log: Receivable) -> None:
         """Find out whether the logs differ; raises ``ReplicaStopped`` if they do."""
-        search = DivergenceSearch.begin(log, self._prober())
+        search = DivergenceSearch(log, self._dialer, self._dialer.last_segment())
         offset = search.first_difference()
         if offset is None:
             self._log_change(f"has the same log as {self.source}")
@@ -221,28 +226,23 @@ class HaReceiver:
             _LOG.info("the replica %s", what)
 
 
+@attrs.define(eq=False)
 class Following:
     """One connection of a replica to its master."""
 
-    def __init__(
-        self,
-        settings: RocketmqHaSettings,
-        dialer: Dialer,
-        log: Receivable,
-        voucher: Voucher,
-        over: Event,
-        log_change: Callable[[str], None],
-    ) -> None:
-        self._settings = settings
-        self._dialer = dialer
-        self._log = log
-        self._voucher = voucher
-        self._over = over
-        self._log_change = log_change
-        self._rest = b""  # the start of a record, behind the end of the log
-        self._at = 0  # where the next frame must start
-        self._vouched_s = 0.0
-        self._counts_synced = settings.vouch == "received" and not settings.learner
+    _settings: RocketmqHaSettings
+    _dialer: Dialer
+    _log: Receivable
+    _voucher: Voucher
+    _over: Event
+    _log_change: Callable[[str], None]
+    _rest: bytes = b""  # the start of a record, behind the end of the log
+    _at: int = 0  # where the next frame must start
+    _vouched_s: float = 0.0
+
+    @property
+    def _counts_synced(self) -> bool:
+        return self._settings.vouch == "received" and not self._settings.learner
 
     def run(self, progress: MasterProgress) -> None:
         """Receive until the store is closed.
@@ -252,11 +252,17 @@ class Following:
         """
         log, settings = self._log, self._settings
         asked = self._at = self._start()
-        with self._dialer.dial(asked) as connection:
+        with closing(self._dialer.dial(asked)) as connection:
             self._voucher.connected(log.appended, connection.received_s)
             progress.is_connected = True
             while not self._over.is_set():
-                frames = self._received(connection)
+                try:
+                    frames = connection.receive(self._patience_s())
+                except ConnectionError as error:
+                    if connection.has_answered or self._at >= log.appended:
+                        raise
+                    # A lakelog master closes a connection that asks for bytes beyond its log.
+                    raise Differs(f"{error} when it was asked for {self._at}") from error
                 if frames:
                     progress.note_frames(frames)
                     self._take(frames)
@@ -264,16 +270,6 @@ class Following:
                 connection.report(asked if settings.learner else self._mark(asked))
                 if self._at >= log.appended:
                     self._vouch(connection.received_s, is_quiet=not frames)
-
-    def _received(self, connection: MasterConnection) -> list[HaFrame]:
-        """The next frames; raises :class:`Differs` if the master closes before the first one."""
-        try:
-            return connection.receive(self._patience_s())
-        except ConnectionError as error:
-            if connection.has_answered or self._at >= self._log.appended:
-                raise
-            # A lakelog master closes a connection that asks for bytes beyond its log.
-            raise Differs(f"{error} when it was asked for {self._at}") from error
 
     def _start(self) -> int:
         """The offset to ask for: within the replica's log, if it has any bytes."""
@@ -292,14 +288,14 @@ class Following:
         interval_s = self._settings.sync_interval_ms / 1000
         return min(_QUIET_S if self._counts_synced else _IDLE_S, interval_s)
 
-    def _take(self, frames: list[HaFrame]) -> None:
+    def _take(self, frames: list[wire.HaFrame]) -> None:
         """Compare the bytes that the replica already has, and append the rest."""
         log = self._log
         bodies: list[Body] = [self._rest]
         end = log.appended
         for frame in frames:
             if frame.offset != self._at:
-                raise WireError(f"a frame at {frame.offset}, where {self._at} was due")
+                raise wire.WireError(f"a frame at {frame.offset}, where {self._at} was due")
             body = frame.body
             if self._at < end:
                 if not len(body):
@@ -368,7 +364,7 @@ class MasterProgress:
     received_ms: int = 0
     message: str = ""
 
-    def note_frames(self, frames: Sequence[HaFrame]) -> None:
+    def note_frames(self, frames: Sequence[wire.HaFrame]) -> None:
         """Note frames that were received together; ``frames`` is not empty."""
         last = frames[-1]
         self.end = -1 if len(last.body) else last.offset
@@ -387,8 +383,7 @@ class ReplicaReporter:
         self._former: ReplicaStatus | None = None
         self._why = ""
         self._over = Event()
-        thread = Thread(target=self._run, name="lakelog-replica-status", daemon=True)
-        self._thread = started(thread)
+        self._thread = started(Thread(target=self._run, name="lakelog-replica-status", daemon=True))
 
     def close(self) -> None:
         """Write the last status, and stop."""
@@ -404,8 +399,8 @@ class ReplicaReporter:
 
     def _end(self) -> int:
         if self._broker is not None:
-            with suppress(BrokerRefused):
-                return runtime_info(self._broker).end
+            with suppress(remoting.BrokerRefused):
+                return remoting.runtime_info(self._broker).end
         return self._progress.end
 
     def _write(self, end: int) -> None:
@@ -422,8 +417,7 @@ class ReplicaReporter:
         if status == self._former:
             return
         try:
-            now_ms = time.time_ns() // 1_000_000
-            status_now = attrs.evolve(status, time_ms=now_ms)
+            status_now = attrs.evolve(status, time_ms=time.time_ns() // 1_000_000)
             write_status(context.files, context.path, status_now)
             self._former, self._why = status, ""
         except OSError as error:  # tried again after a second: a full disk may have room by then

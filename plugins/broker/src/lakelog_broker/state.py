@@ -1,0 +1,649 @@
+"""The state of a running broker for both protocols: topics, groups, offsets, waits and counts.
+
+``topics.json`` and ``subscriptionGroup.json`` are those of the store. ``messageRequestMode.json``
+says whether the members of a group pull or pop a topic: it has an entry for each topic and group.
+Offsets of groups are changed in memory, and committed together every few seconds. Source: RocketMQ
+5.3.3, ``TopicConfigManager`` and ``MessageRequestModeManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog import Store, StoredMessage
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import CONFIG_DIR
+from lakelog.format.queue_offsets import Queue
+from lakelog_broker.codes import Invalid, Refused, ResponseCode
+from lakelog_broker.settings import BrokerSettings
+from lakelog_queues import configs
+from lakelog_queues.finding.results import QueueInfo
+from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from lakelog_queues.readers import ArrivalSignal
+from lakelog_rocketmq.config import Loaded, TopicConfig, load_config, object_table, save_config
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+"""Clients ask for the route of this topic before they send to an unknown topic."""
+READABLE: Final = 4
+WRITABLE: Final = 2
+INHERITED: Final = 1
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+
+
+class TopicTable:
+    """All topics by name, and settings of groups; a change is written before it takes effect."""
+
+    def __init__(self, files: FileSystem, path: Path, settings: BrokerSettings) -> None:
+        self._files, self._path, self._settings = files, path, settings
+        self._topics = dict(configs.topics_of(files, path))
+        self._retry_limits = configs.retry_limits(files, path)
+        every = READABLE | WRITABLE | INHERITED
+        queues = settings.default_queues
+        # Tools find a broker by the routes of topics with the names of the cluster and the broker.
+        self._builtin = {
+            AUTO_CREATE_TOPIC: TopicConfig(AUTO_CREATE_TOPIC, queues, queues, every),
+            **{name: TopicConfig(name, 1, 1, every) for name in (settings.cluster, settings.name)},
+            settings.reply_topic: TopicConfig(settings.reply_topic, 1, 1),
+        }
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(list(({**self._builtin, **self._topics}).values()))
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The configuration of ``topic``, or ``None``."""
+        return self._topics.get(topic) or self._builtin.get(topic)
+
+    def require(self, topic: str) -> TopicConfig:
+        """As :meth:`find`; raises :class:`Refused` for an unknown topic."""
+        found = self.find(topic)
+        if found is None:
+            raise Refused(
+                f"topic[{topic}] not exist, apply first please!", ResponseCode.TOPIC_NOT_EXIST
+            )
+        return found
+
+    def set(self, config: TopicConfig) -> TopicConfig:
+        """Create or change a topic; raises :class:`Refused` for a name that RocketMQ refuses."""
+        if not _LEGAL.fullmatch(config.topic):
+            raise Invalid(
+                f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -"
+            )
+        configs.write_topic(self._files, self._path, config)
+        self._topics[config.topic] = config
+        return config
+
+    def create(self, topic: str, queues: int | None = None, permission: int = 6) -> TopicConfig:
+        """Return a topic; create it first if it is missing. Raises as :meth:`set`.
+
+        :param queues: number of queues of a new topic; ``None`` is the default of the settings
+        """
+        count = self._settings.default_queues if queues is None else queues
+        return self.find(topic) or self.set(TopicConfig(topic, count, count, permission))
+
+    def of_group(self, prefix: str, group: str) -> TopicConfig:
+        """Return the retry topic (``%RETRY%``) or dead letter topic (``%DLQ%``) of a group.
+
+        It is created first if it is missing. Raises as :meth:`set`.
+        """
+        found = self.find(prefix + group)
+        if found is not None:
+            return found
+        is_retries = prefix == RETRY_PREFIX
+        return self.create(
+            prefix + group, self.group_settings(group)["retryQueueNums"] if is_retries else 1
+        )
+
+    def created_by_sending(
+        self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
+    ) -> TopicConfig:
+        """Return the topic of a client's message; create it under the same conditions as RocketMQ.
+
+        :param default_topic: the client's template for a new topic
+        :param queues: the client's number of queues for a new topic; at most ``default_queues``
+
+        Raises :class:`Refused` for an unknown topic that is not created, or an illegal name.
+        """
+        found = self.find(topic)
+        if found is not None:
+            return found
+        if self._settings.auto_create_topics and default_topic == AUTO_CREATE_TOPIC:
+            most = self._settings.default_queues
+            return self.create(topic, most if queues is None else max(1, min(queues, most)))
+        if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            return self.create(topic, 1)
+        return self.require(topic)
+
+    def retry_limit(self, group: str) -> int:
+        """The number of retries of a message in a group before it becomes a dead letter."""
+        return self._retry_limits.get(group, configs.DEFAULT_RETRIES)
+
+    def add_group(self, group: str) -> None:
+        """Add a group to ``config/subscriptionGroup.json``, unless it exists."""
+        if group not in self._retry_limits:
+            configs.set_retry_limit(self._files, self._path, group, configs.DEFAULT_RETRIES)
+            self._retry_limits[group] = configs.DEFAULT_RETRIES
+
+    def groups(self) -> list[str]:
+        """The names of all groups in the file."""
+        return list(self._retry_limits)
+
+    def group_settings(self, group: str) -> dict[str, Any]:
+        """The settings of a group in RocketMQ's names; the defaults if it is not in the file."""
+        return configs.group_settings(self._files, self._path, group)
+
+    def set_group(self, group: str, settings: Mapping[str, Any]) -> None:
+        """Create a group, or change its settings.
+
+        Raises ``ValueError`` for a setting of another type.
+        """
+        changed = configs.set_group_settings(self._files, self._path, group, settings)
+        self._retry_limits[group] = changed.max_retries
+
+    def is_ordered(self, group: str) -> bool:
+        """Whether members of a group that pop get the messages of a queue in order."""
+        return group in configs.ordered_groups(self._files, self._path)
+
+    def remove_group(self, group: str) -> None:
+        """Remove a group from the file, if it exists."""
+        configs.remove_group(self._files, self._path, group)
+        self._retry_limits.pop(group, None)
+
+    def remove(self, topic: str) -> None:
+        """Remove a topic from the table and the file, if it exists."""
+        if topic in self._topics:
+            configs.remove_topic(self._files, self._path, topic)
+            del self._topics[topic]
+
+
+MODES_FILE: Final = "messageRequestMode.json"
+
+PULL: Final = "PULL"
+POP: Final = "POP"
+_TABLE: Final = "messageRequestModeMap"
+_Table = dict[str, dict[str, Any]]
+
+
+class RequestModes:
+    """The modes by topic and group; a change is written to the file before it takes effect."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        """Read the file, if there is one; raises :class:`~lakelog.errors.CorruptConfig`."""
+        self._files, self._path = files, path
+        self._table = self._load().value
+
+    def of(self, topic: str, group: str) -> str:
+        """The mode of a group: ``POP`` or ``PULL``."""
+        return str(self._table.get(topic, {}).get(group, {}).get("mode", PULL))
+
+    def set(self, topic: str, group: str, mode: str, shared_queues: int) -> None:
+        """Change the mode of a group; durable on return.
+
+        :param mode: ``POP`` or ``PULL``
+        :param shared_queues: RocketMQ's ``popShareQueueNum``, which has no effect here
+
+        Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
+        """
+        entry: dict[str, Any] = {"topic": topic, "consumerGroup": group, "mode": mode}
+        entry["popShareQueueNum"] = shared_queues
+        with configs.config_lock(self._files, self._path):
+            loaded = self._load()
+            table = {**loaded.value, topic: {**loaded.value.get(topic, {}), group: entry}}
+            content = {**loaded.content, _TABLE: table}
+            save_config(self._files, self._path / CONFIG_DIR / MODES_FILE, content)
+        self._table = table
+
+    def _load(self) -> Loaded[_Table]:
+        return load_config(self._files, self._path / CONFIG_DIR / MODES_FILE, _read_modes)
+
+
+def _read_modes(content: Mapping[str, Any]) -> _Table:
+    table = object_table(content, _TABLE)
+    return {
+        topic: {group: object_table(groups, group) for group in groups}
+        for topic, groups in ((name, object_table(table, name)) for name in table)
+    }
+
+
+SILENCE_MS: Final = 120_000
+"""A client without a heartbeat for this long is removed; RocketMQ's ``channelExpiredTimeout``."""
+LOCK_MS: Final = 60_000
+"""A lock of a queue expires after this long if it is not renewed."""
+
+
+class Peer:
+    """The connection of a client, of either protocol.
+
+    :ivar address: ``address:port`` of a remoting client; empty for a gRPC client
+    """
+
+    address = ""
+
+    def check_transaction(self, half: StoredMessage) -> None:
+        """Ask the client for the outcome of a transaction.
+
+        :param half: the half message at its present offsets, which the answer must name; its own
+            topic and queue are properties, see :func:`lakelog_broker.appending.restored`
+        """
+        raise NotImplementedError
+
+
+@attrs.define
+class Member:
+    """A client in a group.
+
+    :ivar peer: its connection
+    :ivar seen_s: time of its last heartbeat, in seconds of ``time.monotonic``
+    :ivar language: the client's language, in RocketMQ's spelling
+    :ivar version: the ordinal of its version in ``MQVersion``
+    """
+
+    client_id: str
+    peer: Peer
+    seen_s: float
+    language: str = "JAVA"
+    version: int = 0
+
+
+@attrs.define(eq=False)
+class MemberGroup:
+    """The members of a consumer group and its subscriptions.
+
+    :ivar members: members by client id
+    :ivar subscriptions: the last ``SubscriptionData`` of a heartbeat, by topic
+    :ivar consume_type: ``CONSUME_ACTIVELY`` or ``CONSUME_PASSIVELY``
+    """
+
+    members: dict[str, Member] = attrs.field(factory=dict)
+    subscriptions: dict[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+class MemberTable:
+    """All members of all groups; used from one event loop.
+
+    :ivar groups: all consumer groups that have or had a member, by name
+    :ivar producers: all producers, by group and client id
+    :ivar on_change: called with the name of a consumer group whose members changed
+    """
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[str], None] = lambda _group: None
+        self.groups: dict[str, MemberGroup] = {}
+        self.producers: dict[str, dict[str, Member]] = {}
+        self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
+
+    def group(self, name: str) -> MemberGroup:
+        """A consumer group; an empty one if it never had a member."""
+        return self.groups.get(name) or MemberGroup()
+
+    def join(self, name: str, member: Member) -> MemberGroup:
+        """Add a consumer to a group, or renew its membership."""
+        group = self.groups.setdefault(name, MemberGroup())
+        known = group.members.get(member.client_id)
+        group.members[member.client_id] = member
+        if known is None or known.peer is not member.peer:
+            self.on_change(name)
+        return group
+
+    def join_producers(self, name: str, member: Member) -> None:
+        """Add a producer to a group, or renew its membership."""
+        self.producers.setdefault(name, {})[member.client_id] = member
+
+    def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> None:
+        """Remove a client from the given groups."""
+        if consumer_group:
+            self._remove(consumer_group, lambda each: each.client_id == client_id)
+        if producer_group:
+            self.producers.get(producer_group, {}).pop(client_id, None)
+
+    def disconnected(self, peer: Peer) -> None:
+        """Remove all members of a closed connection."""
+        self._remove_all(lambda each: each.peer is peer)
+
+    def remove_silent(self) -> None:
+        """Remove members without a heartbeat for ``SILENCE_MS``."""
+        earliest = time.monotonic() - SILENCE_MS / 1000
+        self._remove_all(lambda each: each.seen_s < earliest)
+
+    def _remove_all(self, is_gone: Callable[[Member], bool]) -> None:
+        for name in list(self.groups):
+            self._remove(name, is_gone)
+        for table in self.producers.values():
+            for each in [each for each in table.values() if is_gone(each)]:
+                del table[each.client_id]
+
+    def _remove(self, name: str, is_gone: Callable[[Member], bool]) -> None:
+        members = self.group(name).members
+        gone = [each for each in members.values() if is_gone(each)]
+        for each in gone:
+            del members[each.client_id]
+        if gone:
+            self.on_change(name)
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[tuple[str, int]]
+    ) -> list[tuple[str, int]]:
+        """Lock queues for a client, or renew its locks.
+
+        :param queues: topic and queue id of each queue
+        :returns: the queues that the client holds now
+        """
+        now, locked = time.monotonic(), []
+        for topic, queue_id in queues:
+            owner, until = self._locks.get((group, topic, queue_id), ("", 0.0))
+            if owner == client_id or until < now:
+                self._locks[group, topic, queue_id] = (client_id, now + LOCK_MS / 1000)
+                locked.append((topic, queue_id))
+        return locked
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[tuple[str, int]]) -> None:
+        """Release the locks that a client holds on ``queues``."""
+        for topic, queue_id in queues:
+            if self._locks.get((group, topic, queue_id), ("", 0.0))[0] == client_id:
+                del self._locks[group, topic, queue_id]
+
+
+class GroupOffsetTable:
+    """Next queue offsets by group, topic and queue id.
+
+    A crash loses the changes of the last seconds, as with RocketMQ; messages are then handed out
+    again.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Read the committed offsets of ``config/consumerOffset.json``."""
+        self._store = store
+        self._offsets = {
+            (group, topic): dict(queues)
+            for group, topics in store.groups().items()
+            for topic, queues in topics.items()
+        }
+        self._changed: set[tuple[str, str]] = set()
+        self._unsaved: set[tuple[str, str]] = set()
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next offset of a group in a queue; ``None`` without one."""
+        return self._offsets.get((group, topic), {}).get(queue_id)
+
+    def of_group(self, group: str) -> dict[str, dict[int, int]]:
+        """All offsets of a group, by topic and queue id."""
+        return {topic: dict(all_) for (name, topic), all_ in self._offsets.items() if name == group}
+
+    def groups(self) -> set[str]:
+        """The names of all groups with an offset."""
+        return {group for group, _ in self._offsets}
+
+    def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Change an offset in memory; the next save writes it to the file."""
+        self._offsets.setdefault((group, topic), {})[queue_id] = offset
+        self._changed.add((group, topic))
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Remove the offsets of a group, of one topic or of all, also in the file."""
+        for key in [key for key in self._offsets if key[0] == group and topic in (None, key[1])]:
+            del self._offsets[key]
+            self._changed.discard(key)
+            self._unsaved.discard(key)
+        self._store.forget_offsets(group, topic)
+
+    def progress(self) -> Callable[[], None] | None:
+        """Return a function that commits the present offsets; ``None`` if they are committed.
+
+        The log must be durable before its call, which may be in any thread: an offset may be behind
+        a message whose copy in a retry topic is not durable yet. The function raises as
+        ``Store.commit_offsets``; offsets that it did not commit are part of the next progress.
+        """
+        self._unsaved |= self._changed
+        self._changed = set()
+        commits = [(*key, dict(self._offsets[key])) for key in self._unsaved & self._offsets.keys()]
+        if not commits:
+            return None
+
+        def save() -> None:
+            self._store.commit_offsets([each for each in commits if each[:2] in self._offsets])
+            self._unsaved = set()
+
+        return save
+
+
+_URGENT_S: Final = 1.0
+"""Arrivals stay urgent for this long after a request has waited, as clients repeat it."""
+
+
+class ArrivalWaits:
+    """Waiting requests by queue; used from one event loop.
+
+    After an arrival, only the ends of queues with a waiting request are compared.
+
+    :param end_of: returns the end offset of a queue, by topic and queue id
+    """
+
+    def __init__(self, arrivals: ArrivalSignal, end_of: Callable[[str, int], int]) -> None:
+        self._arrivals, self._end_of = arrivals, end_of
+        self._waiting: dict[Queue, set[asyncio.Event]] = {}
+        self._ends: dict[Queue, int] = {}
+        self._requests = 0
+        self._urgent_until_s = 0.0
+
+    async def run(self) -> None:
+        """Wake waiting requests until the store is closed."""
+        while not self._arrivals.closed:
+            seen = self._arrivals.version
+            self._wake()
+            await self._arrivals.wait_async(seen, self._is_urgent)
+
+    def _is_urgent(self) -> bool:
+        return bool(self._requests) or time.monotonic() < self._urgent_until_s
+
+    def _wake(self) -> None:
+        for queue, events in list(self._waiting.items()):
+            end = self._end_of(*queue)
+            if end != self._ends.get(queue):
+                self._ends[queue] = end
+                for event in events:
+                    event.set()
+
+    def wake(self, topic: str, queue_id: int) -> None:
+        """Notify the requests that wait for a queue, though it has not grown."""
+        for event in self._waiting.get((topic, queue_id), ()):
+            event.set()
+
+    async def until(
+        self,
+        queues: Iterable[Queue],
+        timeout_s: float,
+        is_found: Callable[[], bool],
+        *,
+        is_urgent: bool = True,
+    ) -> bool:
+        """Call ``is_found`` now and whenever one of ``queues`` grows, until it returns true.
+
+        :param is_urgent: false for work that may start some tens of ms after an arrival. Without an
+            urgent wait, many messages are dispatched at once, which is much cheaper than a dispatch
+            after each put
+        :returns: the last result of ``is_found``, after ``timeout_s`` seconds at the latest
+        """
+        event, end = asyncio.Event(), asyncio.get_running_loop().time() + timeout_s
+        watched = list(queues)
+        self._requests += is_urgent
+        for queue in watched:
+            self._waiting.setdefault(queue, set()).add(event)
+            self._ends.setdefault(queue, self._end_of(*queue))
+        try:
+            while not is_found():
+                try:
+                    async with asyncio.timeout_at(end):
+                        await event.wait()
+                except TimeoutError:
+                    return is_found()
+                event.clear()
+            return True
+        finally:
+            self._requests -= is_urgent
+            if is_urgent:
+                self._urgent_until_s = time.monotonic() + _URGENT_S
+            for queue in watched:
+                events = self._waiting[queue]
+                events.discard(event)
+                if not events:
+                    del self._waiting[queue], self._ends[queue]
+
+
+SAMPLE_INTERVAL_S: Final = 10
+TOPIC_PUT: Final = "TOPIC_PUT_NUMS"
+GROUP_GET: Final = "GROUP_GET_NUMS"
+BROKER_PUT: Final = "BROKER_PUT_NUMS"
+BROKER_GET: Final = "BROKER_GET_NUMS"
+TIMER_GET: Final = "TIMER_GET_NUMS"
+MINUTE: Final = "minute"
+HOUR: Final = "hour"
+DAY: Final = "day"
+_WINDOWS: Final = {MINUTE: (60, SAMPLE_INTERVAL_S), HOUR: (3600, 600), DAY: (86400, 3600)}
+"""Length of each window and the interval of its samples, in s; as RocketMQ's ``StatsItem``."""
+
+
+@attrs.frozen
+class Rate:
+    """The growth of a count in a window.
+
+    :ivar count: the growth
+    :ivar per_second: the growth per second
+    """
+
+    count: int
+    per_second: float
+
+
+@attrs.frozen
+class _Sample:
+    time_s: float
+    counts: Mapping[tuple[str, str], int]
+
+
+class Traffic:
+    """Counts of messages; used from one event loop.
+
+    The number of messages put into a topic is the growth of its queues. So messages of the store's
+    other writers count, and a send needs no counting. Messages read by a group are counted by the
+    requests that read.
+
+    :ivar found: number of requests that read messages
+    :ivar missed: number of requests that found none
+    :ivar mornings: counts of put and read messages since the start of the broker, as of the last
+        midnight but one, and as of the last midnight
+    :param queues: returns all queues
+    :param is_counted: whether a topic counts for the whole broker
+    :param clock: returns the time in seconds since 1970
+    :param timers: returns the number of delivered timer messages
+    """
+
+    def __init__(
+        self,
+        queues: Callable[[], Iterable[QueueInfo]],
+        is_counted: Callable[[str], bool],
+        clock: Callable[[], float] = time.time,
+        timers: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._queues, self._is_counted, self._clock = queues, is_counted, clock
+        self._timers = timers
+        self._reads: Counter[tuple[str, str]] = Counter()
+        self._pulled: dict[tuple[str, str, int], int] = {}
+        self.found = self.missed = 0
+        self._ends = self.topic_ends()
+        self._first = _Sample(clock(), {})
+        self._samples = {
+            name: deque([self._first], 1 + s // i) for name, (s, i) in _WINDOWS.items()
+        }
+        self.mornings = ((0, 0), (0, 0))
+
+    def note_read(
+        self, group: str, topic: str, queue_id: int, next_offset: int, count: int
+    ) -> None:
+        """Count the messages of a response, and note the queue offset behind them."""
+        self._pulled[group, topic, queue_id] = next_offset
+        if count:
+            self.found += 1
+            self._reads[topic, group] += count
+        else:
+            self.missed += 1
+
+    def pulled_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """The queue offset behind the messages last read by a group; 0 without any."""
+        return self._pulled.get((group, topic, queue_id), 0)
+
+    def forget(self, group: str) -> None:
+        """Remove the counts of a group."""
+        for place in [each for each in self._pulled if each[0] == group]:
+            del self._pulled[place]
+        for key in [each for each in self._reads if each[1] == group]:
+            del self._reads[key]
+
+    def sample(self, ends: Mapping[str, int] | None = None) -> None:
+        """Store the present counts for later rates; called every ``SAMPLE_INTERVAL_S`` seconds.
+
+        :param ends: the result of :meth:`topic_ends`, which is slow with many queues
+        """
+        now = _Sample(self._clock(), self.counts(ends))
+        last = self._samples[MINUTE][-1]
+        if time.localtime(last.time_s).tm_yday != time.localtime(now.time_s).tm_yday:
+            total = now.counts.get((BROKER_PUT, ""), 0), now.counts.get((BROKER_GET, ""), 0)
+            self.mornings = self.mornings[1], total
+        for name, (_, interval_s) in _WINDOWS.items():
+            if now.time_s - self._samples[name][-1].time_s >= interval_s:
+                self._samples[name].append(now)
+
+    def counts(self, ends: Mapping[str, int] | None = None) -> dict[tuple[str, str], int]:
+        """All nonzero counts since the start, by the name of a statistic and its key."""
+        found = Counter({(TIMER_GET, ""): self._timers()})
+        for topic, end in (self.topic_ends() if ends is None else ends).items():
+            put = end - self._ends.get(topic, 0)
+            found[TOPIC_PUT, topic] += put
+            if self._is_counted(topic):
+                found[BROKER_PUT, ""] += put
+        for (topic, group), count in self._reads.items():
+            found[GROUP_GET, f"{topic}@{group}"] += count
+            if self._is_counted(topic):
+                found[BROKER_GET, ""] += count
+        return +found
+
+    def rates(self, name: str, key: str = "") -> dict[str, Rate] | None:
+        """The growth of a count in the last minute, hour and day; ``None`` if the count is 0.
+
+        A window is never longer than the time since the start of the broker.
+        """
+        now_s, present = self._clock(), self.counts().get((name, key), 0)
+        if not present:
+            return None
+        return {
+            window: _rate(samples[0], now_s, present, (name, key))
+            for window, samples in self._samples.items()
+        }
+
+    def recent_rates(self, name: str, key: str = "") -> list[float]:
+        """The rates per second of the last 10 seconds, the last minute, and the last 10 minutes."""
+        now_s, present = self._clock(), self.counts().get((name, key), 0)
+        minute, hour = self._samples[MINUTE], self._samples[HOUR]
+        former = minute[-1], minute[0], hour[-1]
+        return [_rate(each, now_s, present, (name, key)).per_second for each in former]
+
+    def topic_ends(self) -> Counter[str]:
+        """The sum of the end offsets of each topic's queues; may be called in any thread."""
+        ends = Counter[str]()
+        for queue in self._queues():
+            ends[queue.topic] += queue.max_offset
+        return ends
+
+
+def _rate(former: _Sample, now_s: float, present: int, key: tuple[str, str]) -> Rate:
+    count = present - former.counts.get(key, 0)
+    return Rate(count, count / max(1.0, now_s - former.time_s))

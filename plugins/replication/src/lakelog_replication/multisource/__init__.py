@@ -1,1 +1,0 @@
-"""Copies of several masters, each in a store of its own below one folder."""
