@@ -235,7 +235,7 @@ def test_the_logger_of_spark_stays_its_own() -> None:
     program = (
         "import logging\n"
         "from pyspark.logger import PySparkLogger\n"
-        "from lakelog_spark.jobs import query_errors\n"
+        "from lakelog_spark.sessions import query_errors\n"
         "with query_errors('nothing'):\n    pass\n"
         "assert isinstance(logging.getLogger('SQLQueryContextLogger'), PySparkLogger)\n"
     )

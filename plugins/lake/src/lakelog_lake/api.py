@@ -20,7 +20,7 @@ from lakelog_lake.maintenance.tables import Status, statuses
 from lakelog_lake.tables.shape import parse
 from lakelog_lake.tasks import engines
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.verify.open import all_opened
+from lakelog_lake.verify.landed_table import all_opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 
 

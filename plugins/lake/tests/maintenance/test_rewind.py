@@ -14,7 +14,7 @@ from lakelog import Message
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.maintenance.rewind import RowsFrom, planned, take_out
+from lakelog_lake.maintenance.removal import RowsFrom, planned, take_out
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.shape import TableShape
 from lakelog_lake.tasks.ranges import TaskLimits

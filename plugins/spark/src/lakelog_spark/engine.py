@@ -19,7 +19,7 @@ from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
 from lakelog_spark import sessions, where
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.jars import need_spark
-from lakelog_spark.jobs import answering, query_errors, running_job
+from lakelog_spark.sessions import answering, query_errors, running_job
 from lakelog_spark.shipping import clear_importer_cache
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from lakelog.errors import SettingsError
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import shape

@@ -45,8 +45,7 @@ from lakelog.files.identity import FORMAT_VERSION, StoreIdentity, write_own
 from lakelog.format.layout import COMMITLOG_DIR, STORE_FILE
 from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import LAST, NumberSpan
 from lakelog_lake.reading import options as reading
 from lakelog_lake.reading import plan as planning

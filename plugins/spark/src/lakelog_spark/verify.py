@@ -21,11 +21,10 @@ from lakelog_lake.log.columns import TYPES
 from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
-from lakelog_lake.verify.landed_table import DataFile
-from lakelog_lake.verify.open import position_of
+from lakelog_lake.verify.landed_table import DataFile, position_of
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
-from lakelog_spark.jobs import query_errors
+from lakelog_spark.sessions import query_errors
 from lakelog_spark.source import register
 
 _OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})

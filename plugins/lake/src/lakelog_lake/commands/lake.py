@@ -69,7 +69,7 @@ def infer_schema(
 
     Fields without a single type are left out, and listed on stderr.
     """
-    from lakelog_lake.bodies.infer import infer_topic
+    from lakelog_lake.bodies.json_schema import infer_topic
 
     found = infer_topic(store.absolute(), topic, messages, times=times)
     write_document(found.schema)
@@ -120,7 +120,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.verify.open import all_opened
+    from lakelog_lake.verify.landed_table import all_opened
     from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
@@ -245,7 +245,7 @@ def rewind(  # each is an option of the command
     """
     from lakelog_lake.commands.report import print_rewind, print_rewind_json
     from lakelog_lake.landing.targets import identity_of
-    from lakelog_lake.maintenance.rewind import planned
+    from lakelog_lake.maintenance.removal import planned
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
@@ -286,7 +286,7 @@ def reland(
     """
     from lakelog_lake.commands.dispatch import parsers_of
     from lakelog_lake.landing.targets import TableSpec
-    from lakelog_lake.maintenance.relanding import reland as reland_tables
+    from lakelog_lake.maintenance.removal import reland as reland_tables
     from lakelog_lake.tables.shape import parse
 
     parsers, found = parsers_of(bodies), False

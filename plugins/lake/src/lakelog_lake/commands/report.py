@@ -13,7 +13,7 @@ import attrs
 from lakelog_cli.output import bar, blocks, print_line, print_lines, size, write_lines, write_rows
 from lakelog_cli.report import charts
 from lakelog_cli.report.charts import document, facts, paragraphs, safe, section
-from lakelog_lake.maintenance.rewind import Rewind
+from lakelog_lake.maintenance.removal import Rewind
 from lakelog_lake.maintenance.tables import Status
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified

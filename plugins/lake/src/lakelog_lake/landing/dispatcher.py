@@ -47,7 +47,7 @@ from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
-from lakelog_lake.log.ends import CachedStore, DurableEnd
+from lakelog_lake.log.extent import CachedStore, DurableEnd
 from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
 from lakelog_lake.sinks.locations import TableLocation, location_of

@@ -22,7 +22,7 @@ from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSo
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.columns import NAMES, unpacked
-from lakelog_lake.log.ends import DurableEnd
+from lakelog_lake.log.extent import DurableEnd
 from lakelog_lake.log.range_reader import DamagePolicy
 from lakelog_lake.log.wanted import chosen_rows, coded_topics
 from lakelog_lake.sinks.locations import location_of

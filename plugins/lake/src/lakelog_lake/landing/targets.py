@@ -29,7 +29,7 @@ from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.committing import CommitLock, commit, table_errors
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.record_starts import queue_files, topics_of_batches
+from lakelog_lake.log.extent import queue_files, topics_of_batches
 from lakelog_lake.log.wanted import EVERYTHING, LAST, Chosen
 from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed

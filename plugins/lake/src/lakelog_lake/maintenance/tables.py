@@ -17,7 +17,7 @@ from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.sinks.locations import IcebergLocation, location_of
 from lakelog_lake.verify import landed_table
-from lakelog_lake.verify.open import all_opened
+from lakelog_lake.verify.landed_table import all_opened
 
 
 def compact(

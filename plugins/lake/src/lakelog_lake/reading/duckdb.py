@@ -29,8 +29,7 @@ from lakelog.errors import LakelogError, SettingsError
 from lakelog_lake.engine_provider import VIEW, Answer
 from lakelog_lake.errors import OtherStore, QueryFailed, StatementRefused
 from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading.options import (
     SETS,

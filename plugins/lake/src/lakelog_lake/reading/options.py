@@ -21,7 +21,7 @@ import attrs
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.times import parse_time
 from lakelog_lake.log.columns import ERROR, NAMES, TYPES
-from lakelog_lake.log.ends import READABLE
+from lakelog_lake.log.extent import READABLE
 from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
 
 SOURCE: Final = "the options of the data source"

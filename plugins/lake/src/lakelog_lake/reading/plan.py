@@ -25,9 +25,8 @@ import attrs
 import lakelog
 from lakelog.errors import MissingIndex
 from lakelog_lake.errors import OffsetUnavailable
-from lakelog_lake.log import record_starts
-from lakelog_lake.log.ends import end_of, queued_end
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log import extent
+from lakelog_lake.log.extent import RecordStarts, end_of, queued_end
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.options import SKIP, ReadOptions
 
@@ -60,7 +59,7 @@ class UnitsOf:
     :ivar record_bytes: approximate size of a record
     """
 
-    queue: record_starts.QueueFiles
+    queue: extent.QueueFiles
     first: int
     end: int
     record_bytes: int
@@ -86,9 +85,9 @@ def queue_runs(
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
-    if topics - {
-        each.queue[0] for each in marks.queues
-    } or topics & record_starts.topics_of_batches(marks.store.path):
+    if topics - {each.queue[0] for each in marks.queues} or topics & extent.topics_of_batches(
+        marks.store.path
+    ):
         return None
     found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
     found = [each for each in found if each.first < each.end]
@@ -113,7 +112,7 @@ def queued_from(marks: RecordStarts, wanted: RecordCondition) -> int:
     return max(begin.values(), default=0)
 
 
-def _first_place(queue: record_starts.QueueFiles, has_broker: bool) -> int:
+def _first_place(queue: extent.QueueFiles, has_broker: bool) -> int:
     """The physical offset of a queue's first unit; 0 if that is of its first message."""
     unit = queue.first_from(1)  # units of deleted queues have offset 0
     if queue.place(unit - 1) is not None or (unit == 0 and not has_broker):
@@ -130,17 +129,15 @@ def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
     return wanted.topics
 
 
-def _units_of(
-    queue: record_starts.QueueFiles, part: NumberSpan, wanted: RecordCondition
-) -> UnitsOf:
+def _units_of(queue: extent.QueueFiles, part: NumberSpan, wanted: RecordCondition) -> UnitsOf:
     first = queue.first_from(part.low)
     span = NumberSpan(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
     raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
     return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
 
 
-def _mean_bytes(raw: record_starts.Raw) -> int:
-    sizes = raw["size"][record_starts.real(raw)]
+def _mean_bytes(raw: extent.Raw) -> int:
+    sizes = raw["size"][extent.real(raw)]
     return max(1, int(sizes.mean())) if len(sizes) else 1
 
 
@@ -225,7 +222,7 @@ def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
     before = marks.before(target, part.low)
     if before > part.low:
         return before
-    behind = marks.behind(max(target, part.low + 1), part.end, record_starts.MANY)
+    behind = marks.behind(max(target, part.low + 1), part.end, extent.MANY)
     later = [each for each in marks.starts if part.low < each < part.end]
     return min([each for each in (behind, *later) if each is not None], default=part.end)
 
@@ -276,7 +273,7 @@ def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int
 
 
 def _edge_in(
-    queue: record_starts.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
+    queue: extent.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
 ) -> tuple[int, int]:
     """As :func:`_edge`, among the records of one queue."""
     first = queue.first_from(part.low)

@@ -22,8 +22,8 @@ from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import CorruptLog
 from lakelog_lake.log.columns import ERROR, unpacked
+from lakelog_lake.log.extent import queue_files, real
 from lakelog_lake.log.range_reader import record_batches
-from lakelog_lake.log.record_starts import queue_files, real
 from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
 from lakelog_lake.reading.plan import LogRange

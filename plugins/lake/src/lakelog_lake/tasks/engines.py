@@ -25,7 +25,7 @@ from lakelog.errors import LakelogError
 from lakelog.runtime.threads import soon_done, started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
-from lakelog_lake.log.ends import CachedStore
+from lakelog_lake.log.extent import CachedStore
 from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.tables.data_files import discard
 from lakelog_lake.tasks.task import Task, Written, write

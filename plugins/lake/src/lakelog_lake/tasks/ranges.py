@@ -16,9 +16,8 @@ from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
 from lakelog.format.record_batch import Blank, Damage
 from lakelog_lake.errors import RetentionGap, WrongLog
-from lakelog_lake.log.ends import DurableEnd
+from lakelog_lake.log.extent import MANY, DurableEnd, RecordStarts
 from lakelog_lake.log.range_reader import LogSpan, edges
-from lakelog_lake.log.record_starts import MANY, RecordStarts
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync
 

@@ -26,8 +26,7 @@ from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
-from lakelog_lake.verify.landed_table import LandedTable
-from lakelog_lake.verify.open import position_of, readable
+from lakelog_lake.verify.landed_table import LandedTable, position_of, readable
 from lakelog_lake.verify.row_facts import FACT, Facts, Queues, compared, facts_of, has_parsed
 
 PART_BYTES: Final = 128 << 20
