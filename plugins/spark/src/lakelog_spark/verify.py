@@ -24,8 +24,7 @@ from lakelog_lake.verify import comparing
 from lakelog_lake.verify.landed_table import DataFile, position_of
 from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
-from lakelog_spark.sessions import query_errors
-from lakelog_spark.source import register
+from lakelog_spark import sessions, source
 
 _OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
 _COMPRESSED: Final = 1
@@ -49,12 +48,12 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
     the errors of reading the table.
     """
-    register(spark)
+    source.register(spark)
     position = position_of(asked.table, asked.store)
     columns = compared(asked.table.columns())
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
-    with query_errors("the comparison failed"):
+    with sessions.query_errors("the comparison failed"):
         found_rows = table_rows(asked, spark, columns)
         limits = comparing.VerifiableEnds(
             log.low, position.end, position_of(asked.table, asked.store).end

@@ -9,9 +9,7 @@ import attrs
 import typer
 
 from lakelog import times
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AlwaysJson, a_time
-from lakelog_cli.output import print_line, prints, write_document, write_file, write_lines
+from lakelog_cli import exitcodes, options, output
 from lakelog_lake.commands import rows
 from lakelog_lake.commands.options import (
     EngineName,
@@ -54,7 +52,7 @@ Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
 @app.command()
-@prints(is_document=True, is_always=True)
+@output.prints(is_document=True, is_always=True)
 def infer_schema(
     store: StorePath,
     topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
@@ -63,7 +61,7 @@ def infer_schema(
         bool,
         typer.Option("--times/--no-times", help="Infer times and dates from text."),
     ] = True,
-    _as_json: AlwaysJson = True,
+    _as_json: options.AlwaysJson = True,
 ) -> None:
     """Print a JSON Schema of the bodies of a topic: review it, keep it, give it as json:FILE.
 
@@ -72,15 +70,15 @@ def infer_schema(
     from lakelog_lake.bodies.json_schema import infer_topic
 
     found = infer_topic(store.absolute(), topic, messages, times=times)
-    write_document(found.schema)
+    output.write_document(found.schema)
     others = f", {found.others} others are not" if found.others else ""
-    print_line(f"{found.read} bodies are JSON objects{others}", err=True)
+    output.print_line(f"{found.read} bodies are JSON objects{others}", err=True)
     for field in found.left_out:
-        print_line(f"left out {field}", err=True)
+        output.print_line(f"left out {field}", err=True)
 
 
 @app.command(epilog=times.HELP)
-@prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
+@output.prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     to: To,
@@ -95,7 +93,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     since: Annotated[
         int | None,
         typer.Option(
-            parser=a_time,
+            parser=options.a_time,
             metavar="TIME",
             help=f"Only messages stored at this time or later landed; {times.LOCAL}.",
         ),
@@ -135,9 +133,9 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         (print_verified_json if as_json else print_verified)(found)
         compared.append(found)
     if html is not None:
-        write_file(html, page(store.absolute(), compared))
+        output.write_file(html, page(store.absolute(), compared))
     if not all(each.is_clean for each in compared):
-        raise typer.Exit(FOUND)
+        raise typer.Exit(exitcodes.FOUND)
 
 
 def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified:
@@ -150,7 +148,7 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 
 
 @app.command()
-@prints(rows.StatusRow)
+@output.prints(rows.StatusRow)
 def status(
     store: StorePath,
     to: To,
@@ -173,7 +171,7 @@ def status(
 
 
 @app.command()
-@prints(rows.CompactedRow)
+@output.prints(rows.CompactedRow)
 def compact(
     to: Target,
     table: Table = None,
@@ -195,7 +193,7 @@ def compact(
 
 
 @app.command()
-@prints(rows.ExpiredRow)
+@output.prints(rows.ExpiredRow)
 def expire(
     to: Target,
     table: Table = None,
@@ -225,7 +223,7 @@ def expire(
 
 
 @app.command()
-@prints(rows.RewindRow)
+@output.prints(rows.RewindRow)
 def rewind(  # each is an option of the command
     store: StorePath,
     to: To,
@@ -254,13 +252,13 @@ def rewind(  # each is an option of the command
         if yes:
             each.do()
     if not found and not as_json:
-        print_line("the log holds everything that has landed: nothing to do")
+        output.print_line("the log holds everything that has landed: nothing to do")
     if found and not yes:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(exitcodes.FOUND)
 
 
 @app.command()
-@prints(rows.RelandedRow)
+@output.prints(rows.RelandedRow)
 def reland(
     to: Target,
     bodies: Annotated[
@@ -297,11 +295,11 @@ def reland(
         dead = f"{done.taken_out} dead letters removed, {done.left} left"
         _print_result(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
     if not found and not as_json:
-        print_line(f"{to} has no table of dead letters: there is nothing to land again")
+        output.print_line(f"{to} has no table of dead letters: there is nothing to land again")
 
 
 def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
     if as_json:
-        write_lines([{"table": name, **attrs.asdict(done)}])
+        output.write_lines([{"table": name, **attrs.asdict(done)}])
     else:
-        print_line(f"{name}: {text}")
+        output.print_line(f"{name}: {text}")

@@ -21,10 +21,8 @@ from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.log import extent, range_reader, wanted
 from lakelog_lake.log.columns import NAMES, unpacked
-from lakelog_lake.log.extent import DurableEnd
-from lakelog_lake.log.range_reader import DamagePolicy
-from lakelog_lake.log.wanted import chosen_rows, coded_topics
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
@@ -144,7 +142,7 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
     """Yield the durable messages as rows, in log order."""
-    damages, durable = DamagePolicy(skip=source.skip_damage), DurableEnd()
+    damages, durable = range_reader.DamagePolicy(skip=source.skip_damage), extent.DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = first = store.min_offset
         while spans := next_spans(store, at, _SMALL, durable):
@@ -152,7 +150,7 @@ def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterato
                 on_read(span.start - first, store.max_offset - first)
                 at = span.end
                 for batch in damages.records(store.scan_pieces(span.start, span.end), span):
-                    kept = chosen_rows(batch, *coded_topics(batch), source.chosen)
+                    kept = wanted.chosen_rows(batch, *wanted.coded_topics(batch), source.chosen)
                     part = batch.take(kept)
                     table, errors = unpacked(part, NAMES[1:])
                     damages.bodies(errors)

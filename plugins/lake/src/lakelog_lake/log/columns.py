@@ -16,9 +16,7 @@ from lakelog.arrow import to_arrow
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_identity
-from lakelog.format.compression import decompress
-from lakelog.format.layout import COMPRESSED
-from lakelog.format.record_batch import RecordBatch
+from lakelog.format import compression, layout, record_batch
 
 TYPES: Final = {
     "store": "string",
@@ -58,7 +56,7 @@ def store_name(path: Path) -> str:
 
 
 def unpacked(
-    batch: RecordBatch, names: Sequence[str]
+    batch: record_batch.RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
     """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
     try:
@@ -68,21 +66,21 @@ def unpacked(
         return _partly_unpacked(batch, names, list(bad)), bad
 
 
-def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
+def _packed_for_good(batch: record_batch.RecordBatch) -> dict[int, CorruptRecord]:
 
     found = {}
     for row, message in enumerate(batch.decoded):
-        if not message.sys_flag & COMPRESSED:
+        if not message.sys_flag & layout.COMPRESSED:
             continue
         try:
-            decompress(message.body, message.sys_flag)
+            compression.decompress(message.body, message.sys_flag)
         except ValueError as error:
             found[row] = CorruptRecord(str(error), offset=message.physical_offset)
     return found
 
 
 def _partly_unpacked(
-    batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
+    batch: record_batch.RecordBatch, names: Sequence[str], packed: Sequence[int]
 ) -> pa.RecordBatch:
     """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
     rows = np.arange(len(batch))

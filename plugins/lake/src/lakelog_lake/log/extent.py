@@ -42,9 +42,7 @@ from numpy.typing import NDArray
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.files.filesystem import File, FileSystem, RealFileSystem
-from lakelog.format import layout
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.record_batch import Blank, Damage
+from lakelog.format import layout, queue_offsets, record_batch
 from lakelog_lake.errors import DurableEndUnknown
 
 UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
@@ -62,7 +60,7 @@ class QueueFiles:
     :ivar end: the number behind the last written unit
     """
 
-    queue: Queue
+    queue: queue_offsets.Queue
     _folder: Path
     _bases: list[int]
     _lengths: list[int]
@@ -158,7 +156,7 @@ def queue_files(path: Path, files: FileSystem | None = None) -> Iterator[list[Qu
             each.close()
 
 
-def _folders(root: Path) -> Iterator[tuple[Path, Queue]]:
+def _folders(root: Path) -> Iterator[tuple[Path, queue_offsets.Queue]]:
     if not root.is_dir():
         return
     for topic in sorted(os.listdir(root)):
@@ -345,9 +343,9 @@ def _searched_end(marks: RecordStarts) -> int:
         return marks.store.max_offset
     end = last
     for piece in marks.store.scan_pieces(last):
-        if isinstance(piece, Blank):
+        if isinstance(piece, record_batch.Blank):
             end = piece.offset + piece.size
-        elif not isinstance(piece, Damage):
+        elif not isinstance(piece, record_batch.Damage):
             end = piece.end_offset
     return end
 

@@ -16,11 +16,10 @@ from lakelog.errors import CorruptRecord
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import wanted
-from lakelog_lake.log.wanted import NumberSpan
 
 
 def record_batches(
-    pieces: Iterable[Piece], part: NumberSpan, on_damage: Callable[[Damage], None]
+    pieces: Iterable[Piece], part: wanted.NumberSpan, on_damage: Callable[[Damage], None]
 ) -> Iterator[RecordBatch]:
     """The records among ``pieces``, which must cover ``part``.
 

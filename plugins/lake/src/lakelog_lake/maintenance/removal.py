@@ -39,13 +39,11 @@ from lakelog_lake.errors import (
     TooBusy,
     TooManyDifferences,
 )
-from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.targets import TableSpec, Target, TopicTables
+from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import parquet as parquet_maintenance
 from lakelog_lake.maintenance.parquet import Versions
-from lakelog_lake.sinks.delta import added
-from lakelog_lake.sinks.history import LAST_ROWS, positions_of
+from lakelog_lake.sinks import delta, history
 from lakelog_lake.tables import data_files
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
@@ -202,7 +200,7 @@ def _from_delta(
             made = folder / f"rewound-{uuid4().hex}.parquet"
             metadata = parquet_maintenance.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
-            actions.append(added(sink.within(facts.path), facts, values))
+            actions.append(delta.added(sink.within(facts.path), facts, values))
     sync(folder)
     sink.change(head, store, actions, after)
 
@@ -308,13 +306,13 @@ def _rewind(path: Path, store: str, table: LandedTable, before: Position, start:
     gone: list[pa.RecordBatch] = []
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for batch in table.batches(store, LAST_ROWS):
+        for batch in table.batches(store, history.LAST_ROWS):
             is_gone = pc.greater_equal(batch.column("physical_offset"), start)
-            gone.append(batch.filter(is_gone).select(LAST_ROWS[1:5]))
+            gone.append(batch.filter(is_gone).select(history.LAST_ROWS[1:5]))
             yield batch.filter(pc.invert(is_gone))
 
     with readable(table.name):
-        last = positions_of(kept(), table.name).get(store)
+        last = history.positions_of(kept(), table.name).get(store)
     if last is None:
         with lakelog.open(path, mode="read") as log:
             last = Position(log.min_offset, log.min_offset)
@@ -356,7 +354,7 @@ class Relanded:
     left: int
 
 
-def reland(spec: TableSpec) -> Iterator[Relanded]:
+def reland(spec: targets.TableSpec) -> Iterator[Relanded]:
     """Land dead letters that parse now, table by table.
 
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and the errors of changing the
@@ -367,7 +365,7 @@ def reland(spec: TableSpec) -> Iterator[Relanded]:
             yield _of_one(spec, opened, opened.dead_letters)
 
 
-def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
+def _of_one(spec: targets.TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
     if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
         raise TableMaintenanceError(
             f"{dead.name} is in an object store, where removing rows from a Delta table is not "
@@ -376,7 +374,7 @@ def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
     with readable(dead.name):
         stores = stores_in(dead)
     landed = taken_out = left = 0
-    target = TopicTables.of(spec).target(opened.topic) if stores else None
+    target = targets.TopicTables.of(spec).target(opened.topic) if stores else None
     for store in sorted(stores):
         assert target is not None  # for the type checker
         one = _Store(opened.table, dead, target, store)
@@ -392,14 +390,14 @@ class _Store:
 
     table: LandedTable
     dead: LandedTable
-    target: Target
+    target: targets.Target
     store: str
 
     def land(self) -> int:
         """Land the rows that parse; return their number. Raises ``TooBusy``."""
         sink = self.target.sink
         for _ in range(_TRIES):
-            with table_errors(sink.name):
+            with committing.table_errors(sink.name):
                 head = sink.head(self.store)
             if head.position is None:
                 return 0  # its first range has not landed yet
@@ -407,7 +405,7 @@ class _Store:
             if not files:
                 return 0
             try:
-                with table_errors(sink.name):
+                with committing.table_errors(sink.name):
                     sink.commit(head, self.store, files, head.position)
             except Conflict:  # also after a commit whose answer was lost: read the table again
                 continue

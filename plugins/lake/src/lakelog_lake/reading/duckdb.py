@@ -26,8 +26,7 @@ from pyarrow import dataset
 import lakelog
 from lakelog.arrow import schema as message_schema
 from lakelog.errors import LakelogError, SettingsError
-from lakelog_lake.engine_provider import VIEW, Answer
-from lakelog_lake.errors import OtherStore, QueryFailed, StatementRefused
+from lakelog_lake import engine_provider, errors
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import NumberSpan
@@ -57,7 +56,7 @@ def is_installed() -> bool:
 
 def answers(
     store: Path, statements: Iterable[str], limit: int, options: Mapping[str, str]
-) -> Iterator[Answer]:
+) -> Iterator[engine_provider.Answer]:
     """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
 
     Raises :class:`~lakelog.errors.SettingsError` without DuckDB or for wrong options,
@@ -76,17 +75,17 @@ def answers(
         for statement in statements:
             messages = Messages(read)
             with _query_errors(messages):
-                connection.register(VIEW, messages)
+                connection.register(engine_provider.VIEW, messages)
                 answer = _answer(connection.sql(statement), limit)
             yield answer
 
 
-def _answer(found: Any, limit: int) -> Answer:
+def _answer(found: Any, limit: int) -> engine_provider.Answer:
     """Convert a relation, which is ``None`` after a statement such as CREATE."""
     if found is None:
-        return Answer(pa.table({}))
+        return engine_provider.Answer(pa.table({}))
     if not limit:
-        return Answer(found.to_arrow_table())
+        return engine_provider.Answer(found.to_arrow_table())
     with found.to_arrow_reader(min(limit + 1, _BATCH_ROWS)) as reader:
         batches, count = [], 0
         for batch in reader:
@@ -95,7 +94,7 @@ def _answer(found: Any, limit: int) -> Answer:
             if count > limit:
                 break
         rows = pa.Table.from_batches(batches, reader.schema)
-    return Answer(rows.slice(0, limit), count > limit)
+    return engine_provider.Answer(rows.slice(0, limit), count > limit)
 
 
 @contextmanager
@@ -110,7 +109,7 @@ def _query_errors(messages: Messages) -> Iterator[None]:
             raise messages.error from None
         first = " ".join(line.strip() for line in str(error).strip().splitlines() if line.strip())
         refused = duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException
-        kind = StatementRefused if isinstance(error, refused) else QueryFailed
+        kind = errors.StatementRefused if isinstance(error, refused) else errors.QueryFailed
         raise kind(f"the query failed: {first}") from error
 
 
@@ -202,7 +201,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
             self._name = options.store_id or store_name(options.path)
             end = end_of(marks, options.until)
         if options.start.store not in (None, self._name):
-            raise OtherStore(options.path, str(options.start.store), self._name)
+            raise errors.OtherStore(options.path, str(options.start.store), self._name)
         physical = options.wanted.physical.both(NumberSpan(end=end))
         wanted = attrs.evolve(options.wanted, physical=physical)
         self._options = attrs.evolve(options, wanted=wanted)

@@ -20,8 +20,7 @@ import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.times import parse_time
-from lakelog_lake.log.columns import ERROR, NAMES, TYPES
-from lakelog_lake.log.extent import READABLE
+from lakelog_lake.log import columns, extent
 from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
 
 SOURCE: Final = "the options of the data source"
@@ -367,7 +366,7 @@ class ReadOptions:
             wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
             end=end,
-            until=None if until is None else word("until", until, (FLUSHED, READABLE)),
+            until=None if until is None else word("until", until, (FLUSHED, extent.READABLE)),
             bodies=word("include", str(option["include"]), ("body", "headers")) == "body",
             decompress=switch("decompress", str(option["decompress"])),
             corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
@@ -450,10 +449,10 @@ def _queues(
 
 def names_of(options: ReadOptions) -> tuple[str, ...]:
     """The columns of a read; without ``body`` for ``include=headers``."""
-    kept = tuple(name for name in NAMES if options.bodies or name != "body")
-    return (*kept, ERROR) if options.corrupt == "collect" else kept
+    kept = tuple(name for name in columns.NAMES if options.bodies or name != "body")
+    return (*kept, columns.ERROR) if options.corrupt == "collect" else kept
 
 
 def ddl_of(options: ReadOptions) -> str:
     """The columns of a read with their types, as Spark DDL."""
-    return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in names_of(options))
+    return ", ".join(f"{name} {columns.TYPES.get(name, 'string')}" for name in names_of(options))

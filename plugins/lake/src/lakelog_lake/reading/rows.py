@@ -21,9 +21,8 @@ from lakelog.arrow import schema, to_arrow
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import CorruptLog
+from lakelog_lake.log import extent, range_reader
 from lakelog_lake.log.columns import ERROR, unpacked
-from lakelog_lake.log.extent import queue_files, real
-from lakelog_lake.log.range_reader import record_batches
 from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
 from lakelog_lake.reading.plan import LogRange
@@ -60,11 +59,11 @@ def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Long
 def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
     """Start and end of the records of the units, sorted."""
     offsets, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    with queue_files(path) as queues:
+    with extent.queue_files(path) as queues:
         by_name = {each.queue: each for each in queues}
         for topic, queue_id, first, end in part.units or ():
             raw = by_name[topic, queue_id].units(first, end - first)
-            raw = raw[real(raw)]
+            raw = raw[extent.real(raw)]
             offsets.append(raw["offset"].astype(np.int64))
             ends.append(offsets[-1] + raw["size"])
     starts, stops = np.concatenate(offsets), np.concatenate(ends)
@@ -126,7 +125,7 @@ def _rows(
 
     for span in byte_spans(store, part):
         pieces = store.scan_pieces(span.low, span.end)
-        for batch in record_batches(pieces, span, on_damage):
+        for batch in range_reader.record_batches(pieces, span, on_damage):
             yield from _collected(damages, tables, wanted)
             good = wanted.flags(batch)
             if good.any():

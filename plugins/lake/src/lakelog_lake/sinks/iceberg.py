@@ -28,10 +28,8 @@ from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion
 from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
-from lakelog_lake.tables import remote
-from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
-from lakelog_lake.tables.settings import HISTORY
 from lakelog_lake.tables.shape import Layout, TableShape
 
 if TYPE_CHECKING:
@@ -278,7 +276,7 @@ class IcebergSink:
         return Head(known.position(store), _Version(table, known))
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Commit one transaction, without retries."""
         from lakelog_lake.sinks.iceberg_expiry import SteadyTransaction
@@ -290,7 +288,7 @@ class IcebergSink:
         transaction: Transaction,
         head: Head,
         store: str,
-        files: Sequence[FileFacts],
+        files: Sequence[data_files.FileFacts],
         position: Position,
     ) -> None:
         """Add ``files`` and the position to a transaction, and commit it."""
@@ -319,8 +317,8 @@ class IcebergSink:
     def keep(self, history: str) -> None:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
         table = self.catalog.load_table(self.table)
-        if table.properties.get(HISTORY) != history:
-            table.transaction().set_properties({HISTORY: history}).commit_transaction()
+        if table.properties.get(settings.HISTORY) != history:
+            table.transaction().set_properties({settings.HISTORY: history}).commit_transaction()
 
     def _uri(self, path: str) -> str:
         """The URI of a data file, below the table's location."""

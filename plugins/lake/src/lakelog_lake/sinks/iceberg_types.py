@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakelog_lake.sinks.base import Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables.data_files import FileFacts
-from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
+from lakelog_lake.tables import data_files, settings
 from lakelog_lake.tables.shape import TableShape, fits
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.metrics.column.properties": "none",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    HISTORY: DEFAULT_HISTORY,
+    settings.HISTORY: settings.DEFAULT_HISTORY,
 }
 
 TOPIC: Final = "lakelog.topic"
@@ -188,7 +187,7 @@ def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def data_file(table: Table, facts: FileFacts, uri: str) -> DataFile:
+def data_file(table: Table, facts: data_files.FileFacts, uri: str) -> DataFile:
     """The manifest entry of a file."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record

@@ -34,11 +34,9 @@ from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TableMismatch
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables import data_files
-from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables import data_files, shape
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tables.shape import Layout, as_text, fits
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
@@ -53,9 +51,9 @@ class ParquetSink(FolderTable[Path]):
     kind: ClassVar[str] = "Parquet"
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> shape.Layout:
         """Partition columns are stored in the files as well."""
-        return Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
+        return shape.Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
 
     def prepare(self) -> None:
         """Create the folders; an empty table gets a manifest only if it is for one topic."""
@@ -81,7 +79,7 @@ class ParquetSink(FolderTable[Path]):
     def _grows(self, column: str) -> bool:
         """Readers of a folder can merge structs, but not int and bigint."""
         known, ours = self.schema(), self.shape.stored()
-        return column in known.names and fits(
+        return column in known.names and shape.fits(
             known.field(column).type, ours.field(column).type, widens=False
         )
 
@@ -144,7 +142,7 @@ class ParquetSink(FolderTable[Path]):
                 return
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Link the next manifest to its name."""
         version, before = head.version
@@ -242,12 +240,12 @@ class ParquetSink(FolderTable[Path]):
             version -= 1
         return [each for part in reversed(parts) for each in part]
 
-    def _entry(self, facts: FileFacts) -> dict[str, Any]:
+    def _entry(self, facts: data_files.FileFacts) -> dict[str, Any]:
         return {
             "path": self.within(data_files.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
-            **{name: as_text(name, value) for name, value in facts.partition.items()},
+            **{name: shape.as_text(name, value) for name, value in facts.partition.items()},
         }
 
     def _publish(self, version: int, content: Mapping[str, Any]) -> None:

@@ -28,11 +28,7 @@ from lakelog_lake.errors import BadParser
 from lakelog_lake.log.columns import ERROR, NAMES, unpacked
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
-from lakelog_lake.tables import data_files
-from lakelog_lake.tables.position import QueueEnds
-from lakelog_lake.tables.remote import Folder, sync
-from lakelog_lake.tables.settings import ParquetCompression
-from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
+from lakelog_lake.tables import data_files, position, remote, settings, shape
 from lakelog_lake.tasks.ranges import FILE_BYTES
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
@@ -82,7 +78,9 @@ class ChosenRows:
     def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
         """Split ``rows``, a subsequence of ``order``, by partition."""
         columns = [
-            self.codes if key == TOPIC else self._times(key) for key in partition if key != STORE
+            self.codes if key == shape.TOPIC else self._times(key)
+            for key in partition
+            if key != shape.STORE
         ]
         if columns:
             rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
@@ -91,18 +89,18 @@ class ChosenRows:
 
     def _times(self, key: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = (
-            np.clip(self.batch.store_timestamps_ms, -_LAST_MS, _LAST_MS) // TIMES[key]
+            np.clip(self.batch.store_timestamps_ms, -_LAST_MS, _LAST_MS) // shape.TIMES[key]
         )
         return found
 
     def _value(self, key: str, row: int) -> int | str:
-        if key == STORE:
+        if key == shape.STORE:
             return self.store
-        if key == TOPIC:
+        if key == shape.TOPIC:
             return str(self.topics[self.codes[row]])
         return int(self._times(key)[row])
 
-    def next_offsets(self, rows: NDArray[np.int64]) -> QueueEnds:
+    def next_offsets(self, rows: NDArray[np.int64]) -> position.QueueEnds:
         """The offset behind the last row of each queue; ``rows`` is a subsequence of ``order``."""
         ends: dict[str, dict[int, int]] = {}
         for queue in runs(rows, self.codes, self.batch.queue_ids):
@@ -195,8 +193,8 @@ class Reader:
                 columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
             if not columns.num_rows:
                 continue
-            rest = columns.drop_columns([BODY])
-            parsed = parser.parse(columns.column(BODY), rest)
+            rest = columns.drop_columns([shape.BODY])
+            parsed = parser.parse(columns.column(shape.BODY), rest)
             _check(parser, parsed, columns.num_rows)
             if not parsed.good.all():
                 rejects.add(rest.column("physical_offset").to_numpy(), parsed)
@@ -241,13 +239,13 @@ class Outlet:
     """
 
     number: int
-    folder: Folder
-    layout: Layout
+    folder: remote.Folder
+    layout: shape.Layout
     from_offset: int = 0
     topics: frozenset[str] | None = None
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: int | None = None
-    compression: ParquetCompression = ParquetCompression.AUTO
+    compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
         """The parser for the bodies of ``topic``."""
@@ -282,7 +280,7 @@ class TablePart:
     """
 
     files: tuple[data_files.FileFacts, ...] = ()
-    next_offsets: QueueEnds = attrs.field(factory=dict)
+    next_offsets: position.QueueEnds = attrs.field(factory=dict)
 
     @property
     def rows(self) -> int:
@@ -342,7 +340,7 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
         for outlet in task.outlets:
             if parts[outlet.number].files:
                 with data_files.writing(outlet.folder):
-                    sync(outlet.folder)
+                    remote.sync(outlet.folder)
     except BaseException:
         data_files.discard(file for part in parts.values() for file in part.files)
         raise
@@ -424,7 +422,7 @@ class _Work:
         prefix = f"{self.task.span.start:020d}"
         place = data_files.FilePlacement(
             outlet.folder,
-            file_schema(outlet.layout),
+            shape.file_schema(outlet.layout),
             self.task.store,
             prefix,
             self.task.file_bytes,

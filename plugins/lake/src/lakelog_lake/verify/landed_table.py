@@ -21,14 +21,11 @@ from pyarrow import dataset
 
 from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable, NotLanded, Unreadable
 from lakelog_lake.landing.committing import table_errors
+from lakelog_lake.sinks import delta, iceberg, parquet
 from lakelog_lake.sinks.base import KEY
-from lakelog_lake.sinks.delta import DeltaSink, opened, texts_of
-from lakelog_lake.sinks.iceberg import IcebergSink
 from lakelog_lake.sinks.locations import TableLocation, is_template, location_of, named
-from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables import remote, shape
 from lakelog_lake.tables.position import Position, from_text, texts_in
-from lakelog_lake.tables.remote import Folder
-from lakelog_lake.tables.shape import STORE, TableShape
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -183,7 +180,7 @@ def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Text
     for each in actions:
         info = each.get("commitInfo", {})
         at_ms = int(info.get("timestamp", at_ms))
-        texts = texts_of(info["userMetadata"]) if "userMetadata" in info else texts
+        texts = delta.texts_of(info["userMetadata"]) if "userMetadata" in info else texts
         added = each.get("add")
         if added is not None:
             files += 1
@@ -192,12 +189,12 @@ def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Text
     return TableCommit(at_ms, rows, files, size), texts
 
 
-def of_parquet(sink: ParquetSink) -> list[TableCommit]:
+def of_parquet(sink: parquet.ParquetSink) -> list[TableCommit]:
     """The last commits from the manifests that are kept."""
     return _with_times(list(_of_manifests(sink)))
 
 
-def _of_manifests(sink: ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
+def _of_manifests(sink: parquet.ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
     before: set[str] = set()
     for at_ms, texts, entries, is_whole in sink.history(MOST):
         new = [each for each in entries if each["path"] not in before]
@@ -235,7 +232,7 @@ class ParquetRows:
     :ivar sink: the table
     """
 
-    sink: ParquetSink
+    sink: parquet.ParquetSink
 
     @property
     def name(self) -> str:
@@ -286,7 +283,7 @@ class Added:
     """
 
     named: str
-    path: Folder
+    path: remote.Folder
     size_bytes: int
     partition: Mapping[str, Any]
     begins: int | None = None
@@ -299,7 +296,7 @@ class DeltaRows:
     :ivar sink: the table
     """
 
-    sink: DeltaSink
+    sink: delta.DeltaSink
 
     @property
     def name(self) -> str:
@@ -368,7 +365,7 @@ class DeltaRows:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return opened(self.sink.path)
+            return delta.opened(self.sink.path)
         except TableNotFoundError as error:
             raise NoTable(str(self.sink.path), "there is no Delta table") from error
 
@@ -401,7 +398,7 @@ class IcebergRows:
     :ivar sink: the table
     """
 
-    sink: IcebergSink
+    sink: iceberg.IcebergSink
 
     @property
     def name(self) -> str:
@@ -536,14 +533,14 @@ def _one(place: TableLocation, to: str, name: str) -> LandedTable:
         why = place.why_not_there(name)
         if why is not None:
             raise NoTable(to, why)
-        sink = place.sink(name, TableShape())
+        sink = place.sink(name, shape.TableShape())
     found: LandedTable
-    if isinstance(sink, ParquetSink):
+    if isinstance(sink, parquet.ParquetSink):
         found = ParquetRows(sink)
-    elif isinstance(sink, DeltaSink):
+    elif isinstance(sink, delta.DeltaSink):
         found = DeltaRows(sink)
     else:
-        found = IcebergRows(sink) if isinstance(sink, IcebergSink) else place.rows(name)
+        found = IcebergRows(sink) if isinstance(sink, iceberg.IcebergSink) else place.rows(name)
     with table_errors(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
@@ -570,6 +567,6 @@ def stores_in(table: LandedTable) -> set[str]:
     """The stores that have rows in a table."""
     return {
         str(each)
-        for batch in table.batches(None, [STORE])
+        for batch in table.batches(None, [shape.STORE])
         for each in batch.column(0).unique().to_pylist()
     }

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakelog.format.checksum import CRC31_MASK, crc32
-from lakelog.format.layout import COMPRESSED, INNER_BATCH
+from lakelog.format import checksum, layout
 from lakelog_lake.log.columns import ERROR, NAMES
 from lakelog_lake.tables.shape import DAY, HOUR
 
@@ -69,7 +68,7 @@ def of_bodies(array: Any) -> Words:
     view = memoryview(data.data)
     ends = offsets.tolist()
     parts = (view[low:high] for low, high in pairwise(ends))
-    found = (crc32(each) | adler32(each) << 32 for each in parts)
+    found = (checksum.crc32(each) | adler32(each) << 32 for each in parts)
     return np.fromiter(found, np.uint64, len(array))
 
 
@@ -244,8 +243,8 @@ def _crc(batch: pa.RecordBatch, facts: Facts) -> NDArray[np.int32]:
     """Compare with the checksum of the stored body; unknown for a body that was unpacked."""
     if not {"body_crc", "sys_flag"} <= set(batch.schema.names):
         return np.full(batch.num_rows, CRC_UNKNOWN, np.int32)
-    good = (crcs(facts["body"]) & CRC31_MASK) == _longs(batch, "body_crc")
-    packed = (_longs(batch, "sys_flag") & COMPRESSED) != 0
+    good = (crcs(facts["body"]) & checksum.CRC31_MASK) == _longs(batch, "body_crc")
+    packed = (_longs(batch, "sys_flag") & layout.COMPRESSED) != 0
     return np.where(packed, CRC_UNKNOWN, np.where(good, CRC_GOOD, CRC_BAD)).astype(np.int32)
 
 
@@ -254,7 +253,7 @@ def _takes(batch: pa.RecordBatch) -> NDArray[np.int32]:
     takes = np.ones(batch.num_rows, np.int32)
     if not {"sys_flag", "properties"} <= set(batch.schema.names):
         return takes
-    inner = np.flatnonzero(_longs(batch, "sys_flag") & INNER_BATCH)
+    inner = np.flatnonzero(_longs(batch, "sys_flag") & layout.INNER_BATCH)
     if len(inner):
         stated = pc.map_lookup(batch.column("properties").take(inner), _INNER_NUMBER, "last")
         counts = [each if each and each.isdigit() else "1" for each in stated.to_pylist()]

@@ -26,14 +26,13 @@ import attrs
 import lakelog
 from lakelog.errors import LakelogError, NotAStore
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import BORN_HOST_V6, OWN_DIR, RECORD_CRC_NAME, STORE_HOST_V6
-from lakelog.format.properties import INNER_MULTI_QUEUE_OFFSET, decode_properties
+from lakelog.format import layout, properties
 from lakelog.message import Message, StoredMessage
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_spark.writing import staging
 
-_HOSTS: Final = BORN_HOST_V6 | STORE_HOST_V6
-_BY_STORE: Final = (RECORD_CRC_NAME.decode(), INNER_MULTI_QUEUE_OFFSET)
+_HOSTS: Final = layout.BORN_HOST_V6 | layout.STORE_HOST_V6
+_BY_STORE: Final = (layout.RECORD_CRC_NAME.decode(), properties.INNER_MULTI_QUEUE_OFFSET)
 """Properties that the store writes."""
 _Waiting: TypeAlias = "defaultdict[tuple[object, ...], deque[int]]"
 _log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ def handing_over(
 @contextmanager
 def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[None]:
     folder = staging.folder_of(path, "any").parent
-    if not (path / OWN_DIR).is_dir():  # not a store of lakelog: opening raises
+    if not (path / layout.OWN_DIR).is_dir():  # not a store of lakelog: opening raises
         yield
         return
     files.make_dir(folder)
@@ -331,5 +330,5 @@ def _same(message: Message, record: StoredMessage) -> bool:
 
 
 def _properties(given: object) -> dict[str, str]:
-    found = decode_properties(given) if isinstance(given, bytes) else {}
+    found = properties.decode_properties(given) if isinstance(given, bytes) else {}
     return {name: value for name, value in found.items() if name not in _BY_STORE}

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
-from lakelog.format.checksum import crc32
-from lakelog.format.layout import OWN_DIR
+from lakelog.format import checksum, layout
 from lakelog.message import Message
 from lakelog_lake.reading.options import refused
 
@@ -74,7 +73,7 @@ def checked_job(job: str) -> str:
 
 def folder_of(store: Path, job: str) -> Path:
     """The folder of a job's files."""
-    return store / OWN_DIR / STAGING_DIR / job
+    return store / layout.OWN_DIR / STAGING_DIR / job
 
 
 @attrs.frozen
@@ -156,7 +155,7 @@ class _Sink:
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         self.file.write_at(self.written, view)
-        self.crc = crc32(view, self.crc)
+        self.crc = checksum.crc32(view, self.crc)
         self.written += len(view)
         return len(view)
 
@@ -194,7 +193,7 @@ def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
 def _crc_of(file: File) -> int:
     crc = position = 0
     while data := file.read_at(position, _CHUNK):
-        crc = crc32(data, crc)
+        crc = checksum.crc32(data, crc)
         position += len(data)
     return crc
 
