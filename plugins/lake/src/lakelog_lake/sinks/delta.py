@@ -28,7 +28,13 @@ import pyarrow.compute as pc
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, Left, PositionedVersion
+from lakelog_lake.sinks.history import (
+    LAST_ROWS,
+    KnownPositions,
+    Left,
+    PositionedVersion,
+    cached_version,
+)
 from lakelog_lake.tables.data_files import BOUNDED, FileFacts
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
@@ -162,25 +168,11 @@ def is_there(path: Folder) -> bool:
 
 
 @attrs.frozen
-class _Version:
-    """One version of the table.
-
-    :ivar table: the handle from which positions were read
-    :ivar known: the positions of all stores
-    """
-
-    table: DeltaTable
-    known: KnownPositions
-
-
-@attrs.frozen
 class DeltaSink(FolderTable[Folder]):
     """A sink that is a Delta table."""
 
     kind: ClassVar[str] = "Delta"
-    _known: dict[tuple[object, int], KnownPositions] = attrs.field(
-        factory=dict, init=False, repr=False, eq=False
-    )
+    _known: dict[Any, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def layout(self) -> Layout:
@@ -271,11 +263,8 @@ class DeltaSink(FolderTable[Folder]):
         """Read the newest version from the table's log."""
         table = opened(self.path)
         version = (table.metadata().id, table.version())
-        if version not in self._known:
-            self._known.clear()
-            self._known[version] = KnownPositions(DeltaHistory(table), self.name)
-        known = self._known[version]
-        return Head(known.position(store), _Version(table, known))
+        found = cached_version(self._known, version, table, DeltaHistory(table), self.name)
+        return Head(found.known.position(store), found)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position

@@ -144,7 +144,7 @@ def fitted(table: Table, name: str, shape: TableShape) -> Table:
         return fits(known.field(column).type, shape.columns.field(column).type, widens=True)
 
     lacks = missing(name, found, kinds(ours), grows)
-    check_partition(name, partition_of(table), shape.partition)
+    check_partition(name, partition_of(table.schema(), table.spec()), shape.partition)
     check_topic(name, table.properties.get(TOPIC), shape.topic)
     if lacks or any(found.types[name] != kind for name, kind in kinds(ours).types.items()):
         with table.update_schema() as update:
@@ -153,24 +153,22 @@ def fitted(table: Table, name: str, shape: TableShape) -> Table:
     return table
 
 
-def partition_of(table: Table) -> tuple[str, ...]:
+def partition_of(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
     """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
-    schema = table.schema()
     parts = (
-        (schema.find_column_name(each.source_id) or "", str(each.transform))
-        for each in table.spec().fields
+        (schema.find_column_name(each.source_id) or "", str(each.transform)) for each in spec.fields
     )
     return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
 
 
-_SOURCES: Final = {
+TRANSFORMS: Final = {
     "topic": ("topic", "identity"),
     "store": ("store", "identity"),
     "day": ("store_timestamp", "day"),
     "hour": ("store_timestamp", "hour"),
 }
-
-_KEYS: Final = {part: key for key, part in _SOURCES.items()}
+"""The column and transform of each partition key."""
+_KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
 _FIRST_PARTITION_ID: Final = 1000
 
 
@@ -180,7 +178,7 @@ def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
 
     fields = []
     for number, key in enumerate(keys, _FIRST_PARTITION_ID):
-        column, transform = _SOURCES[key]
+        column, transform = TRANSFORMS[key]
         name = column if transform == "identity" else f"{column}_{transform}"
         source = schema.find_field(column).field_id
         fields.append(PartitionField(source, number, parse_transform(transform), name))
