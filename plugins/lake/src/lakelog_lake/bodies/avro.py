@@ -19,7 +19,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_names, needs, refused
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
@@ -70,7 +70,7 @@ class _Types:
         logical = _logical(schema, at)
         if logical is not None:
             self._keep(schema, space)
-            return logical, _text if schema["logicalType"] == "uuid" else _as_it_is
+            return logical, _text if schema["logicalType"] == "uuid" else as_it_is
         complex_ = {"array": self._array, "map": self._map}.get(schema["type"])
         if complex_ is not None:
             return complex_(schema, at, space, inside)
@@ -116,7 +116,7 @@ class _Types:
         self, name: str, at: str, space: str, inside: tuple[str, ...]
     ) -> tuple[pa.DataType, Renamed]:
         if name in _PLAIN:
-            return _PLAIN[name], _as_it_is
+            return _PLAIN[name], as_it_is
         known = self._named.get(_full(name, space)) or self._named.get(name)
         if known is None:
             raise ValueError(f"{at}: type {name} is not supported")
@@ -127,13 +127,13 @@ class _Types:
     ) -> tuple[pa.DataType, Renamed]:
         logical = _logical(schema, at)
         if logical is not None:
-            return logical, _as_it_is
+            return logical, as_it_is
         if schema["type"] == "enum":
-            return pa.string(), _as_it_is
+            return pa.string(), as_it_is
         if schema["type"] == "fixed":
             if schema["size"] < 1:
                 raise ValueError(f"{at}: a fixed of 0 bytes")
-            return pa.binary(), _as_it_is
+            return pa.binary(), as_it_is
         return self.record(schema, at, inside, space)
 
     def _array(
@@ -141,7 +141,7 @@ class _Types:
     ) -> tuple[pa.DataType, Renamed]:
         kind, step = self.of(schema["items"], f"{at}/items", space, inside)
         kind = pa.list_(pa.field("element", kind))
-        if step is _as_it_is:
+        if step is as_it_is:
             return kind, step
         return kind, lambda value: None if value is None else [step(each) for each in value]
 
@@ -154,10 +154,6 @@ class _Types:
             return None if value is None else [(key, step(each)) for key, each in value.items()]
 
         return pa.map_(pa.string(), kind), renamed
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _text(value: Any) -> Any:

@@ -352,22 +352,33 @@ class Json:
         return self._read(bodies, rows, faults)
 
     def _read(
-        self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
+        self,
+        bodies: pa.Array,
+        rows: np.ndarray,
+        faults: dict[int, str],
+        *,
+        is_checked: bool = False,
     ) -> list[pa.RecordBatch]:
-        """Parse the bodies around invalid ones; each part is decided independently."""
+        """Parse the bodies around invalid ones; each part is decided independently.
+
+        :param is_checked: whether each body was checked, so that only Arrow finds a fault
+        """
         if not len(bodies):
             return []
         try:
             return [read(bodies, self.shape, self.fields)]
         except Unread as error:
+            if is_checked and len(bodies) == 1:
+                faults[int(rows[0])] = str(error)
+                return []
             bad = error.row
-        if len(bodies) <= _FEW:
+        if len(bodies) <= _FEW and not is_checked:
             return self._one_by_one(bodies, rows, faults)
-        cuts = _around(bad, len(bodies))
+        cuts = (len(bodies) // 2,) if is_checked else _around(bad, len(bodies))
         return [
             part
-            for first, behind in pairwise((0, *cuts, len(bodies)))
-            for part in self._read(bodies[first:behind], rows[first:behind], faults)
+            for a, b in pairwise((0, *cuts, len(bodies)))
+            for part in self._read(bodies[a:b], rows[a:b], faults, is_checked=is_checked)
         ]
 
     def _one_by_one(
@@ -377,25 +388,7 @@ class Json:
         bad = {row: why for row, why in found if why is not None}
         faults.update({int(rows[row]): why for row, why in bad.items()})
         left, kept = without(bodies, bad)
-        return self._halves(left, rows[kept], faults)
-
-    def _halves(
-        self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
-    ) -> list[pa.RecordBatch]:
-        """Split bodies whose faults only Arrow's reader finds."""
-        if not len(bodies):
-            return []
-        try:
-            return [read(bodies, self.shape, self.fields)]
-        except Unread as error:
-            if len(bodies) == 1:
-                faults[int(rows[0])] = str(error)
-                return []
-        half = len(bodies) // 2
-        return [
-            *self._halves(bodies[:half], rows[:half], faults),
-            *self._halves(bodies[half:], rows[half:], faults),
-        ]
+        return self._read(left, rows[kept], faults, is_checked=True)
 
 
 def _around(bad: int | None, count: int) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_names, needs, refused
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -94,7 +94,7 @@ def _one(field: FieldDescriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.D
         return pa.string(), lambda number: names.get(number) or str(number)
     if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
         return pa.decimal128(20, 0), Decimal
-    return _SCALARS[field.cpp_type] if field.type != field.TYPE_BYTES else pa.binary(), _as_it_is
+    return _SCALARS[field.cpp_type] if field.type != field.TYPE_BYTES else pa.binary(), as_it_is
 
 
 def _message(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.DataType, Step]:
@@ -110,10 +110,6 @@ def _message(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.
 
 def _micros(time: Any) -> int:
     return int(time.seconds * _MICROS + time.nanos // 1000)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 # By the number of the type in Python's library (FieldDescriptor.CPPTYPE_...).

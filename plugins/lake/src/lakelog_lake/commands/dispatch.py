@@ -45,12 +45,15 @@ class LandingBar:
 
     _store: Path
     _advance: ProgressBar
+    _then: Callable[[], object]
     _start: int | None = None
     _ends: list[int] = attrs.field(factory=list)
     _end: int = 0
 
     def watched(self, engine: Engine) -> Engine:
-        """Return ``engine`` with tasks that move the bar."""
+        """Return ``engine`` with tasks that move the bar; unchanged where stderr is no terminal."""
+        if not is_terminal(sys.stderr):
+            return engine
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
             self._begin(tasks)
@@ -60,6 +63,7 @@ class LandingBar:
 
     def done(self) -> None:
         """Count one finished task; tasks are reported in their order."""
+        self._then()
         if self._ends and self._start is not None:
             self._advance(self._ends.pop(0) - self._start, self._end - self._start)
 
@@ -73,24 +77,13 @@ class LandingBar:
 
 
 @contextmanager
-def landing_bar(store: Path) -> Iterator[LandingBar | None]:
-    """Show a bar during the block; yields ``None`` where stderr is no terminal."""
-    if not is_terminal(sys.stderr):
-        yield None
-        return
+def landing_bar(store: Path, then: Callable[[], object] = nothing) -> Iterator[LandingBar]:
+    """Show a bar on a terminal during the block.
+
+    :param then: called after each task
+    """
     with progress("landing") as advance:
-        yield LandingBar(store, advance)
-
-
-def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
-    """Return a function, called after each task, that calls ``other`` and moves the bar."""
-
-    def done() -> None:
-        other()
-        if bar is not None:
-            bar.done()
-
-    return done
+        yield LandingBar(store, advance, then)
 
 
 _MIB = 1 << 20
@@ -256,19 +249,17 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = runner.WatchdogNotifier.of_this_process()
     lock = None if commit_lock is None else committing.CommitLock(commit_lock.absolute(), alive)
-    reporter, config = (
-        _PassReporter(alive, _print_landed_json if as_json else _print_landed),
-        options.pairs_of(conf, "--conf"),
-    )
+    config = options.pairs_of(conf, "--conf")
+    reporter = _PassReporter(alive, _print_landed_json if as_json else _print_landed)
     with (
         runner.stopped_by_signals() as stop,
-        landing_bar(source.path) as bar,
-        _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
+        landing_bar(source.path, alive) as bar,
+        _running(engine, processes, to, master, config, bar.done) as (run, place),
     ):
         lander = dispatcher.LandingDispatcher.of(
             source,
             spec,
-            run if bar is None else bar.watched(run),
+            bar.watched(run),
             bounds,
             place,
             pin=pin,
@@ -354,7 +345,6 @@ def _land(
     from lakelog_lake.landing.runner import LandingWaits, until_done, until_stopped
 
     alive = reporter.alive
-
     alive.ready()
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, reporter)
@@ -422,10 +412,9 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
-            _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
+            _running(EngineName.PROCESSES, processes, on_done=bar.done) as (run, _),
         ):
-            engine = run if bar is None else bar.watched(run)
-            rows = to_table(source, spec, engine, _print_landed)
+            rows = to_table(source, spec, bar.watched(run), _print_landed)
     if as_json:
         write_lines([{"rows": rows}])
     else:

@@ -100,25 +100,22 @@ def to_file(
     """
     if to.is_dir():
         raise SettingsError(f"{to} is a folder: name a file", key="--to")
+    write = _json_lines if kind == "jsonl" else _csv_lines
     if to.exists() and not to.is_file():
         with to.open("w", newline="", encoding="utf-8") as file:
-            return _lines(kind)(file, _rows(source, on_read))
+            return write(file, _rows(source, on_read))
     to = Path(os.path.realpath(to))  # a rename would replace a symbolic link
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", newline="", encoding="utf-8") as file:
-            rows = _lines(kind)(file, _rows(source, on_read))
+            rows = write(file, _rows(source, on_read))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(to)
     finally:
         temporary.unlink(missing_ok=True)
     return rows
-
-
-def _lines(kind: str) -> Callable[[Any, Iterator[dict[str, Any]]], int]:
-    return _json_lines if kind == "jsonl" else _csv_lines
 
 
 def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 import lakelog
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.files.filesystem import File, FileSystem, RealFileSystem
+from lakelog.files.filesystem import File, FileSystem, RealFileSystem, folders_in, read_range
 from lakelog.format import layout, queue_offsets, record_batch
 from lakelog_lake.errors import DurableEndUnknown
 
@@ -157,14 +157,10 @@ def queue_files(path: Path, files: FileSystem | None = None) -> Iterator[list[Qu
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, queue_offsets.Queue]]:
-    if not root.is_dir():
-        return
-    for topic in sorted(os.listdir(root)):
-        folder = root / topic
-        if folder.is_dir():
-            for name in sorted(os.listdir(folder)):
-                if name.isascii() and name.isdigit():
-                    yield folder / name, (topic, int(name))
+    for topic in folders_in(root):
+        for folder in folders_in(topic):
+            if folder.name.isascii() and folder.name.isdigit():
+                yield folder, (topic.name, int(folder.name))
 
 
 def topics_of_batches(path: Path) -> frozenset[str]:
@@ -244,12 +240,10 @@ class RecordStarts:
 
     def last_written(self) -> int | None:
         """The start of the last segment with any data; ``None`` without one."""
-        folder = log_folder(self.store)
-        for start in reversed(self.starts):
-            with (folder / layout.segment_name(start)).open("rb") as file:
-                if any(file.read(layout.BLANK.size)):
-                    return start
-        return None
+        written = (
+            each for each in reversed(self.starts) if any(_read(self, each, layout.BLANK.size))
+        )
+        return next(written, None)
 
 
 def log_folder(store: lakelog.Store) -> Path:
@@ -307,14 +301,7 @@ def _is_end(marks: RecordStarts, at: int) -> bool:
 def _read(marks: RecordStarts, at: int, length: int) -> bytes:
     start = marks.segment_of(at)
     path = log_folder(marks.store) / layout.segment_name(start)
-    try:
-        file = RealFileSystem().open(path)
-    except FileNotFoundError:
-        return b""
-    try:
-        return file.read_at(at - start, length)
-    finally:
-        file.close()
+    return read_range(RealFileSystem(), path, at - start, length) or b""
 
 
 READABLE: Final = "readable"

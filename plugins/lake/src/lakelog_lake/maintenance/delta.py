@@ -54,8 +54,8 @@ def compact(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
 
     removed = made = 0
     properties = WriterProperties(compression="ZSTD", compression_level=1)
-    for partition in _with_small_files(_table(sink), target_bytes):
-        table = _table(sink)
+    for partition in _with_small_files(opened(sink.path), target_bytes):
+        table = opened(sink.path)
         try:
             found = table.optimize.z_order(
                 [_SORTED_BY],
@@ -87,7 +87,7 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
 
 def expire(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Vacuum, then clean up the table's log according to its own settings."""
-    table = _table(sink)
+    table = opened(sink.path)
     before = _versions(sink)
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
     files = _files(sink)
@@ -123,10 +123,6 @@ def _files(sink: DeltaSink) -> set[str]:
 def _versions(sink: DeltaSink) -> int:
     """The number of versions in the log."""
     return sum(bool(_VERSION.search(each)) for each in remote.below(sink.path))
-
-
-def _table(sink: DeltaSink) -> DeltaTable:
-    return opened(sink.path)
 
 
 _log = logging.getLogger("lakelog_lake")

@@ -155,11 +155,6 @@ class Versions(ParquetSink):
         self._publish(version.number + 1, content)
         self._show(version.number + 1)
 
-    def numbers(self) -> list[int]:
-        """The numbers of all versions."""
-        names = (path.stem for path in self._manifests.glob("*.json"))
-        return sorted(int(name) for name in names if name.isdigit())
-
     def whole_before(self, number: int) -> int:
         """The newest version up to ``number`` whose manifest lists all files."""
         while number > 0 and not self._read(number)["whole"]:
@@ -257,7 +252,7 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
 def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Remove versions replaced before the cutoff, and files that only they list."""
     table = Versions(sink.path, sink.shape)
-    numbers = table.numbers()
+    numbers = table.versions()
     if not numbers:
         return terms.Expired()
     first = table.whole_before(_oldest_kept(table, numbers, retention))
@@ -265,7 +260,7 @@ def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     before = {path for number in gone for path in table.named_by(number)}
     for number in gone:
         table.forget(number)
-    named = {path for number in table.numbers() for path in table.named_by(number)}
+    named = {path for number in table.versions() for path in table.named_by(number)}
     files = sum(terms.remove(path) for path in sorted(before - named))
     for pattern in PATTERNS:
         files += terms.remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)

@@ -155,30 +155,6 @@ def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Itera
     yield from _split(NumberSpan(middle, part.end), [b for _, b in halves], most_bytes)
 
 
-Finds = Callable[[int, int], int | None]
-"""Returns the first known start of a record in a range of offsets, or ``None``."""
-
-
-def runs(
-    part: NumberSpan, segment_size_bytes: int, most_bytes: int, finds: Finds
-) -> list[NumberSpan]:
-    """Split ``part``; a piece exceeds ``most_bytes`` only if no record start is known inside.
-
-    :param finds: finds the first known record start in a range
-    """
-    edges = [part.low]
-    for target in _targets(part, segment_size_bytes, most_bytes):
-        if target % segment_size_bytes == 0:
-            edges.append(target)
-            continue
-        limit = min(part.end, _next_segment(target, segment_size_bytes))
-        found = finds(target, limit)
-        if found is not None and found > edges[-1]:
-            edges.append(found)
-    edges.append(part.end)
-    return [NumberSpan(a, b) for a, b in pairwise(edges) if a < b]
-
-
 def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
     """Approximate offsets of cuts."""
     first = part.low - part.low % segment
@@ -192,10 +168,6 @@ def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
         for number in range(pieces)
     ]
     return [each for each in found if part.low < each < part.end]
-
-
-def _next_segment(offset: int, segment: int) -> int:
-    return offset - offset % segment + segment
 
 
 def batch_end(
@@ -244,15 +216,13 @@ def _rows(marks: RecordStarts, low: int, end: int) -> int:
 SLACK_MS: Final = 60_000
 
 
-def part_of_times(
-    marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
-) -> NumberSpan:
+def part_of_times(marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan) -> NumberSpan:
     """The bytes of ``part`` that can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
-    if times_ms.low > slack_ms:
-        low = _edge(marks, part, times_ms.low - slack_ms)[0]
-    if times_ms.end < LAST - slack_ms:
-        end = _edge(marks, part, times_ms.end + slack_ms)[1]
+    if times_ms.low > SLACK_MS:
+        low = _edge(marks, part, times_ms.low - SLACK_MS)[0]
+    if times_ms.end < LAST - SLACK_MS:
+        end = _edge(marks, part, times_ms.end + SLACK_MS)[1]
     return NumberSpan(low, max(low, end))
 
 
@@ -394,8 +364,14 @@ def check_start(marks: RecordStarts, options: ReadOptions, end: int) -> None:
 
 
 def _scanned(marks: RecordStarts, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
-    segment = marks.store.settings.core.segment_size_bytes
+    """The ranges of a sequential read; one is too large only if no record start is known inside."""
+    segment, edges = marks.store.settings.core.segment_size_bytes, [part.low]
     if part.low >= part.end:
         return []
-    cut = runs(part, segment, options.max_partition_bytes, marks.behind)
-    return [LogRange(each.low, each.end) for each in cut]
+    for target in _targets(part, segment, options.max_partition_bytes):
+        found: int | None = target
+        if target % segment:
+            found = marks.behind(target, min(part.end, target - target % segment + segment))
+        if found is not None and found > edges[-1]:
+            edges.append(found)
+    return [LogRange(a, b) for a, b in pairwise((*edges, part.end)) if a < b]

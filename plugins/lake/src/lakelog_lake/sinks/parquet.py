@@ -161,9 +161,10 @@ class ParquetSink(FolderTable[Path]):
         """The entries of all files of the newest version."""
         return self._entries(self._newest())
 
-    def versions(self) -> int:
-        """The number of manifests kept."""
-        return sum(path.stem.isdigit() for path in self._manifests.glob("*.json"))
+    def versions(self) -> list[int]:
+        """The numbers of the manifests kept, ascending."""
+        names = (path.stem for path in self._manifests.glob("*.json"))
+        return sorted(int(name) for name in names if name.isdigit())
 
     def history(
         self, most: int
@@ -208,8 +209,7 @@ class ParquetSink(FolderTable[Path]):
 
     def _newest(self) -> int:
         """The newest version; -1 if there is none."""
-        names = (path.stem for path in self._manifests.glob("*.json"))
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        return max(self.versions(), default=-1)
 
     def _latest(self) -> Mapping[str, Any]:
         """The newest manifest; empty if there is none."""

@@ -192,15 +192,7 @@ def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSp
 def sync_segments(store_path: Path, start: int, end: int) -> None:
     """Sync the log from ``start`` to ``end``, without changing a byte of it."""
     folder = store_path / COMMITLOG_DIR
-    for path in _segments(folder, start, end):
-        sync(path)
+    for path in sorted(each for each in folder.iterdir() if each.name.isdigit()):
+        if int(path.name) < end and int(path.name) + path.stat().st_size > start:
+            sync(path)
     sync(folder)
-
-
-def _segments(folder: Path, start: int, end: int) -> Iterator[Path]:
-    """The segment files that overlap a range."""
-    found = sorted(path for path in folder.iterdir() if path.name.isdigit())
-    for path in found:
-        first = int(path.name)
-        if first < end and first + path.stat().st_size > start:
-            yield path

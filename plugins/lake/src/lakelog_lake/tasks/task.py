@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import lakelog
-from lakelog.errors import CorruptRecord, LakelogError
+from lakelog.errors import LakelogError
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import INNER_BATCH
 from lakelog.format.record_batch import RecordBatch
@@ -33,18 +33,6 @@ from lakelog_lake.tasks.ranges import FILE_BYTES
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
 _INNER_NUMBER: Final = "INNER_NUM"
-
-
-@attrs.frozen
-class Group:
-    """Rows of one partition.
-
-    :ivar values: partition values by key
-    :ivar rows: indices in the batch, sorted by topic, queue and offset
-    """
-
-    values: Mapping[str, int | str]
-    rows: NDArray[np.int64]
 
 
 @attrs.frozen
@@ -75,8 +63,13 @@ class ChosenRows:
         """The rows of each topic."""
         return {self.topics[self.codes[rows[0]]]: rows for rows in runs(self.order, self.codes)}
 
-    def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
-        """Split ``rows``, a subsequence of ``order``, by partition."""
+    def groups(
+        self, rows: NDArray[np.int64], partition: Sequence[str]
+    ) -> Iterator[tuple[dict[str, int | str], NDArray[np.int64]]]:
+        """Split ``rows``, a subsequence of ``order``, by partition.
+
+        Yields the values of the partition by key, and its rows, sorted by topic, queue and offset.
+        """
         columns = [
             self.codes if key == shape.TOPIC else self._times(key)
             for key in partition
@@ -85,7 +78,7 @@ class ChosenRows:
         if columns:
             rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
         for part in runs(rows, *columns):
-            yield Group({key: self._value(key, int(part[0])) for key in partition}, part)
+            yield {key: self._value(key, int(part[0])) for key in partition}, part
 
     def _times(self, key: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = (
@@ -141,16 +134,9 @@ class Rejects:
     from_offset: int
     errors: dict[int, str] = attrs.field(factory=dict)
 
-    def add(self, offsets: NDArray[np.int64], parsed: Parsed) -> None:
-        """Add the rows of ``offsets``, one for each body, that did not parse."""
-        for offset, error in zip(offsets[~parsed.good].tolist(), parsed.errors, strict=True):
-            if offset >= self.from_offset:
-                self.errors[offset] = error
-
-    def add_packed(self, batch: RecordBatch, errors: Mapping[int, CorruptRecord]) -> None:
-        """Add rows whose bodies cannot be unpacked, by index in ``batch``."""
-        for row, error in errors.items():
-            offset = int(batch.physical_offsets[row])
+    def add(self, offsets: NDArray[np.int64], errors: Iterable[object]) -> None:
+        """Add the rows at physical ``offsets``, each with its error."""
+        for offset, error in zip(offsets.tolist(), errors, strict=True):
             if offset >= self.from_offset:
                 self.errors[offset] = str(error)
 
@@ -189,7 +175,7 @@ class Reader:
         for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)
             if errors:
-                rejects.add_packed(part, errors)
+                rejects.add(part.physical_offsets[list(errors)], errors.values())
                 columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
             if not columns.num_rows:
                 continue
@@ -197,7 +183,8 @@ class Reader:
             parsed = parser.parse(columns.column(shape.BODY), rest)
             _check(parser, parsed, columns.num_rows)
             if not parsed.good.all():
-                rejects.add(rest.column("physical_offset").to_numpy(), parsed)
+                places = rest.column("physical_offset").to_numpy()
+                rejects.add(places[~parsed.good], parsed.errors)
                 rest = rest.filter(pa.array(parsed.good))
             names = [*rest.schema.names, *parsed.columns.schema.names]
             yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
@@ -431,10 +418,8 @@ class _Work:
         )
         files: list[data_files.FileFacts] = []
         try:
-            for group in self.rows.groups(rows, outlet.layout.partition):
-                files.extend(
-                    data_files.write_files(place, group.values, columns(outlet, group.rows))
-                )
+            for values, part in self.rows.groups(rows, outlet.layout.partition):
+                files.extend(data_files.write_files(place, values, columns(outlet, part)))
         except BaseException:
             data_files.discard(files)
             raise

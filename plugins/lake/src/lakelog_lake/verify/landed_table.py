@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import attrs
@@ -22,7 +22,7 @@ from pyarrow import dataset
 from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable, NotLanded, Unreadable
 from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.sinks import delta, iceberg, parquet
-from lakelog_lake.sinks.base import KEY
+from lakelog_lake.sinks.base import KEY, Sink
 from lakelog_lake.sinks.locations import TableLocation, is_template, location_of, named
 from lakelog_lake.tables import remote, shape
 from lakelog_lake.tables.position import Position, from_text, texts_in
@@ -152,28 +152,6 @@ class TableCommit:
     took_ms: int | None = None
 
 
-def of_iceberg(table: Table) -> list[TableCommit]:
-    """The last commits from the summaries of snapshots, oldest first."""
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
-    names = ("added-records", "added-data-files", "added-files-size")
-    found = []
-    for each in snapshots:
-        summary = each.summary.additional_properties if each.summary else {}
-        commit = TableCommit(each.timestamp_ms, *(int(summary.get(name) or 0) for name in names))
-        found.append((commit, texts_in(summary)))
-    return _with_times(found)
-
-
-def of_delta(folder: Path) -> list[TableCommit]:
-    """The last commits from the log of a local table, as far as it was not cleaned up."""
-    paths = sorted(each for each in (folder / "_delta_log").glob("*.json") if each.stem.isdigit())
-    found = []
-    for path in paths[-MOST:]:
-        with suppress(FileNotFoundError):
-            found.append(_of_actions(map(json.loads, path.read_text().splitlines())))
-    return _with_times(found)
-
-
 def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Texts]:
     at_ms = rows = files = size = 0
     texts: Texts = {}
@@ -187,20 +165,6 @@ def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Text
             size += int(added["size"])
             rows += int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
     return TableCommit(at_ms, rows, files, size), texts
-
-
-def of_parquet(sink: parquet.ParquetSink) -> list[TableCommit]:
-    """The last commits from the manifests that are kept."""
-    return _with_times(list(_of_manifests(sink)))
-
-
-def _of_manifests(sink: parquet.ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
-    before: set[str] = set()
-    for at_ms, texts, entries, is_whole in sink.history(MOST):
-        new = [each for each in entries if each["path"] not in before]
-        rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
-        before = {each["path"] for each in entries} | (set() if is_whole else before)
-        yield TableCommit(at_ms, rows, len(new), size), texts
 
 
 def _positions(texts: Texts) -> Iterator[Position]:
@@ -225,19 +189,30 @@ def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]
     return commits
 
 
+_Sink = TypeVar("_Sink", bound=Sink)
+
+
 @attrs.frozen
-class ParquetRows:
-    """Reads a Parquet table.
+class RowsOfSink(Generic[_Sink]):
+    """Reads the table of a sink; the base of each kind's class.
 
     :ivar sink: the table
     """
 
-    sink: parquet.ParquetSink
+    sink: _Sink
 
     @property
     def name(self) -> str:
         """The table's name in messages."""
         return self.sink.name
+
+    def position(self, store: str) -> Position | None:
+        """The position in the newest version; for Iceberg maybe from the table's property."""
+        return self.sink.head(store).position
+
+
+class ParquetRows(RowsOfSink[parquet.ParquetSink]):
+    """Reads a Parquet table."""
 
     def columns(self) -> Mapping[str, str]:
         """The columns of all files; of an empty table, those of its future files."""
@@ -265,11 +240,17 @@ class ParquetRows:
         """The size from the manifests."""
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
-        return TableSize(rows, len(files), size, self.sink.versions())
+        return TableSize(rows, len(files), size, len(self.sink.versions()))
 
     def commits(self) -> list[TableCommit]:
         """The last commits from the manifests."""
-        return of_parquet(self.sink)
+        before, found = set[str](), []
+        for at_ms, texts, entries, is_whole in self.sink.history(MOST):
+            new = [each for each in entries if each["path"] not in before]
+            rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
+            before = {each["path"] for each in entries} | (set() if is_whole else before)
+            found.append((TableCommit(at_ms, rows, len(new), size), texts))
+        return _with_times(found)
 
 
 @attrs.frozen
@@ -289,28 +270,13 @@ class Added:
     begins: int | None = None
 
 
-@attrs.frozen
-class DeltaRows:
-    """Reads a Delta table.
-
-    :ivar sink: the table
-    """
-
-    sink: delta.DeltaSink
-
-    @property
-    def name(self) -> str:
-        """The table's name in messages."""
-        return self.sink.name
+class DeltaRows(RowsOfSink[delta.DeltaSink]):
+    """Reads a Delta table."""
 
     def columns(self) -> Mapping[str, str]:
         """The columns of the newest version."""
         fields = self._table().schema().fields
         return {each.name: str(getattr(each.type, "type", each.type)) for each in fields}
-
-    def position(self, store: str) -> Position | None:
-        """The position in the newest version."""
-        return self.sink.head(store).position
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read with deltalake, through Arrow."""
@@ -337,8 +303,17 @@ class DeltaRows:
         return TableSize(rows, len(actions), size, len(table.history()))
 
     def commits(self) -> list[TableCommit]:
-        """The last commits from the log of a local table; none for an object store."""
-        return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
+        """The last commits from the log of a local table, as far as it was not cleaned up.
+
+        None for an object store.
+        """
+        log = self.sink.path / "_delta_log"
+        local = log.glob("*.json") if isinstance(log, Path) else ()
+        found = []
+        for path in sorted(each for each in local if each.stem.isdigit())[-MOST:]:
+            with suppress(FileNotFoundError):
+                found.append(_of_actions(map(json.loads, path.read_text().splitlines())))
+        return _with_times(found)
 
     def actions(self) -> list[Added]:
         """The files of the newest version; raises the errors of :meth:`data_files`."""
@@ -391,27 +366,12 @@ def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[p
             yield kept
 
 
-@attrs.frozen
-class IcebergRows:
-    """Reads an Iceberg table.
-
-    :ivar sink: the table
-    """
-
-    sink: iceberg.IcebergSink
-
-    @property
-    def name(self) -> str:
-        """The table's name in messages."""
-        return self.sink.name
+class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
+    """Reads an Iceberg table."""
 
     def columns(self) -> Mapping[str, str]:
         """The columns of the newest version."""
         return {each.name: str(each.field_type) for each in self.table().schema().fields}
-
-    def position(self, store: str) -> Position | None:
-        """The position in the newest snapshot, or in the table's property."""
-        return self.sink.head(store).position
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Scan in batches of a bounded number of rows."""
@@ -444,8 +404,15 @@ class IcebergRows:
         return TableSize(rows, files, size, len(table.metadata.snapshots))
 
     def commits(self) -> list[TableCommit]:
-        """The last commits from the snapshots that are kept."""
-        return of_iceberg(self.table())
+        """The last commits from the summaries of the snapshots that are kept."""
+        snapshots = self.table().metadata.snapshots
+        names = ("added-records", "added-data-files", "added-files-size")
+        found = []
+        for each in sorted(snapshots, key=lambda each: each.timestamp_ms)[-MOST:]:
+            summary = each.summary.additional_properties if each.summary else {}
+            counts = (int(summary.get(name) or 0) for name in names)
+            found.append((TableCommit(each.timestamp_ms, *counts), texts_in(summary)))
+        return _with_times(found)
 
     def table(self) -> Table:
         """The newest version; raises :class:`NoTable`."""
