@@ -31,14 +31,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog.runtime.threads import started
-from lakelog_lake.errors import (
-    NoJava,
-    SparkFailed,
-    SparkLost,
-    StatementRefused,
-    TemporaryTaskError,
-    WrongSpark,
-)
+from lakelog_lake import errors
 from lakelog_lake.landing.committing import is_lost
 from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
 from lakelog_spark import jars
@@ -196,7 +189,7 @@ def _started(
             return SparkSession.builder.config(map=told).getOrCreate()
         except (PySparkException, Py4JError) as error:
             first = str(error).strip().splitlines()[0]
-            raise WrongSpark(
+            raise errors.WrongSpark(
                 f"Spark does not start: {first} (what Java says is above; JAVA_HOME is "
                 f"{os.environ.get('JAVA_HOME', 'not set')})"
             ) from error
@@ -248,7 +241,7 @@ def _connected(
         )
     missing = [name for name in _FOR_CONNECT if not _is_there(name)]
     if missing:
-        raise WrongSpark(
+        raise errors.WrongSpark(
             f"Spark Connect needs more packages (no {', '.join(missing)}): "
             "pip install 'pyspark[connect]==4.1.4'"
         )
@@ -323,7 +316,7 @@ def _add_lake(session: SparkSession, config: Config) -> None:
         for name, value in config.items():
             session.conf.set(name, str(value))
     elif session.conf.get(place, None) != wanted:
-        raise WrongSpark(
+        raise errors.WrongSpark(
             f"this Spark session has a catalog {CATALOG} already, of "
             f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
         )
@@ -331,7 +324,7 @@ def _add_lake(session: SparkSession, config: Config) -> None:
 
 def _check_extension(session: SparkSession, name: str) -> None:
     if name not in _listed(session.conf.get("spark.sql.extensions", None)):
-        raise WrongSpark(
+        raise errors.WrongSpark(
             f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
             "add any: stop it, or start it with lakelog_spark.session(delta=True)"
         )
@@ -351,7 +344,7 @@ def _prepare_process(master: str | None, python: str | None) -> None:
     """Set the Java of Spark, and the Python of its tasks."""
     found = find_java()
     if not isinstance(found, Java):
-        raise NoJava(found)
+        raise errors.NoJava(found)
     if found.home is not None:
         os.environ["JAVA_HOME"] = str(found.home)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -468,7 +461,7 @@ def query_errors(what: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         refused = isinstance(error, AnalysisException)
-        kind = StatementRefused if refused else SparkFailed
+        kind = errors.StatementRefused if refused else errors.SparkFailed
         raise kind(f"{what}: {_reason(str(error))}") from error
     finally:
         logger.setLevel(level)
@@ -493,11 +486,11 @@ def running_job(session: SparkSession) -> Iterator[None]:
     try:
         with query_errors("Spark cannot write data files"), _noticing():
             yield
-    except SparkFailed as error:
+    except errors.SparkFailed as error:
         with _noticing():
             if session.sparkContext._jsc.sc().isStopped():
-                raise SparkLost(str(error)) from error
-        raise TemporaryTaskError(
+                raise errors.SparkLost(str(error)) from error
+        raise errors.TemporaryTaskError(
             f"{error}: nothing is lost, the range lands in a later pass"
         ) from error
 
@@ -508,7 +501,7 @@ def _noticing() -> Iterator[None]:
         yield
     except Exception as error:
         if is_lost(error):
-            raise SparkLost(f"the JVM does not answer: {error}") from error
+            raise errors.SparkLost(f"the JVM does not answer: {error}") from error
         raise
 
 

@@ -9,17 +9,9 @@ import attrs
 import typer
 
 from lakelog import times
-from lakelog_cli import exitcodes, options, output
-from lakelog_lake.commands import rows
-from lakelog_lake.commands.options import (
-    EngineName,
-    Storage,
-    StorePath,
-    Table,
-    check_topics,
-    chosen,
-    pairs_of,
-)
+from lakelog_cli import exitcodes, output
+from lakelog_cli.options import AlwaysJson, a_time
+from lakelog_lake.commands import options, rows
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
@@ -46,7 +38,7 @@ StoreId: TypeAlias = Annotated[
 ]
 DeadLetters: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
+    typer.Option(metavar="TABLE", help="options.Table of dead letters, if not TABLE_dead_letters."),
 ]
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
@@ -54,14 +46,14 @@ Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 @app.command()
 @output.prints(is_document=True, is_always=True)
 def infer_schema(
-    store: StorePath,
+    store: options.StorePath,
     topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
     messages: Annotated[int, typer.Option(min=1, help="Number of messages to read.")] = 10000,
     times: Annotated[
         bool,
         typer.Option("--times/--no-times", help="Infer times and dates from text."),
     ] = True,
-    _as_json: options.AlwaysJson = True,
+    _as_json: AlwaysJson = True,
 ) -> None:
     """Print a JSON Schema of the bodies of a topic: review it, keep it, give it as json:FILE.
 
@@ -80,12 +72,12 @@ def infer_schema(
 @app.command(epilog=times.HELP)
 @output.prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: To,
-    table: Table = None,
+    table: options.Table = None,
     engine: Annotated[
-        EngineName, typer.Option(help="Engine of the comparison.")
-    ] = EngineName.PROCESSES,
+        options.EngineName, typer.Option(help="Engine of the comparison.")
+    ] = options.EngineName.PROCESSES,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
@@ -93,7 +85,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     since: Annotated[
         int | None,
         typer.Option(
-            parser=options.a_time,
+            parser=a_time,
             metavar="TIME",
             help=f"Only messages stored at this time or later landed; {times.LOCAL}.",
         ),
@@ -102,7 +94,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     system_topics: Annotated[
         bool, typer.Option("--system-topics", help="RocketMQ's own topics landed as well.")
     ] = False,
-    storage: Storage = None,
+    storage: options.Storage = None,
     master: Master = "local[*]",
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as a page.")
@@ -121,10 +113,10 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.verify.landed_table import all_opened
     from lakelog_lake.verify.verify import VerifyRequest
 
-    check_topics(store.absolute(), topics or ())
+    options.check_topics(store.absolute(), topics or ())
     name = identity_of(store, store_id)
     compared: list[Verified] = []
-    for each in all_opened(to, table, dead_letters, pairs_of(storage)):
+    for each in all_opened(to, table, dead_letters, options.pairs_of(storage)):
         if topics and each.topic is not None and each.topic not in topics:
             continue
         wanted = topics if each.topic is None else [each.topic]
@@ -138,9 +130,9 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         raise typer.Exit(exitcodes.FOUND)
 
 
-def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified:
-    engine = chosen(engine)
-    if engine is EngineName.PROCESSES:
+def _verified(asked: VerifyRequest, engine: options.EngineName, master: str) -> Verified:
+    engine = options.chosen(engine)
+    if engine is options.EngineName.PROCESSES:
         from lakelog_lake.verify.verify import verify_here
 
         return verify_here(asked)
@@ -150,11 +142,11 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 @app.command()
 @output.prints(rows.StatusRow)
 def status(
-    store: StorePath,
+    store: options.StorePath,
     to: To,
-    table: Table = None,
+    table: options.Table = None,
     store_id: StoreId = None,
-    storage: Storage = None,
+    storage: options.Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the landed position of a store, and the sizes of its tables; reads no data file.
@@ -166,7 +158,7 @@ def status(
     from lakelog_lake.maintenance.tables import statuses
 
     name = identity_of(store, store_id)
-    found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
+    found = list(statuses(store.absolute(), name, to, table, options.pairs_of(storage)))
     (print_status_json if as_json else print_status)(found)
 
 
@@ -174,11 +166,11 @@ def status(
 @output.prints(rows.CompactedRow)
 def compact(
     to: Target,
-    table: Table = None,
+    table: options.Table = None,
     target_mib: Annotated[
         int, typer.Option(min=1, help="Merge files smaller than this, in MiB.")
     ] = 128,
-    storage: Storage = None,
+    storage: options.Storage = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -188,7 +180,9 @@ def compact(
     """
     from lakelog_lake.maintenance.tables import compact as compact_tables
 
-    for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
+    for name, done in compact_tables(
+        to, table, target_mib << 20, master, options.pairs_of(storage)
+    ):
         _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
 
 
@@ -196,7 +190,7 @@ def compact(
 @output.prints(rows.ExpiredRow)
 def expire(
     to: Target,
-    table: Table = None,
+    table: options.Table = None,
     older_than: Annotated[
         str,
         typer.Option(
@@ -204,7 +198,7 @@ def expire(
         ),
     ] = "7d",
     keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep in any case.")] = 1,
-    storage: Storage = None,
+    storage: options.Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove old versions of a table, and files that only they reference; needs no Java.
@@ -217,7 +211,7 @@ def expire(
     from lakelog_lake.tables.settings import duration
 
     retention = RetentionTerms(duration(older_than), keep)
-    for name, done in expire_tables(to, table, retention, pairs_of(storage)):
+    for name, done in expire_tables(to, table, retention, options.pairs_of(storage)):
         what = f"{done.versions} versions and {done.files} files removed"
         _print_result(name, done, what, as_json=as_json)
 
@@ -225,9 +219,9 @@ def expire(
 @app.command()
 @output.prints(rows.RewindRow)
 def rewind(  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: To,
-    table: Table = None,
+    table: options.Table = None,
     store_id: StoreId = None,
     dead_letters: DeadLetters = None,
     yes: Annotated[
@@ -269,12 +263,12 @@ def reland(
             help="As for dispatch, with the corrected schema.",
         ),
     ],
-    table: Table = None,
+    table: options.Table = None,
     partition: Annotated[
         str, typer.Option(metavar="KEYS", help="As for dispatch; the table's partition.")
     ] = "topic,day",
     dead_letters: DeadLetters = None,
-    storage: Storage = None,
+    storage: options.Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Land dead letters that parse with a corrected schema, and remove them from their table.
@@ -289,7 +283,7 @@ def reland(
 
     parsers, found = parsers_of(bodies), False
     for done in reland_tables(
-        TableSpec(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
+        TableSpec(to, table, parse(partition), parsers, dead_letters, options.pairs_of(storage))
     ):
         found = True
         dead = f"{done.taken_out} dead letters removed, {done.left} left"

@@ -31,14 +31,8 @@ from pyarrow import parquet
 
 import lakelog
 from lakelog.format.layout import COMPRESSED
+from lakelog_lake import errors
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.errors import (
-    Conflict,
-    NotLanded,
-    TableMaintenanceError,
-    TooBusy,
-    TooManyDifferences,
-)
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import parquet as parquet_maintenance
@@ -129,12 +123,14 @@ def take_out(
     elif isinstance(table, IcebergRows):
         _from_iceberg(table, store, gone, before, after)
     else:
-        raise TableMaintenanceError(f"rows of {table.name} can be removed by its own tools only")
+        raise errors.TableMaintenanceError(
+            f"rows of {table.name} can be removed by its own tools only"
+        )
 
 
 def _check(name: str, found: Position | None, before: Position) -> None:
     if found != before:
-        raise Conflict(f"{name} was changed by another writer")
+        raise errors.Conflict(f"{name} was changed by another writer")
 
 
 def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -> pa.Table | None:
@@ -182,7 +178,7 @@ def _from_delta(
     sink = table.sink
     folder = sink.folder
     if not isinstance(folder, Path):
-        raise TableMaintenanceError(
+        raise errors.TableMaintenanceError(
             f"{table.name} is in an object store, where rewinding a Delta table is not supported "
             "yet; nothing was changed: land in a new table"
         )
@@ -266,8 +262,10 @@ class Rewind:
         """Commit the change; raises :class:`~lakelog_lake.errors.TooBusy`."""
         try:
             take_out(self.table, self.store, RowsFrom(self.start), self.before, self.after)
-        except Conflict as error:
-            raise TooBusy(f"{error}; nothing was changed: stop dispatchers, and repeat") from error
+        except errors.Conflict as error:
+            raise errors.TooBusy(
+                f"{error}; nothing was changed: stop dispatchers, and repeat"
+            ) from error
 
 
 def planned(
@@ -289,7 +287,7 @@ def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
     """The physical offset of the first row that differs from the log; ``None`` if none does."""
     found = verify_here(VerifyRequest(path, store, opened.whole, Chosen()))
     if found.differences.not_listed:
-        raise TooManyDifferences(opened.table.name, path)
+        raise errors.TooManyDifferences(opened.table.name, path)
     places = [each.start for each in found.differences.each() if each.kind in _NOT_IN_LOG]
     positions = (each.position(store) for each in opened.each)
     with lakelog.open(path, mode="read") as log:
@@ -367,7 +365,7 @@ def reland(spec: targets.TableSpec) -> Iterator[Relanded]:
 
 def _of_one(spec: targets.TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
     if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
-        raise TableMaintenanceError(
+        raise errors.TableMaintenanceError(
             f"{dead.name} is in an object store, where removing rows from a Delta table is not "
             "supported yet; nothing was changed"
         )
@@ -407,10 +405,12 @@ class _Store:
             try:
                 with committing.table_errors(sink.name):
                     sink.commit(head, self.store, files, head.position)
-            except Conflict:  # also after a commit whose answer was lost: read the table again
+            except (
+                errors.Conflict
+            ):  # also after a commit whose answer was lost: read the table again
                 continue
             return sum(each.rows for each in files)
-        raise TooBusy(f"{sink.name}: others changed it in each of {_TRIES} tries; try again")
+        raise errors.TooBusy(f"{sink.name}: others changed it in each of {_TRIES} tries; try again")
 
     def take_out(self) -> tuple[int, int]:
         """Remove landed dead letters; return how many were removed and how many are left."""
@@ -418,15 +418,15 @@ class _Store:
             before = self.dead.position(self.store)
             places = self._in_both()
             if before is None:
-                raise NotLanded(self.dead.name, self.store, set())
+                raise errors.NotLanded(self.dead.name, self.store, set())
             if not len(places):
                 return 0, len(self._dead_places())
             try:
                 take_out(self.dead, self.store, RowsAt(tuple(places.tolist())), before, before)
-            except Conflict:
+            except errors.Conflict:
                 continue
             return len(places), len(self._dead_places())
-        raise TooBusy(
+        raise errors.TooBusy(
             f"{self.dead.name}: others changed it in each of {_TRIES} tries; try again, "
             "to remove the dead letters that have landed"
         )

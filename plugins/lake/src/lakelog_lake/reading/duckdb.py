@@ -30,18 +30,7 @@ from lakelog_lake import engine_provider, errors
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import NumberSpan
-from lakelog_lake.reading.options import (
-    SETS,
-    Limit,
-    ReadOptions,
-    among,
-    both,
-    compared,
-    either,
-    limited,
-    names_of,
-    to_option,
-)
+from lakelog_lake.reading import options as reading
 from lakelog_lake.reading.plan import plan
 from lakelog_lake.reading.rows import rows_in
 
@@ -67,7 +56,7 @@ def answers(
         raise SettingsError(f"DuckDB is not installed: {EXTRA}", key="--engine")
     import duckdb
 
-    read = ReadOptions.of({**options, "path": str(store)})
+    read = reading.ReadOptions.of({**options, "path": str(store)})
     with duckdb.connect() as connection:
         # Names in statements must not refer to Python variables.
         connection.execute("SET python_enable_replacements = false")
@@ -128,7 +117,7 @@ _OPENING: Final = "([{"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def limits_of(condition: pc.Expression) -> Mapping[str, Limit]:
+def limits_of(condition: pc.Expression) -> Mapping[str, reading.Limit]:
     """The values that columns can have where ``condition`` is true."""
     text = str(condition)
     if text.count(_STRINGS) > sum(1 for found in _AMONG.finditer(text) if _STRINGS in found[0]):
@@ -136,7 +125,7 @@ def limits_of(condition: pc.Expression) -> Mapping[str, Limit]:
     return _limits(text)
 
 
-def _limits(text: str) -> dict[str, Limit]:
+def _limits(text: str) -> dict[str, reading.Limit]:
     found = _AMONG.fullmatch(text)
     if found is not None:
         values = [each.strip().rstrip(",") for each in found[2].split("\n") if each.strip()]
@@ -149,22 +138,22 @@ def _limits(text: str) -> dict[str, Limit]:
     if middle:
         first, behind = middle[0]
         sides = _limits(inner[:first]), _limits(inner[behind:])
-        return (both if inner[first:behind] == " and " else either)(*sides)
+        return (reading.both if inner[first:behind] == " and " else reading.either)(*sides)
     found = _COMPARED.fullmatch(inner)
     return {} if found is None else _compared(*found.groups())
 
 
-def _compared(name: str, operator: str, constant: str) -> dict[str, Limit]:
+def _compared(name: str, operator: str, constant: str) -> dict[str, reading.Limit]:
     if operator == "==":
         return _one_of(name, [constant])
-    return {} if constant.startswith('"') else compared(operator, name, _number(constant))
+    return {} if constant.startswith('"') else reading.compared(operator, name, _number(constant))
 
 
-def _one_of(name: str, constants: list[str]) -> dict[str, Limit]:
+def _one_of(name: str, constants: list[str]) -> dict[str, reading.Limit]:
     is_text = [each.startswith('"') for each in constants]
-    if any(is_text) != (name in SETS and name != "queue_id"):
+    if any(is_text) != (name in reading.SETS and name != "queue_id"):
         return {}
-    return among(name, [each[1:-1] if is_text[0] else _number(each) for each in constants])
+    return reading.among(name, [each[1:-1] if is_text[0] else _number(each) for each in constants])
 
 
 def _middles(text: str) -> Iterator[tuple[int, int]]:
@@ -196,7 +185,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     error: LakelogError | None = None
 
-    def __init__(self, options: ReadOptions) -> None:  # Dataset's own __init__ raises
+    def __init__(self, options: reading.ReadOptions) -> None:  # Dataset's own __init__ raises
         with lakelog.open(options.path, mode="read") as store, RecordStarts.of(store) as marks:
             self._name = options.store_id or store_name(options.path)
             end = end_of(marks, options.until)
@@ -209,7 +198,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
     @property
     def schema(self) -> pa.Schema:
         """All columns, in their order."""
-        return _schema(names_of(self._options))
+        return _schema(reading.names_of(self._options))
 
     def scanner(
         self,
@@ -235,7 +224,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
     ) -> Iterator[pa.RecordBatch]:
         options, condition_text = self._options, "" if condition is None else str(condition)
         if condition is not None:
-            wanted = limited(options.wanted, to_option(limits_of(condition)))
+            wanted = reading.limited(options.wanted, reading.to_option(limits_of(condition)))
             options = attrs.evolve(options, wanted=wanted)
         needed = [name for name in self.schema.names if name in columns or name in condition_text]
         types = _schema(needed)
