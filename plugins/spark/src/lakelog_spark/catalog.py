@@ -114,14 +114,6 @@ def spark_iceberg_sink(
     return SparkIcebergSink(session, table, TableShape() if shape is None else shape)
 
 
-@attrs.frozen
-class _Found:
-    """The properties of the table after :meth:`SparkIcebergSink.prepare`."""
-
-    location: str
-    schema: Schema
-
-
 @attrs.define
 class SparkIcebergSink:
     """One table, through a session of this process.
@@ -133,7 +125,8 @@ class SparkIcebergSink:
     session: SparkSession
     table: str
     shape: TableShape
-    _found: _Found | None = None
+    _location: str = attrs.field(default="", init=False)
+    _fields: Any = attrs.field(default=None, init=False)
     _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
@@ -144,14 +137,12 @@ class SparkIcebergSink:
     @property
     def folder(self) -> Path:
         """The folder of the data files."""
-        return local_folder(self._prepared.location) / "data"
+        return local_folder(self._location) / "data"
 
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        return Layout(
-            self.shape.columns, self.shape.partition, iceberg_types.ids(self._prepared.schema)
-        )
+        return Layout(self.shape.columns, self.shape.partition, iceberg_types.ids(self._fields))
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -165,7 +156,7 @@ class SparkIcebergSink:
             columns = _columns(self.shape.columns, lacks)
             self.session.sql(f"ALTER TABLE {_quoted(self.table)} ADD COLUMNS ({columns})")
             table = self._load()
-        self._found = _Found(str(table.location()), self._schema(table))
+        self._location, self._fields = str(table.location()), self._schema(table)
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 
@@ -238,10 +229,11 @@ class SparkIcebergSink:
 
     def _data_files(self, metadata: Any, files: Sequence[FileFacts]) -> Iterator[Any]:
         mapper, specs = self._iceberg.util.JsonUtil.mapper(), metadata.specsById()
-        spec_id, schema = metadata.defaultSpecId(), self._prepared.schema
+        spec_id, location = metadata.defaultSpecId(), self._location
         for each in files:
             values = [self._value(*part) for part in each.partition.items()]
-            text = data_file(each, self._uri(each.path), spec_id, schema, values)
+            uri = f"{location.rstrip('/')}/{Path(each.path).relative_to(local_folder(location))}"
+            text = data_file(each, uri, spec_id, self._fields, values)
             yield self._iceberg.ContentFileParser.fromJson(mapper.readTree(text), specs)
 
     def _sync_manifests(self, metadata: Any) -> None:
@@ -267,11 +259,6 @@ class SparkIcebergSink:
             java: Any = self.session._jvm
             return str(java.java.time.LocalDate.ofEpochDay(int(value)).toString())
 
-    def _uri(self, path: str) -> str:
-        """The URI of a data file, below the table's location."""
-        location = self._prepared.location
-        return f"{location.rstrip('/')}/{Path(path).relative_to(local_folder(location))}"
-
     def _is_there(self) -> bool:
         return self.session.catalog.tableExists(_quoted(self.table))
 
@@ -281,12 +268,6 @@ class SparkIcebergSink:
         table = util.loadIcebergTable(self.session._jsparkSession, _quoted(self.table))
         table.refresh()
         return table
-
-    @property
-    def _prepared(self) -> _Found:
-        if self._found is None:
-            raise RuntimeError("call prepare() first")
-        return self._found
 
     @property
     def _iceberg(self) -> Any:

@@ -71,10 +71,6 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     return Lander(source, spec, pin)
 
 
-def _nothing(_: str) -> None:
-    """Ignore a phase; the default of ``on_phase``."""
-
-
 @attrs.define
 class Lander:
     """A function for ``foreachBatch``, for one query at a time.
@@ -87,7 +83,7 @@ class Lander:
     spec: TableSpec
     pin: str | None = None
     bounds: TaskLimits = attrs.field(factory=TaskLimits)
-    on_phase: Callable[[str], None] = _nothing
+    on_phase: Callable[[str], None] = lambda _: None
     _running: LandingDispatcher | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:

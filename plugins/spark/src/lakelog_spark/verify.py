@@ -16,29 +16,21 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 import lakelog
-from lakelog.format.layout import INNER_BATCH
+from lakelog.format.checksum import CRC31_MASK
+from lakelog.format.layout import COMPRESSED, INNER_BATCH
 from lakelog_lake.log.columns import TYPES
 from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
 from lakelog_lake.verify.landed_table import DataFile, position_of
-from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
+from lakelog_lake.verify.row_facts import FACT, OWN, Queues, compared, has_parsed
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
 from lakelog_spark import sessions, source
 
-_OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
-_COMPRESSED: Final = 1
-_CRC31: Final = 0x7FFFFFFF
 MOST_ROWS: Final = 100_000
 """Most differing rows that are listed as ranges; others are only counted."""
-_BUT_DOUBLED: Final = (
-    comparing.CRC,
-    comparing.AHEAD,
-    comparing.MISSING,
-    comparing.EXTRA,
-    comparing.PLACE,
-    comparing.BODY,
-    comparing.COLUMNS,
+_BUT_DOUBLED: Final = tuple(
+    kind for kind in comparing.MEANINGS if kind not in (comparing.DOUBLED, comparing.GAP)
 )
 
 
@@ -154,12 +146,14 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
     :param columns: the columns to compare
     :param further: columns to add
     """
-    others = [_hashable(name) for name in columns if name not in _OWN]
+    others = [_hashable(name) for name in columns if name not in OWN]
     has_body = "body" in columns
     crc = f.lit(False)
     if has_body and {"body_crc", "sys_flag"} <= set(columns):
-        is_plain = f.col("sys_flag").bitwiseAND(_COMPRESSED) == 0
-        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(f.lit(_CRC31)) != f.col("body_crc")
+        is_plain = f.col("sys_flag").bitwiseAND(COMPRESSED) == 0
+        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(f.lit(CRC31_MASK)) != f.col(
+            "body_crc"
+        )
         crc = f.coalesce(is_plain & wrong, f.lit(False))
     return rows.select(
         f.coalesce("physical_offset", f.lit(-1)).alias("at"),

@@ -161,8 +161,8 @@ FACT: Final = np.dtype(
 CRC_GOOD, CRC_BAD, CRC_UNKNOWN = 0, 1, 2
 NO_BODY: Final = np.uint64((1 << 64) - 1)
 _WHOLE: Final = frozenset({"binary", "string", "large_binary", "large_string"})
-_OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
-_INNER_NUMBER: Final = "INNER_NUM"
+OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
+"""Columns of the key, and others that are compared by themselves."""
 
 
 @attrs.define
@@ -222,7 +222,7 @@ def facts_of(batch: pa.RecordBatch, queues: Queues) -> Facts:
     facts["takes"] = _takes(batch)
     if "store_size" in batch.schema.names:
         facts["size"] = _longs(batch, "store_size")
-    others = [name for name in batch.schema.names if name not in _OWN]
+    others = [name for name in batch.schema.names if name not in OWN]
     facts["rest"] = of_columns(batch.select(others))
     facts["crc"] = CRC_UNKNOWN
     if "body" in batch.schema.names:
@@ -255,7 +255,7 @@ def _takes(batch: pa.RecordBatch) -> NDArray[np.int32]:
         return takes
     inner = np.flatnonzero(_longs(batch, "sys_flag") & layout.INNER_BATCH)
     if len(inner):
-        stated = pc.map_lookup(batch.column("properties").take(inner), _INNER_NUMBER, "last")
+        stated = pc.map_lookup(batch.column("properties").take(inner), "INNER_NUM", "last")
         counts = [each if each and each.isdigit() else "1" for each in stated.to_pylist()]
         takes[inner] = np.array(counts).astype(np.int32)
     return takes

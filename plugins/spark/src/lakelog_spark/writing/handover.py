@@ -119,10 +119,6 @@ def _is_other(path: Path) -> bool:
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
-def _nothing(_step: str) -> None:
-    """The default of the hook: do nothing."""
-
-
 @attrs.frozen
 class Handover:
     """Appends the rows of one job.
@@ -137,7 +133,7 @@ class Handover:
     store: lakelog.Store
     job: str
     named: bool = False
-    at: At = _nothing
+    at: At = lambda _step: None
 
     @property
     def folder(self) -> Path:

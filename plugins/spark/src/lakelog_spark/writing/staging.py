@@ -112,7 +112,11 @@ def stage(
     unfinished = folder / (name + _UNFINISHED)
     sink = _Sink(files.open(unfinished, write=True, create=True))
     try:
-        counts = _write(sink, chain((first,), rest))
+        counts = []
+        with pa.ipc.new_file(cast("IO[bytes]", sink), _SCHEMA) as writer:
+            for messages in chain((first,), rest):
+                writer.write_batch(_table(messages))
+                counts.append(len(messages))
         sink.file.sync()
     except BaseException:
         with suppress(OSError):
@@ -123,16 +127,6 @@ def stage(
     files.rename(unfinished, folder / name)
     files.sync_dir(folder)
     return StagedPart(partition, name, sum(counts), len(counts), sink.written, sink.crc)
-
-
-def _write(sink: _Sink, batches: Iterable[list[Message]]) -> list[int]:
-    """Write batches; return the number of messages in each."""
-    counts = []
-    with pa.ipc.new_file(cast("IO[bytes]", sink), _SCHEMA) as writer:
-        for messages in batches:
-            writer.write_batch(_table(messages))
-            counts.append(len(messages))
-    return counts
 
 
 def _table(messages: list[Message]) -> pa.RecordBatch:
@@ -149,8 +143,7 @@ class _Sink:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.written = 0
-        self.crc = 0
+        self.written = self.crc = 0
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
