@@ -58,6 +58,12 @@ _LAKE: Final = f"spark.sql.catalog.{CATALOG}"
 _WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
 _ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_CATALOG: Final = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+"""Delta tables by path and name, with few tasks for small tables."""
 _HERE: Final = "local[*]"
 _FOR_CONNECT: Final = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
 _SECRETS: Final = re.compile(
@@ -117,7 +123,8 @@ def session(
         wanted = [jars.ICEBERG] * (iceberg or place is not None) + [jars.DELTA] * delta
         found = _started(master, driver_memory, place, given, wanted)
     if place is not None:
-        make_namespace(found, place)
+        place.mkdir(parents=True, exist_ok=True)
+        found.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
     return found
 
 
@@ -270,7 +277,7 @@ def tables(warehouse: Path | None, wanted: Sequence[jars.Package]) -> Config:
         config |= lake(warehouse) | {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
     if jars.DELTA in wanted:
         extensions.append(_DELTA_EXTENSION)
-        config |= delta_catalog()
+        config |= _DELTA_CATALOG
     return config | ({"spark.sql.extensions": ",".join(extensions)} if extensions else {})
 
 
@@ -285,15 +292,6 @@ def lake(warehouse: Path) -> Config:
         f"{_LAKE}.jdbc.schema-version": "V1",
         f"{_LAKE}.warehouse": f"file://{place}",
         f"{_LAKE}.cache-enabled": "false",  # a cache would miss commits of other processes
-    }
-
-
-def delta_catalog() -> Config:
-    """Configuration for Delta tables by path and name, with few tasks for small tables."""
-    return {
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
     }
 
 
@@ -330,12 +328,6 @@ def _check_extension(session: SparkSession, name: str) -> None:
             f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
             "add any: stop it, or start it with lakelog_spark.session(delta=True)"
         )
-
-
-def make_namespace(session: SparkSession, warehouse: Path) -> None:
-    """Create the warehouse, and :data:`NAMESPACE` in it."""
-    warehouse.mkdir(parents=True, exist_ok=True)
-    session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
 
 
 def _prepare_process(master: str | None, python: str | None) -> None:

@@ -42,13 +42,11 @@ class CommitResult:
     """The result of landing a range in one table.
 
     :ivar start: start of the range, a physical offset in bytes
-    :ivar end: its end, exclusive
     :ivar won: whether this dispatcher landed the range, and not another one
     :ivar dead_letters: whether it is a table of dead letters
     """
 
     start: int
-    end: int
     rows: int
     files: int
     won: bool
@@ -171,7 +169,7 @@ class Target:
         self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
         self._head = self._empty_to = None
         rows = sum(each.rows for each in files)
-        return CommitResult(position.start, end, rows, len(files), won, self.is_dead_letters)
+        return CommitResult(position.start, rows, len(files), won, self.is_dead_letters)
 
     def _next(self, end: int, last: Fingerprint | None, parts: Sequence[TablePart]) -> Position:
         before = None if self._head is None else self._head.position

@@ -44,7 +44,7 @@ TYPES: Final = {
 }
 """The Spark type of each column, in column order."""
 NAMES: Final = tuple(TYPES)
-DDL: Final = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+
 ERROR: Final = "error"
 """The column of errors, which is last, and present with ``corrupt=collect`` only."""
 

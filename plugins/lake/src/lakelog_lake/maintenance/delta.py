@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 import attrs
@@ -168,17 +168,14 @@ class PeriodicCompaction:
         self._left = self.passes
         for each in self._sinks():
             try:
-                done = _compacted(each, self.target_bytes)
+                if isinstance(each, ParquetSink):
+                    done = parquet.compact(each, self.target_bytes)
+                else:
+                    done = compact_new(cast("DeltaSink", each), self.target_bytes)
             except Exception as error:  # noqa: BLE001  # only cleaning; the next try is soon
                 _log.warning("%s: cannot merge small files: %s", each.name, error)
             else:
                 _log.info("%s: %d files became %d", each.name, done.removed, done.made)
-
-
-def _compacted(sink: Sink, target_bytes: int) -> terms.Compacted:
-    if isinstance(sink, ParquetSink):
-        return parquet.compact(sink, target_bytes)
-    return compact_new(sink, target_bytes) if isinstance(sink, DeltaSink) else terms.Compacted()
 
 
 def compact_new(sink: DeltaSink, target_bytes: int) -> terms.Compacted:

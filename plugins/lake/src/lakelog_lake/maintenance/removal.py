@@ -19,7 +19,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
@@ -61,47 +61,29 @@ from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
 _PLACE: Final = "physical_offset"
 
 
-class RemovedRows(Protocol):
-    """The rows of a store to remove, by the physical offsets of their records."""
+@attrs.frozen
+class RemovedRows:
+    """The rows of a store to remove, by the physical offsets of their records.
+
+    :ivar start: all rows from this offset on, if ``places`` is ``None``
+    :ivar places: the rows at these offsets
+    """
+
+    start: int = 0
+    places: tuple[int, ...] | None = None
 
     def flags(self, places: Any) -> Any:
         """Whether to remove each row, given an Arrow column of physical offsets."""
-
-    def expression(self) -> Any:
-        """The condition as an expression of pyiceberg."""
-
-
-@attrs.frozen
-class RowsFrom:
-    """Rows at physical offset ``start`` and behind."""
-
-    start: int
-
-    def flags(self, places: Any) -> Any:
-        """See :class:`RemovedRows`."""
-        return pc.greater_equal(places, self.start)
-
-    def expression(self) -> Any:
-        """See :class:`RemovedRows`."""
-        from pyiceberg.expressions import GreaterThanOrEqual
-
-        return GreaterThanOrEqual(_PLACE, self.start)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
-
-
-@attrs.frozen
-class RowsAt:
-    """Rows at these physical offsets."""
-
-    places: tuple[int, ...]
-
-    def flags(self, places: Any) -> Any:
-        """See :class:`RemovedRows`."""
+        if self.places is None:
+            return pc.greater_equal(places, self.start)
         return pc.is_in(places, pa.array(self.places, pa.int64()))
 
     def expression(self) -> Any:
-        """See :class:`RemovedRows`."""
-        from pyiceberg.expressions import In
+        """The condition as an expression of pyiceberg."""
+        from pyiceberg.expressions import GreaterThanOrEqual, In
 
+        if self.places is None:
+            return GreaterThanOrEqual(_PLACE, self.start)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
         return In(_PLACE, self.places)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
 
 
@@ -261,7 +243,7 @@ class Rewind:
     def do(self) -> None:
         """Commit the change; raises :class:`~lakelog_lake.errors.TooBusy`."""
         try:
-            take_out(self.table, self.store, RowsFrom(self.start), self.before, self.after)
+            take_out(self.table, self.store, RemovedRows(self.start), self.before, self.after)
         except errors.Conflict as error:
             raise errors.TooBusy(
                 f"{error}; nothing was changed: stop dispatchers, and repeat"
@@ -422,7 +404,8 @@ class _Store:
             if not len(places):
                 return 0, len(self._dead_places())
             try:
-                take_out(self.dead, self.store, RowsAt(tuple(places.tolist())), before, before)
+                gone = RemovedRows(places=tuple(places.tolist()))
+                take_out(self.dead, self.store, gone, before, before)
             except errors.Conflict:
                 continue
             return len(places), len(self._dead_places())

@@ -132,13 +132,9 @@ def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
 def _units_of(queue: extent.QueueFiles, part: NumberSpan, wanted: RecordCondition) -> UnitsOf:
     first = queue.first_from(part.low)
     span = NumberSpan(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
-    raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
-    return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
-
-
-def _mean_bytes(raw: extent.Raw) -> int:
+    raw = queue.units((span.low + span.end) // 2, _SAMPLE if span.low < span.end else 0)
     sizes = raw["size"][extent.real(raw)]
-    return max(1, int(sizes.mean())) if len(sizes) else 1
+    return UnitsOf(queue, span.low, span.end, max(1, int(sizes.mean())) if len(sizes) else 1)
 
 
 def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[LogRange]:

@@ -32,7 +32,6 @@ _INVERSE: Final = pow(_BASE, -1, 1 << 64)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _NULL: Final = np.uint64(0x94D049BB133111EB)
 _LEAST_BITS: Final = 20
-_LOW: Final = 0xFFFFFFFF
 
 
 def of_columns(batch: pa.RecordBatch) -> Words:
@@ -54,7 +53,8 @@ def of_values(array: Any) -> Words:
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         found = _folded(of_values(array.values), _offsets(array))
     elif _is_text(kind):
-        found = _of_text(array)
+        data, offsets = _bytes(array)
+        found = _folded(data.astype(np.uint64), offsets)
     else:
         found = _of_numbers(array)
     if array.null_count:
@@ -72,11 +72,6 @@ def of_bodies(array: Any) -> Words:
     return np.fromiter(found, np.uint64, len(array))
 
 
-def crcs(bodies: Words) -> Longs:
-    """Extract the CRC-32 from the results of :func:`of_bodies`."""
-    return (bodies & np.uint64(_LOW)).astype(np.int64)
-
-
 def _is_text(kind: Any) -> bool:
     types = pa.types
     return any(
@@ -90,11 +85,6 @@ def _of_numbers(array: Any) -> Words:
         array = array.cast(pa.timestamp("us", array.type.tz))
     plain = array.cast(pa.int64()).fill_null(0)
     return _mixed(plain.to_numpy(zero_copy_only=False).view(np.uint64))
-
-
-def _of_text(array: Any) -> Words:
-    data, offsets = _bytes(array)
-    return _folded(data.astype(np.uint64), offsets)
 
 
 def _bytes(array: Any) -> tuple[NDArray[np.uint8], Longs]:
@@ -243,7 +233,7 @@ def _crc(batch: pa.RecordBatch, facts: Facts) -> NDArray[np.int32]:
     """Compare with the checksum of the stored body; unknown for a body that was unpacked."""
     if not {"body_crc", "sys_flag"} <= set(batch.schema.names):
         return np.full(batch.num_rows, CRC_UNKNOWN, np.int32)
-    good = (crcs(facts["body"]) & checksum.CRC31_MASK) == _longs(batch, "body_crc")
+    good = (facts["body"].astype(np.int64) & checksum.CRC31_MASK) == _longs(batch, "body_crc")
     packed = (_longs(batch, "sys_flag") & layout.COMPRESSED) != 0
     return np.where(packed, CRC_UNKNOWN, np.where(good, CRC_GOOD, CRC_BAD)).astype(np.int32)
 

@@ -221,15 +221,14 @@ def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedP
     files.sync_dir(folder)
 
 
-def remove_run(files: FileSystem, folder: Path, run: str) -> None:
-    """Remove the files staged by one run of a job, and the folder if it is then empty."""
-    remove(files, folder, [name for name, _ in files.list(folder) if f"-{run}-" in name])
+def remove_staged(files: FileSystem, folder: Path, run: str = "") -> None:
+    """Remove the files staged by one run of a job, or by all runs; other files stay.
 
-
-def remove_staged(files: FileSystem, folder: Path) -> None:
-    """Remove all staged files, of any run; other files stay."""
-    ends = (SUFFIX, SUFFIX + _UNFINISHED)
-    remove(files, folder, [name for name, _ in files.list(folder) if name.endswith(ends)])
+    The folder goes as well if it is then empty.
+    """
+    ends, mark = (SUFFIX, SUFFIX + _UNFINISHED), f"-{run}-" if run else ""
+    names = (name for name, _ in files.list(folder))
+    remove(files, folder, [each for each in names if each.endswith(ends) and mark in each])
 
 
 def remove(files: FileSystem, folder: Path, names: Iterable[str]) -> None:

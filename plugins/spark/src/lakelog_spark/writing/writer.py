@@ -120,7 +120,7 @@ class LakelogWriter(_Stager, datasource.DataSourceArrowWriter):
         """Remove the staged files, unless rows may be in the log: such a job can be continued."""
         files = RealFileSystem()
         if staging.read_manifest(files, self._folder) is None:
-            staging.remove_run(files, self._folder, self._run)
+            staging.remove_staged(files, self._folder, self._run)
 
 
 class LakelogStreamWriter(_Stager, datasource.DataSourceStreamArrowWriter):
