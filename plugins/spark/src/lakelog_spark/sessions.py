@@ -305,7 +305,13 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
         _add_lake(session, lake(warehouse))
     if delta:
         jars.check_jar(session, jars.DELTA_JAR)
-        _check_extension(session, _DELTA_EXTENSION)
+        listed = session.conf.get("spark.sql.extensions", None) or ""
+        if _DELTA_EXTENSION not in (each.strip() for each in listed.split(",")):
+            raise errors.WrongSpark(
+                f"this Spark session was started without {_DELTA_EXTENSION} in "
+                "spark.sql.extensions, and cannot add any: stop it, or start it with "
+                "lakelog_spark.session(delta=True)"
+            )
 
 
 def _add_lake(session: SparkSession, config: Config) -> None:
@@ -318,15 +324,6 @@ def _add_lake(session: SparkSession, config: Config) -> None:
         raise errors.WrongSpark(
             f"this Spark session has a catalog {CATALOG} already, of "
             f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
-        )
-
-
-def _check_extension(session: SparkSession, name: str) -> None:
-    listed = session.conf.get("spark.sql.extensions", None) or ""
-    if name not in (each.strip() for each in listed.split(",")):
-        raise errors.WrongSpark(
-            f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
-            "add any: stop it, or start it with lakelog_spark.session(delta=True)"
         )
 
 

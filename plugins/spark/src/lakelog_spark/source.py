@@ -119,22 +119,13 @@ class RocketMQSource(LakelogSource):
         return "rocketmq"
 
 
-class LakelogReader(datasource.DataSourceReader):
-    """Reads one store; the end is determined once, so that a read has one state of the log."""
+class _StoreReader:
+    """What both readers of one store do."""
 
     def __init__(self, options: reading.ReadOptions) -> None:
-        if options.start.word == reading.LATEST:
-            raise SettingsError("start=latest is for streaming queries", key="start")
         with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
             self._name = options.store_id or store_name(options.path)
-        if options.start.store not in (None, self._name):
-            raise OtherStore(options.path, str(options.start.store), self._name)
         self._options = options
-
-    def partitions(self) -> list[datasource.InputPartition]:
-        """The ranges of records; called once per query."""
-        with lakelog.open(self._options.path, mode="read") as store:
-            return [datasource.InputPartition(each) for each in planning.plan(store, self._options)]
 
     def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one range; Spark passes ``None`` if there are no partitions."""
@@ -143,7 +134,23 @@ class LakelogReader(datasource.DataSourceReader):
             yield from rows(self._options, self._name, partition.value)
 
 
-class LakelogStreamReader(datasource.DataSourceStreamReader):
+class LakelogReader(_StoreReader, datasource.DataSourceReader):
+    """Reads one store; the end is determined once, so that a read has one state of the log."""
+
+    def __init__(self, options: reading.ReadOptions) -> None:
+        if options.start.word == reading.LATEST:
+            raise SettingsError("start=latest is for streaming queries", key="start")
+        super().__init__(options)
+        if options.start.store not in (None, self._name):
+            raise OtherStore(options.path, str(options.start.store), self._name)
+
+    def partitions(self) -> list[datasource.InputPartition]:
+        """The ranges of records; called once per query."""
+        with lakelog.open(self._options.path, mode="read") as store:
+            return [datasource.InputPartition(each) for each in planning.plan(store, self._options)]
+
+
+class LakelogStreamReader(_StoreReader, datasource.DataSourceStreamReader):
     """Reads one store batch by batch.
 
     Its only state is the query's position, taken from the calls of :meth:`partitions`. After a
@@ -151,9 +158,7 @@ class LakelogStreamReader(datasource.DataSourceStreamReader):
     """
 
     def __init__(self, options: reading.ReadOptions) -> None:
-        with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
-            self._name = options.store_id or store_name(options.path)
-        self._options = _for_tasks(options)
+        super().__init__(_for_tasks(options))
         self._initial: int | None = None
         self._reached: int | None = None
         self._asked = False
@@ -220,12 +225,6 @@ class LakelogStreamReader(datasource.DataSourceStreamReader):
             raise OffsetUnavailable(log.store.path, part.low, minimum, part.end)
         _log.warning("%s: the log from %d to %d was deleted", log.store.path, part.low, minimum)
         return NumberSpan(minimum, max(minimum, part.end))
-
-    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
-        if partition is not None:
-            clear_importer_cache()
-            yield from rows(self._options, self._name, partition.value)
 
     def _offset(self, offset: int) -> dict[str, Any]:
         return {"version": VERSION, "store": self._name, "offset": offset}

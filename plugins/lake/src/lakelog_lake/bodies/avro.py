@@ -23,6 +23,8 @@ from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_name
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
+Typed: TypeAlias = tuple[pa.DataType, Renamed]
+"""The Arrow type of a schema, and the conversion to it."""
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -59,9 +61,7 @@ class _Types:
     def __init__(self) -> None:
         self._named: dict[str, tuple[Any, str]] = {}
 
-    def of(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def of(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         """The type of a field at ``at``, in the namespace ``space``."""
         if isinstance(schema, list):
             return self.of(_not_null(schema, at), at, space, inside)
@@ -79,9 +79,7 @@ class _Types:
             return self._of_named(schema, at, space, inside)
         return self.of(schema["type"], at, space, inside)
 
-    def record(
-        self, schema: Any, at: str, inside: tuple[str, ...], space: str = ""
-    ) -> tuple[pa.DataType, Renamed]:
+    def record(self, schema: Any, at: str, inside: tuple[str, ...], space: str = "") -> Typed:
         """A struct; ``inside`` are the enclosing records."""
         space = self._keep(schema, space)
         full = _full(schema["name"], schema.get("namespace", space))
@@ -112,9 +110,7 @@ class _Types:
         self._named[full] = (schema, space)
         return space
 
-    def _by_name(
-        self, name: str, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _by_name(self, name: str, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         if name in _PLAIN:
             return _PLAIN[name], as_it_is
         known = self._named.get(_full(name, space)) or self._named.get(name)
@@ -122,9 +118,7 @@ class _Types:
             raise ValueError(f"{at}: type {name} is not supported")
         return self._of_named(known[0], at, known[1], inside)
 
-    def _of_named(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _of_named(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         logical = _logical(schema, at)
         if logical is not None:
             return logical, as_it_is
@@ -136,18 +130,14 @@ class _Types:
             return pa.binary(), as_it_is
         return self.record(schema, at, inside, space)
 
-    def _array(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _array(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         kind, step = self.of(schema["items"], f"{at}/items", space, inside)
         kind = pa.list_(pa.field("element", kind))
         if step is as_it_is:
             return kind, step
         return kind, lambda value: None if value is None else [step(each) for each in value]
 
-    def _map(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _map(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         kind, step = self.of(schema["values"], f"{at}/values", space, inside)
 
         def renamed(value: Any) -> Any:

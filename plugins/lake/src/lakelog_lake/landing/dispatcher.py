@@ -43,7 +43,7 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance import pins
-from lakelog_lake.engine_provider import notify_observers
+from lakelog_lake.engine_provider import observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
@@ -315,8 +315,13 @@ class LandingDispatcher:
         return landed
 
     def _notify_observers(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
+        """Call all observers; one that fails is logged, and landing continues."""
         tables = [each.sink.name for each in self.targets.served]
-        notify_observers(self.source.path, tables, begun_ns, done)
+        for each in observers():
+            try:
+                each(self.source.path, tables, begun_ns, done)
+            except Exception:  # noqa: BLE001  # of a plugin
+                _log.exception("an observer of landing failed")
 
     def _pass(self) -> Landed | None:
         store = self._kept.now()

@@ -144,14 +144,11 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
 
 def _from_environment(properties: Mapping[str, object]) -> dict[str, str]:
     """S3 properties from environment variables that Arrow does not read by itself."""
-    found = {}
-    endpoint = _first(_ENDPOINTS)
-    if endpoint is not None:
-        found["s3.endpoint"] = endpoint
-    region = _first(_REGIONS) or (_ANY_REGION if {"s3.endpoint"} & {*properties, *found} else None)
-    if region is not None:
-        found["client.region"] = region
-    return found
+    endpoint, region = _first(_ENDPOINTS), _first(_REGIONS)
+    if region is None and (endpoint or "s3.endpoint" in properties):
+        region = _ANY_REGION
+    found = {"s3.endpoint": endpoint, "client.region": region}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _first(names: tuple[str, ...]) -> str | None:

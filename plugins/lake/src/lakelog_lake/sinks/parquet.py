@@ -57,9 +57,9 @@ class ParquetSink(FolderTable[Path]):
 
     def prepare(self) -> None:
         """Create the folders; an empty table gets a manifest only if it is for one topic."""
-        if self.path.is_dir() and not self._manifests.is_dir() and any(self.path.iterdir()):
+        if self.path.is_dir() and not self.manifests.is_dir() and any(self.path.iterdir()):
             raise TableMismatch(f"{self.path} holds other files: give an empty or new folder")
-        for folder in (self._manifests, self.folder):
+        for folder in (self.manifests, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
         sync(self.path)
         sync(self.path.parent)
@@ -163,7 +163,7 @@ class ParquetSink(FolderTable[Path]):
 
     def versions(self) -> list[int]:
         """The numbers of the manifests kept, ascending."""
-        names = (path.stem for path in self._manifests.glob("*.json"))
+        names = (path.stem for path in self.manifests.glob("*.json"))
         return sorted(int(name) for name in names if name.isdigit())
 
     def history(
@@ -178,12 +178,12 @@ class ParquetSink(FolderTable[Path]):
         """
         newest = self._newest()
         first = max(0, newest - most + 1)
-        while first < newest and not self._at(first).exists():
+        while first < newest and not self.manifest(first).exists():
             first += 1
         for version in range(first, newest + 1):
             read = self._read(version)
             entries = self._entries(version) if version == first else read["files"]
-            at_ms = self._at(version).stat().st_mtime_ns // 1_000_000
+            at_ms = self.manifest(version).stat().st_mtime_ns // 1_000_000
             yield at_ms, read["positions"], entries, version == first or read["whole"]
 
     def paths(self) -> list[Path]:
@@ -204,7 +204,8 @@ class ParquetSink(FolderTable[Path]):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     @property
-    def _manifests(self) -> Path:
+    def manifests(self) -> Path:
+        """The folder of the manifests."""
         return self.path / MANIFESTS
 
     def _newest(self) -> int:
@@ -216,11 +217,12 @@ class ParquetSink(FolderTable[Path]):
         newest = self._newest()
         return self._read(newest) if newest >= 0 else {}
 
-    def _at(self, version: int) -> Path:
-        return self._manifests / f"{version:020d}.json"
+    def manifest(self, version: int) -> Path:
+        """The manifest of a version."""
+        return self.manifests / f"{version:020d}.json"
 
     def _read(self, version: int) -> Mapping[str, Any]:
-        path = self._at(version)
+        path = self.manifest(version)
         try:
             content = json.loads(path.read_text())
             if content["version"] != _FORMAT:
@@ -249,15 +251,15 @@ class ParquetSink(FolderTable[Path]):
         }
 
     def _publish(self, version: int, content: Mapping[str, Any]) -> None:
-        temporary = self._manifests / f"{uuid4().hex}.tmp"
+        temporary = self.manifests / f"{uuid4().hex}.tmp"
         with temporary.open("x") as file:
             json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(temporary, self._at(version))
+            os.link(temporary, self.manifest(version))
         except FileExistsError:
             raise Conflict(f"version {version} of {self.name} was made by another writer") from None
         finally:
             temporary.unlink()
-        sync(self._manifests)
+        sync(self.manifests)

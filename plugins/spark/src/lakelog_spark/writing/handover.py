@@ -256,28 +256,23 @@ def settle_others(files: FileSystem, store: lakelog.Store, job: str) -> None:
     """Update the journals of other stopped jobs from the log, before this job appends any row."""
     jobs = staging.folder_of(store.path, job).parent
     for folder in sorted(jobs.iterdir()) if jobs.is_dir() else ():
-        if folder.name != job and (folder / staging.MANIFEST).exists():
-            try:
-                _settle_other(files, store, folder)
-            except (LakelogError, OSError) as error:
-                _log.warning("job %s cannot be examined: %s", folder.name, error)
-
-
-def _settle_other(files: FileSystem, store: lakelog.Store, folder: Path) -> None:
-    journal = staging.read_journal(files, folder)
-    if journal is None or journal.done or journal.offset is None:
-        return
-    parts = staging.read_manifest(files, folder) or []
-    journal = looked_up(files, store, folder, parts, journal)
-    staging.write_journal(files, folder, journal)
-    _log.warning(
-        "job %s was stopped and %d of its rows are in the log; finish_write(%r, %r) appends the "
-        "others",
-        folder.name,
-        journal.rows,
-        str(store.path),
-        folder.name,
-    )
+        if folder.name == job or not (folder / staging.MANIFEST).exists():
+            continue
+        try:
+            journal = staging.read_journal(files, folder)
+            if journal is None or journal.done or journal.offset is None:
+                continue
+            parts = staging.read_manifest(files, folder) or []
+            journal = looked_up(files, store, folder, parts, journal)
+            staging.write_journal(files, folder, journal)
+        except (LakelogError, OSError) as error:
+            _log.warning("job %s cannot be examined: %s", folder.name, error)
+            continue
+        _log.warning(
+            "job %s was stopped and %d of its rows are in the log; finish_write(%r, %r) appends "
+            "the others",
+            *(folder.name, journal.rows, str(store.path), folder.name),
+        )
 
 
 def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Message]) -> list[int]:
