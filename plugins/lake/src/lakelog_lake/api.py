@@ -127,12 +127,8 @@ class Landing:
                 ranges.TaskLimits(at_once=self.processes),
                 is_last=is_last,
             )
-            try:
+            with lander:
                 yield lander
-            except BaseException:
-                lander.give_up()
-                raise
-            lander.finish()
 
     def verify(self) -> list[Verified]:
         """Compare each table with the log, row by row; see ``is_clean`` of the results."""

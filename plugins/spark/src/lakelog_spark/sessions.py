@@ -64,7 +64,6 @@ _DELTA_CATALOG: Final = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
 """Delta tables by path and name, with few tasks for small tables."""
-_HERE: Final = "local[*]"
 _FOR_CONNECT: Final = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
 _SECRETS: Final = re.compile(
     r"^spark\.sql\.catalog\.|secret|password|token|credential|key(\.|$)", re.IGNORECASE
@@ -187,7 +186,7 @@ def _started(
 
     own: Config = {"spark.app.name": "lakelog"}
     if not (master is None and _SUBMITTED in os.environ):
-        own |= {"spark.master": master or _HERE, **_own(master, driver_memory)}
+        own |= {"spark.master": master or "local[*]", **_own(master, driver_memory)}
     if warehouse is not None:
         warehouse.mkdir(parents=True, exist_ok=True)
     with jars.packages(wanted) as found:
@@ -417,7 +416,6 @@ def wrapped(java: Path) -> Path:
     return home
 
 
-_SPARKS_OWN: Final = "SQLQueryContextLogger"
 _OURS: Final = re.compile(r"^lakelog(?:_\w+)?(?:\.\w+)*\.[A-Z]\w+: (.*)$", re.MULTILINE)
 _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
 _ASK_SECONDS: Final = 1.0
@@ -433,7 +431,7 @@ def query_errors(what: str) -> Iterator[None]:
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.logger import PySparkLogger
 
-    logger = PySparkLogger.getLogger(_SPARKS_OWN)  # a plain logger rejects its messages
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")  # a plain logger rejects its messages
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)  # it would print the error as JSON
     try:

@@ -281,7 +281,4 @@ def refused(what: str, source: str) -> SettingsError:
 
 def needs(package: str, extra: str) -> SettingsError:
     """The error for a missing ``package``."""
-    return SettingsError(
-        f"this needs {package}: pip install 'lakelog-lake[{extra}]'",
-        key=KEY,
-    )
+    return SettingsError(f"this needs {package}: pip install 'lakelog-lake[{extra}]'", key=KEY)

@@ -271,12 +271,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         )
         if compact is not None:
             reporter.then = PeriodicCompaction(lander.targets, compact, bounds.file_bytes)
-        try:
+        with lander:
             is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
-        except Exception:
-            lander.give_up()
-            raise
-        lander.finish()
     if not is_done:
         print_line("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)

@@ -17,8 +17,6 @@ from lakelog_lake.maintenance import removal, tables
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
 
-_BAR_CHARACTERS: Final = 20
-
 
 def print_verified(found: Verified) -> None:
     """Print a table of queues, the ranges that differ, and what could not be compared."""
@@ -205,7 +203,7 @@ def print_status_json(found: Sequence[tables.Status]) -> None:
 def _bar(share: float | None) -> str:
     if share is None:
         return "not known"
-    return f"{bar(share, _BAR_CHARACTERS)} {math.floor(share * 100)} %"
+    return f"{bar(share, 20)} {math.floor(share * 100)} %"
 
 
 _CELLS: Final = 240

@@ -392,8 +392,13 @@ class LandingDispatcher:
         for each in self.targets.served:
             each.finish(self.source.store)
 
-    def give_up(self) -> None:
-        """End after an error: remove the pin if no row of the store has landed yet."""
+    def __enter__(self) -> LandingDispatcher:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """As :meth:`finish`; after an error, remove the pin if no row of the store has landed."""
+        if kind is None:
+            return self.finish()
         self.close()
         pin = self.pin
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):

@@ -69,7 +69,6 @@ def to_table(
             raise SettingsError(
                 f"{there} exists; a selection of messages needs a new folder or table", key="--to"
             )
-    lander = LandingDispatcher.of(source, spec, engine, TaskLimits(), is_pinned=False)
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -77,11 +76,8 @@ def to_table(
         rows += landed.rows if landed.won else 0
         on_landed(landed)
 
-    try:
+    with LandingDispatcher.of(source, spec, engine, TaskLimits(), is_pinned=False) as lander:
         until_done(lander.one_pass, Event(), count)
-        lander.finish()
-    finally:
-        lander.close()
     return rows
 
 

@@ -86,11 +86,7 @@ def _partly_unpacked(
     rows = np.arange(len(batch))
     bad = np.isin(rows, packed)
     parts = [
-        to_arrow(
-            batch.take(these),
-            names,
-            decompress=each,
-        )
+        to_arrow(batch.take(these), names, decompress=each)
         for these, each in ((~bad, True), (bad, False))
     ]
     order = np.argsort(np.concatenate([rows[~bad], rows[bad]]))

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-_SORTED_BY: Final = "queue_offset"
-_HOUR: Final = 3600
 _VERSION: Final = re.compile(r"/_delta_log/[0-9]+\.json$")
 
 
@@ -58,7 +56,7 @@ def compact(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
         table = opened(sink.path)
         try:
             found = table.optimize.z_order(
-                [_SORTED_BY],
+                ["queue_offset"],
                 partition_filters=[(name, "=", value) for name, value in partition.items()],
                 target_size=target_bytes,
                 writer_properties=properties,
@@ -106,7 +104,7 @@ def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> 
     :param full: whether to remove also files that no version lists
     """
     table.vacuum(
-        ceil(seconds / _HOUR),
+        ceil(seconds / 3600),
         dry_run=False,
         enforce_retention_duration=False,
         full=full,
@@ -126,9 +124,7 @@ def _versions(sink: DeltaSink) -> int:
 
 
 _log = logging.getLogger("lakelog_lake")
-_UNIT_BYTES: Final = 1024
 _FORGET: Final = "delta.deletedFileRetentionDuration"
-_FORGET_SECONDS: Final = 3600
 
 
 @attrs.define
@@ -209,7 +205,7 @@ def _forgetting(sink: DeltaSink) -> DeltaTable:
     """Open the table with a short retention of removed files, for small checkpoints."""
     table = opened(sink.path)
     if _FORGET not in table.metadata().configuration:
-        table.alter.set_table_properties({_FORGET: f"interval {_FORGET_SECONDS} seconds"})
+        table.alter.set_table_properties({_FORGET: "interval 3600 seconds"})
         table = opened(sink.path)
     return table
 
@@ -218,7 +214,7 @@ def _weights(files: Sequence[Added]) -> list[data_files.Weight]:
     """Weights in log order, raised to be non-increasing, so that merged files are adjacent."""
     least, found = 0, []
     for each in reversed(files):
-        least = max(least, each.size_bytes // _UNIT_BYTES)
+        least = max(least, each.size_bytes // 1024)
         found.append(data_files.Weight(least, each.size_bytes))
     return found[::-1]
 

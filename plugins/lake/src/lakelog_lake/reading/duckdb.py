@@ -113,7 +113,6 @@ _AMONG: Final = re.compile(
 
 _STRINGS: Final = "value_set=string:["
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]| and | or ')
-_OPENING: Final = "([{"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -161,7 +160,7 @@ def _middles(text: str) -> Iterator[tuple[int, int]]:
     depth = 0
     for found in _TOKEN.finditer(text):
         token = found[0]
-        if token in _OPENING:
+        if token in "([{":
             depth += 1
         elif len(token) == 1:
             depth -= 1
@@ -257,9 +256,6 @@ class Scan:
 
 
 def _schema(names: Sequence[str]) -> pa.Schema:
-    own = [name for name in names if name in _OWN]
+    own = [name for name in names if name in ("store", "error")]
     known = message_schema([name for name in names if name not in own])
     return pa.schema([known.field(n) if n not in own else pa.field(n, pa.string()) for n in names])
-
-
-_OWN = ("store", "error")

@@ -101,7 +101,6 @@ SPANS: Final = {
 }
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns with limits, and their fields of :class:`~lakelog_lake.log.wanted.RecordCondition`."""
-_WHERE: Final = "where"
 TIME: Final = "store_timestamp"
 _MICROS_PER_MS: Final = 1000
 
@@ -190,7 +189,7 @@ def _read(text: str) -> dict[str, list[Any]]:
         found = None
     if not isinstance(found, dict) or not found.keys() <= {*SPANS, *SETS}:
         raise refused(
-            _WHERE,
+            "where",
             f"{text!r} was not written by lakelog_spark.read: call lakelog_spark.read(spark, path, "
             "where=...) with the predicate, which sets this option",
         )

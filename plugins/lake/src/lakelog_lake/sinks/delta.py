@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (1, 16, 256, None)
 """Commits to read at once; usually the newest one has all positions."""
-_OLDER: Final = ("RESTORE", "CLONE")
-_REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
 
 
 def app_of(store: str) -> str:
@@ -112,19 +110,21 @@ def _left(commit: Mapping[str, Any]) -> Left:
     """How a commit changed earlier rows, by its operation."""
     operation = str(commit.get("operation", ""))
     given = commit.get("operationParameters") or {}
-    if operation.startswith(_OLDER):
+    if operation.startswith(("RESTORE", "CLONE")):
         return Left.THOSE_OF_AN_OLDER_VERSION
     is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
-    return Left.NONE if is_whole or operation.startswith(_REPLACING) else Left.ALL
+    return (
+        Left.NONE
+        if is_whole or operation.startswith(("REPLACE", "CREATE OR REPLACE", "CONVERT"))
+        else Left.ALL
+    )
 
 
 _log = logging.getLogger("lakelog_lake")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """The key of the table's configuration for its only topic."""
-_CHECKPOINTS: Final = "delta.checkpointInterval"
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
-_RETENTION: Final = "delta.logRetentionDuration"
 _SHORT_LOG: Final = {HISTORY: "2000"}
 """The history of a local table: each commit lists its whole log; object stores list new files."""
 _TRIM_EVERY: Final = 20
@@ -196,7 +196,7 @@ class DeltaSink(FolderTable[Folder]):
             configuration={
                 **_CLEANED,
                 **(_SHORT_LOG if isinstance(self.path, Path) else {}),
-                _CHECKPOINTS: str(_TRIM_EVERY),  # a commit reads every later version
+                "delta.checkpointInterval": str(_TRIM_EVERY),  # a commit reads every later version
                 # Filters treat a file without statistics for a column as empty.
                 "delta.dataSkippingStatsColumns": bounded,
                 **topic,
@@ -241,7 +241,7 @@ class DeltaSink(FolderTable[Folder]):
         if setting is None:
             wanted |= dict.fromkeys(_CLEANED, "false")
         elif setting.seconds:
-            wanted[_RETENTION] = f"interval {setting.seconds} seconds"
+            wanted["delta.logRetentionDuration"] = f"interval {setting.seconds} seconds"
         elif not isinstance(self.path, Path):
             raise SettingsError(
                 f"{history!r} is a number, but in an object store Delta keeps its log by time: "

@@ -59,10 +59,9 @@ class Snapshot:
         A missing parent does not prove this: expiry removes parents.
         """
         added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
-        return self.number == 1 or (self.operation in _ADDING and added == total != "0")
-
-
-_ADDING: Final = ("append", "overwrite")
+        return self.number == 1 or (
+            self.operation in ("append", "overwrite") and added == total != "0"
+        )
 
 
 class IcebergHistory:
@@ -102,9 +101,6 @@ class IcebergHistory:
 
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
 """The subclass of pyiceberg's Arrow FileIO that syncs local files."""
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_ANY_REGION: Final = "us-east-1"
 
 
 def default_catalog() -> str:
@@ -144,14 +140,15 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
 
 def _from_environment(properties: Mapping[str, object]) -> dict[str, str]:
     """S3 properties from environment variables that Arrow does not read by itself."""
-    endpoint, region = _first(_ENDPOINTS), _first(_REGIONS)
+    endpoint = _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    region = _first("AWS_REGION", "AWS_DEFAULT_REGION")
     if region is None and (endpoint or "s3.endpoint" in properties):
-        region = _ANY_REGION
+        region = "us-east-1"
     found = {"s3.endpoint": endpoint, "client.region": region}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _first(names: tuple[str, ...]) -> str | None:
+def _first(*names: str) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 

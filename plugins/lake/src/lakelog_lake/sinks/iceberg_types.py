@@ -69,10 +69,7 @@ def _ids(prefix: str, kind: Any) -> Iterator[tuple[str, int]]:
     elif isinstance(kind, ListType):
         inside = [("element", kind.element_id, kind.element_type)]
     elif isinstance(kind, MapType):
-        inside = [
-            ("key", kind.key_id, kind.key_type),
-            ("value", kind.value_id, kind.value_type),
-        ]
+        inside = [("key", kind.key_id, kind.key_type), ("value", kind.value_id, kind.value_type)]
     else:
         inside = []
     for name, number, nested in inside:

@@ -32,7 +32,6 @@ from lakelog_lake.tables import data_files, position, remote, settings, shape
 from lakelog_lake.tasks.ranges import FILE_BYTES
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
-_INNER_NUMBER: Final = "INNER_NUM"
 
 
 @attrs.frozen
@@ -108,7 +107,7 @@ class ChosenRows:
         """The number of queue offsets that a record takes."""
         if not int(self.batch.sys_flags[at]) & INNER_BATCH:
             return 1
-        stated = self.batch[at : at + 1].properties[0].get(_INNER_NUMBER, "1")
+        stated = self.batch[at : at + 1].properties[0].get("INNER_NUM", "1")
         return int(stated) if stated.isdigit() else 1
 
 
