@@ -25,11 +25,8 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks import iceberg_types
+from lakelog_lake.sinks import history, iceberg, iceberg_types, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, TableVersion, cached_version
-from lakelog_lake.sinks.iceberg import IcebergHistory, Snapshot
-from lakelog_lake.sinks.locations import TableLocation
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import local_folder, sync
@@ -63,7 +60,7 @@ def catalog_in(to: str) -> str | None:
 
 
 @attrs.frozen
-class SparkCatalogLocation(TableLocation):
+class SparkCatalogLocation(locations.TableLocation):
     """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``."""
 
     session: SparkSession
@@ -127,7 +124,9 @@ class SparkIcebergSink:
     shape: TableShape
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
-    _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _known: dict[str, history.KnownPositions] = attrs.field(
+        factory=dict, init=False, repr=False, eq=False
+    )
 
     @property
     def name(self) -> str:
@@ -189,7 +188,7 @@ class SparkIcebergSink:
         handles = (operations, metadata)  # Java's TableOperations and TableMetadata
         location = str(metadata.metadataFileLocation())
         line = _History(self.session, _quoted(self.table), metadata)
-        found = cached_version(self._known, location, handles, line, self.name)
+        found = history.cached_version(self._known, location, handles, line, self.name)
         return Head(found.known.position(store), found)
 
     def commit(
@@ -213,7 +212,7 @@ class SparkIcebergSink:
             ) from error
 
     def _changed(
-        self, version: TableVersion, store: str, text: str, files: Sequence[FileFacts]
+        self, version: history.TableVersion, store: str, text: str, files: Sequence[FileFacts]
     ) -> Any:
         """The metadata with ``files`` and the position; writes its manifests."""
         operations, metadata = version.table
@@ -277,7 +276,7 @@ class SparkIcebergSink:
 
 
 @attrs.define(slots=False)
-class _History(IcebergHistory):
+class _History(iceberg.IcebergHistory):
     """A version's snapshots and rows, from Java's ``TableMetadata``.
 
     A call of Java takes a fraction of a ms.
@@ -292,18 +291,18 @@ class _History(IcebergHistory):
     def properties(self) -> Mapping[str, str]:
         return dict(self.metadata.properties())
 
-    def ancestors(self) -> Iterator[Snapshot]:
+    def ancestors(self) -> Iterator[iceberg.Snapshot]:
         at = self.metadata.currentSnapshot()
         while at is not None:
             parent = at.parentId()
             operation = str(at.operation() or "")
-            yield Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
+            yield iceberg.Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
             at = None if parent is None else self.metadata.snapshot(parent)
 
     def last_rows(self) -> Sequence[pa.RecordBatch]:
         from pyspark.sql import functions
 
-        queue, (queue_offset, place, size) = LAST_ROWS[:3], LAST_ROWS[3:]
+        queue, (queue_offset, place, size) = history.LAST_ROWS[:3], history.LAST_ROWS[3:]
         last = (
             self._rows()
             .groupBy(*queue)
@@ -313,7 +312,7 @@ class _History(IcebergHistory):
                 functions.max(place).alias(place),
             )
         )
-        batches: Sequence[pa.RecordBatch] = last.select(*LAST_ROWS).toArrow().to_batches()
+        batches: Sequence[pa.RecordBatch] = last.select(*history.LAST_ROWS).toArrow().to_batches()
         return batches
 
     def holds(self, store: str) -> bool:

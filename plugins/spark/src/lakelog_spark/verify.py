@@ -16,8 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 import lakelog
-from lakelog.format.checksum import CRC31_MASK
-from lakelog.format.layout import COMPRESSED, INNER_BATCH
+from lakelog.format import checksum, layout
 from lakelog_lake.log.columns import TYPES
 from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
@@ -150,10 +149,10 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
     has_body = "body" in columns
     crc = f.lit(False)
     if has_body and {"body_crc", "sys_flag"} <= set(columns):
-        is_plain = f.col("sys_flag").bitwiseAND(COMPRESSED) == 0
-        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(f.lit(CRC31_MASK)) != f.col(
-            "body_crc"
-        )
+        is_plain = f.col("sys_flag").bitwiseAND(layout.COMPRESSED) == 0
+        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(
+            f.lit(checksum.CRC31_MASK)
+        ) != f.col("body_crc")
         crc = f.coalesce(is_plain & wrong, f.lit(False))
     return rows.select(
         f.coalesce("physical_offset", f.lit(-1)).alias("at"),
@@ -180,7 +179,7 @@ def _takes(columns: Sequence[str]) -> Column:
     if not {"sys_flag", "properties"} <= set(columns):
         return f.lit(1)
     stated = f.expr("try_cast(properties['INNER_NUM'] as int)")
-    is_inner = f.col("sys_flag").bitwiseAND(INNER_BATCH) != 0
+    is_inner = f.col("sys_flag").bitwiseAND(layout.INNER_BATCH) != 0
     return f.coalesce(f.when(is_inner, stated), f.lit(1))
 
 

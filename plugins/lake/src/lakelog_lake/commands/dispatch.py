@@ -19,7 +19,6 @@ from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_cli.options import AsJson, Since
 from lakelog_cli.output import ProgressBar, is_terminal, print_line, prints, progress, write_lines
 from lakelog_lake.commands import options
-from lakelog_lake.commands.options import EngineName
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
 from lakelog_lake.tables.settings import ParquetCompression
@@ -117,7 +116,7 @@ class Corrupt(StrEnum):
 
 
 EngineOption: TypeAlias = Annotated[
-    EngineName,
+    options.EngineName,
     typer.Option(help="Engine for data files; auto: spark if it and Java are installed."),
 ]
 Processes: TypeAlias = Annotated[
@@ -152,7 +151,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: options.Table = None,
     storage: options.Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
-    engine: EngineOption = EngineName.AUTO,
+    engine: EngineOption = options.EngineName.AUTO,
     processes: Processes = None,
     interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
@@ -408,7 +407,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
-            _running(EngineName.PROCESSES, processes, on_done=bar.done) as (run, _),
+            _running(options.EngineName.PROCESSES, processes, on_done=bar.done) as (run, _),
         ):
             rows = to_table(source, spec, bar.watched(run), _print_landed)
     if as_json:
@@ -422,7 +421,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 @contextmanager
 def _running(
-    name: EngineName,
+    name: options.EngineName,
     count: int | None,
     to: str = "",
     master: str | None = None,
@@ -432,7 +431,7 @@ def _running(
     """Yield the engine, and the tables if only the engine can reach them."""
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
     name = options.chosen(name, needs_spark=needs_spark)
-    if name is EngineName.PROCESSES:
+    if name is options.EngineName.PROCESSES:
         from lakelog_lake.tasks import engines
 
         with engines.processes(count, on_done) as run:

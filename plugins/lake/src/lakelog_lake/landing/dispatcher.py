@@ -398,7 +398,8 @@ class LandingDispatcher:
     def __exit__(self, kind: object, *_: object) -> None:
         """As :meth:`finish`; after an error, remove the pin if no row of the store has landed."""
         if kind is None:
-            return self.finish()
+            self.finish()
+            return
         self.close()
         pin = self.pin
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):

@@ -35,10 +35,8 @@ from lakelog_lake.sinks.history import (
     PositionedVersion,
     cached_version,
 )
-from lakelog_lake.tables.data_files import BOUNDED, FileFacts
+from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
-from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
-from lakelog_lake.tables.settings import HISTORY, kept
 from lakelog_lake.tables.shape import Layout, adds, as_text, fits
 
 if TYPE_CHECKING:
@@ -125,14 +123,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """The key of the table's configuration for its only topic."""
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
-_SHORT_LOG: Final = {HISTORY: "2000"}
+_SHORT_LOG: Final = {settings.HISTORY: "2000"}
 """The history of a local table: each commit lists its whole log; object stores list new files."""
 _TRIM_EVERY: Final = 20
 _VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 
-def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
+def remote_folder(uri: str, options: Mapping[str, str]) -> remote.Remote:
     """A folder in an object store.
 
     :param options: storage options of deltalake; missing ones come from the environment
@@ -143,24 +141,24 @@ def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
     endpoints = [lower[name] for name in _ENDPOINTS if name in lower]
     if any(each.startswith("http://") for each in endpoints):
         known.setdefault("allow_http", "true")  # an http URL was given on purpose
-    return Remote(root, DeltaFiles(root, pairs(known)))
+    return remote.Remote(root, remote.DeltaFiles(root, remote.pairs(known)))
 
 
-def opened(path: Folder) -> DeltaTable:
+def opened(path: remote.Folder) -> DeltaTable:
     """Open the newest version; raises deltalake's ``TableNotFoundError``."""
     from deltalake import DeltaTable
 
     return DeltaTable(str(path), storage_options=options_of(path))
 
 
-def options_of(path: Folder) -> dict[str, str] | None:
+def options_of(path: remote.Folder) -> dict[str, str] | None:
     """Storage options for deltalake."""
-    if isinstance(path, Remote) and isinstance(path.files, DeltaFiles):
+    if isinstance(path, remote.Remote) and isinstance(path.files, remote.DeltaFiles):
         return dict(path.files.options)
     return None
 
 
-def is_there(path: Folder) -> bool:
+def is_there(path: remote.Folder) -> bool:
     """Whether a folder has a Delta table."""
     from deltalake import DeltaTable
 
@@ -168,7 +166,7 @@ def is_there(path: Folder) -> bool:
 
 
 @attrs.frozen
-class DeltaSink(FolderTable[Folder]):
+class DeltaSink(FolderTable[remote.Folder]):
     """A sink that is a Delta table."""
 
     kind: ClassVar[str] = "Delta"
@@ -187,7 +185,7 @@ class DeltaSink(FolderTable[Folder]):
 
         shape = self.shape
         topic = {} if shape.topic is None else {_TOPIC: shape.topic}
-        bounded = ",".join(name for name in BOUNDED if name not in shape.partition)
+        bounded = ",".join(name for name in data_files.BOUNDED if name not in shape.partition)
         DeltaTable.create(
             str(self.path),
             shape.stored(),
@@ -212,8 +210,8 @@ class DeltaSink(FolderTable[Folder]):
         check_topic(self.name, self.marked(), shape.topic)
         self.sync_version(opened(self.path).version())
         if isinstance(self.path, Path):
-            sync(self.path)
-            sync(self.path.parent)
+            remote.sync(self.path)
+            remote.sync(self.path.parent)
 
     def _add_columns(self, table: DeltaTable) -> None:
         from deltalake import Schema
@@ -236,8 +234,8 @@ class DeltaSink(FolderTable[Folder]):
         See :class:`.base.Trimmed`. Raises :class:`~lakelog.errors.SettingsError` for a number of
         versions in an object store.
         """
-        setting = kept(history)
-        wanted = {**_CLEANED, HISTORY: history}
+        setting = settings.kept(history)
+        wanted = {**_CLEANED, settings.HISTORY: history}
         if setting is None:
             wanted |= dict.fromkeys(_CLEANED, "false")
         elif setting.seconds:
@@ -267,7 +265,7 @@ class DeltaSink(FolderTable[Folder]):
         return Head(found.known.position(store), found)
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Commit on the handle from which the position was read."""
         actions = [
@@ -325,7 +323,7 @@ class DeltaSink(FolderTable[Folder]):
         The commit is already done: an error here is only logged, and a later commit tries again.
         """
         try:
-            setting = kept(table.metadata().configuration.get(HISTORY))
+            setting = settings.kept(table.metadata().configuration.get(settings.HISTORY))
             if isinstance(self.path, Path) and setting is not None and not setting.seconds:
                 drop_versions(self.path / "_delta_log", version - setting.versions)
         except (OSError, SettingsError) as error:
@@ -335,8 +333,8 @@ class DeltaSink(FolderTable[Folder]):
         """Sync the file of a version; another process may already have removed it."""
         log = self.path / "_delta_log"
         with suppress(FileNotFoundError):
-            sync(log / f"{version:020d}.json")
-        sync(log)
+            remote.sync(log / f"{version:020d}.json")
+        remote.sync(log)
 
 
 def drop_versions(log: Path, first: int) -> None:
@@ -349,15 +347,15 @@ def drop_versions(log: Path, first: int) -> None:
     oldest = max((version for version in checkpoints if version <= first), default=0)
     old = [each.string for each in found if int(each[1]) < oldest]
     if old:
-        sync(log / f"{oldest:020d}.checkpoint.parquet")
-        sync(log)
+        remote.sync(log / f"{oldest:020d}.checkpoint.parquet")
+        remote.sync(log)
     for name in old:
         (log / name).unlink(missing_ok=True)
 
 
 def added(
     path: str,
-    facts: FileFacts,
+    facts: data_files.FileFacts,
     partition: Mapping[str, str | None],
     *,
     data_change: bool = True,
@@ -384,7 +382,7 @@ def _kinds(schema: Schema) -> Kinds:
     return Kinds(types, frozenset(each.name for each in schema.fields if not each.nullable))
 
 
-def _statistics(facts: FileFacts, partition: Collection[str]) -> str:
+def _statistics(facts: data_files.FileFacts, partition: Collection[str]) -> str:
     """Counts and bounds in Delta's JSON: times in milliseconds, rounded outwards."""
     names = [name for name in facts.lower if name not in partition]
     return json.dumps(
