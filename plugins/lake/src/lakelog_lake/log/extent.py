@@ -330,9 +330,7 @@ def _searched_end(marks: RecordStarts) -> int:
         return marks.store.max_offset
     end = last
     for piece in marks.store.scan_pieces(last):
-        if isinstance(piece, record_batch.Blank):
-            end = piece.offset + piece.size
-        elif not isinstance(piece, record_batch.Damage):
+        if not isinstance(piece, record_batch.Damage):
             end = piece.end_offset
     return end
 

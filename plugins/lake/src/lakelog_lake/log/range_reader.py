@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.errors import CorruptRecord
-from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
+from lakelog.format.record_batch import Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import wanted
 
@@ -28,25 +28,19 @@ def record_batches(
     """
     at = part.low
     for piece in pieces:
-        first, behind = edges(piece)
+        if isinstance(piece, RecordBatch):
+            first = piece.base_offset + int(piece.starts[0])
+        else:
+            first = piece.offset
         if first > at:
             on_damage(_nothing(at, first))
         if isinstance(piece, Damage):
             on_damage(piece)
         elif isinstance(piece, RecordBatch):
             yield piece
-        at = max(at, behind)
+        at = max(at, piece.end_offset)
     if at < part.end:
         on_damage(_nothing(at, part.end))
-
-
-def edges(piece: Piece) -> tuple[int, int]:
-    """The start and the end offset of a piece of the log."""
-    if isinstance(piece, Damage):
-        return piece.offset, piece.end_offset
-    if isinstance(piece, Blank):
-        return piece.offset, piece.offset + piece.size
-    return piece.base_offset + int(piece.starts[0]), piece.end_offset
 
 
 def _nothing(offset: int, end_offset: int) -> Damage:

@@ -26,7 +26,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import TooBusy
+from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.landing.targets import Targets
 from lakelog_lake.maintenance import parquet, terms
 from lakelog_lake.sinks.base import Sink
@@ -228,8 +228,7 @@ def _merged(sink: DeltaSink, group: Sequence[Added]) -> data_files.FileFacts:
 def _commit(
     sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], data_files.FileFacts]]
 ) -> None:
-    from deltalake.exceptions import CommitFailedError
-    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+    from deltalake.transaction import AddAction, RemoveAction
 
     remote.sync(Path(str(sink.folder)))
     now_ms = time.time_ns() // 1_000_000
@@ -243,16 +242,9 @@ def _commit(
     if table.version() != version:
         raise TooBusy(f"{sink.name} was changed by another writer")
     try:
-        table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            partition_by=list(sink.shape.partition),
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
-    except CommitFailedError as error:
-        raise TooBusy(f"{sink.name} was changed by another writer: {error}") from error
-    sink.sync_version(version + 1)
+        sink.write(table, actions)
+    except Conflict as error:
+        raise TooBusy(str(error)) from error
 
 
 def _discard_unless_named(sink: DeltaSink, made: Sequence[data_files.FileFacts]) -> None:

@@ -291,31 +291,44 @@ class DeltaSink(FolderTable[remote.Folder]):
 
         Raises :class:`~lakelog_lake.errors.Conflict`.
         """
-        from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import CommitProperties, Transaction
+        from deltalake.transaction import Transaction
 
         table: DeltaTable = head.version.table
-        next_version = table.version() + 1
         now_ms = time.time_ns() // 1_000_000
         texts = {**head.version.known.texts(), store: to_text(position)}
         metadata = json.dumps({key(name): text for name, text in texts.items()}, ensure_ascii=False)
+        mark = Transaction(app_of(store), position.end, now_ms)
+        version = self.write(
+            table, actions, custom_metadata={"userMetadata": metadata}, app_transactions=[mark]
+        )
+        if not version % _TRIM_EVERY:
+            self._trim(table, version)
+
+    def write(
+        self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], **properties: Any
+    ) -> int:
+        """Commit on ``table`` without retries, durably; return the number of the new version.
+
+        :param properties: see deltalake's ``CommitProperties``
+
+        Raises :class:`~lakelog_lake.errors.Conflict`.
+        """
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import CommitProperties
+
+        version = table.version() + 1
         try:
             table.create_write_transaction(
                 list(actions),
                 "append",
                 table.schema(),
                 partition_by=list(self.shape.partition),
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": metadata},
-                    max_commit_retries=0,
-                    app_transactions=[Transaction(app_of(store), position.end, now_ms)],
-                ),
+                commit_properties=CommitProperties(max_commit_retries=0, **properties),
             )
         except CommitFailedError as error:
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
-        self.sync_version(next_version)
-        if not next_version % _TRIM_EVERY:
-            self._trim(table, next_version)
+        self.sync_version(version)
+        return version
 
     def _trim(self, table: DeltaTable, version: int) -> None:
         """Remove old versions from a local log, if the history is a number of versions.

@@ -207,10 +207,8 @@ class IcebergSink:
         """The folder of the data files."""
         if remote.is_local(self._location):
             return remote.local_folder(self._location) / "data"
-        return (
-            remote.Remote(self._location.rstrip("/"), remote.IcebergFiles(self._properties))
-            / "data"
-        )
+        files = remote.IcebergFiles(self._properties)
+        return remote.Remote(f"{self._location.rstrip('/')}/data", files)
 
     @property
     def layout(self) -> Layout:

@@ -14,10 +14,10 @@ import attrs
 import lakelog
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
-from lakelog.format.record_batch import Blank, Damage
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.extent import MANY, DurableEnd, RecordStarts
-from lakelog_lake.log.range_reader import LogSpan, edges
+from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync
 
@@ -104,7 +104,7 @@ def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> Non
 
 def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint | None:
     for piece in store.scan_pieces(offset, end):
-        if edges(piece)[0] == offset and not isinstance(piece, Damage) and hasattr(piece, "record"):
+        if isinstance(piece, RecordBatch) and piece.base_offset + int(piece.starts[0]) == offset:
             record = piece.record(0)
             return Fingerprint(offset, len(record), zlib.crc32(record))
         break
@@ -163,8 +163,8 @@ def _known_start(marks: RecordStarts | None, at: int, target: int, end: int) -> 
 def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
     """The first record end at or behind ``target``, found by scanning from ``at``."""
     for piece in store.scan_pieces(at, end, verify=False):
-        if (behind := edges(piece)[1]) >= target:
-            return behind
+        if piece.end_offset >= target:
+            return piece.end_offset
     return end
 
 
@@ -179,7 +179,7 @@ def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSp
         is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
         if is_torn:
             continue  # counts only if a whole record follows
-        at = edges(piece)[1]
+        at = piece.end_offset
         if at - begun >= bounds.task_bytes:
             yield LogSpan(begun, at)
             begun = at
