@@ -49,7 +49,9 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
         limits = comparing.VerifiableEnds(
             log.low, position.end, position_of(asked.table, asked.store).end
         )
-        table = facts_of(before_end(found_rows, limits), columns)
+        at = f.col("physical_offset")  # may be null
+        recent = f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False))
+        table = facts_of(found_rows.where(~recent), columns)  # they landed while files were listed
         records = log_facts(asked, spark, table, log, limits, columns)
         may_lack = has_parsed(asked.table.columns())
         joined = joined_with(records, table, limits, may_lack=may_lack)
@@ -78,12 +80,6 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
     for part in parts[1:]:
         whole = whole.unionByName(part, allowMissingColumns=True)
     return whole.where(f.col("store") == asked.store).select(*columns)
-
-
-def before_end(rows: DataFrame, limits: comparing.VerifiableEnds) -> DataFrame:
-    """The rows without those that landed while files were listed; an offset may be null."""
-    at = f.col("physical_offset")
-    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
 
 
 def _schema(columns: Sequence[str]) -> str:

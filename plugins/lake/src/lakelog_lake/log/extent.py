@@ -28,7 +28,7 @@ import os
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -74,18 +74,21 @@ class QueueFiles:
         self.first = self.end = self._bases[0] // UNIT.itemsize if self._bases else 0
         for number in reversed(range(len(self._bases))):
             low = self._bases[number] // UNIT.itemsize
-            end = self._end_in(low, low + self._lengths[number] // UNIT.itemsize)
+            high = low + self._lengths[number] // UNIT.itemsize
+            end = self._search(low, high, lambda unit: unit["size"] <= 0)
             if end > low:
                 self.end = end
                 break
         return self
 
-    def _end_in(self, low: int, high: int) -> int:
-        def is_behind(unit: int) -> bool:
-            raw = self.units(unit, 1)
-            return not len(raw) or raw["size"][0] <= 0
+    def _search(self, low: int, high: int, is_found: Callable[[Any], bool]) -> int:
+        """The first unit from ``low`` on that is found, or missing; all behind it must be, too."""
 
-        return low + bisect_left(range(low, high), True, key=is_behind)
+        def found(number: int) -> bool:
+            raw = self.units(number, 1)
+            return not len(raw) or bool(is_found(raw[0]))
+
+        return low + bisect_left(range(low, high), True, key=found)
 
     def units(self, first: int, count: int) -> Raw:
         """Return at most ``count`` units from ``first`` on, which may span files."""
@@ -109,12 +112,7 @@ class QueueFiles:
         """The first unit of a record that starts at or behind a physical offset, else the end."""
         low = self.first if low is None else low
         high = self.end if high is None else high
-
-        def is_from(unit: int) -> bool:
-            raw = self.units(unit, 1)
-            return not len(raw) or int(raw["offset"][0]) >= offset
-
-        return low + bisect_left(range(low, high), True, key=is_from)
+        return self._search(low, high, lambda unit: unit["offset"] >= offset)
 
     def place(self, unit: int) -> tuple[int, int] | None:
         """Physical offset and size in bytes of a unit's record; ``None`` for a filler."""
@@ -191,7 +189,9 @@ class RecordStarts:
     def of(cls, store: lakelog.Store, files: FileSystem | None = None) -> Iterator[RecordStarts]:
         """Open the queue files of a store."""
         with queue_files(store.path, files) as queues:
-            yield cls(store, queues, segment_starts(store))
+            folder = log_folder(store)
+            names = os.listdir(folder) if folder.is_dir() else []
+            yield cls(store, queues, sorted(int(each) for each in names if _NAME.fullmatch(each)))
 
     @cached_property
     def longest(self) -> list[QueueFiles]:
@@ -249,13 +249,6 @@ class RecordStarts:
 def log_folder(store: lakelog.Store) -> Path:
     """The folder of the log's segments."""
     return store.settings.core.commitlog(store.path)
-
-
-def segment_starts(store: lakelog.Store) -> list[int]:
-    """The start offsets of the existing segments."""
-    folder = log_folder(store)
-    names = os.listdir(folder) if folder.is_dir() else []
-    return sorted(int(each) for each in names if _NAME.fullmatch(each))
 
 
 _MOST_RECORDS: Final = 2000
