@@ -25,8 +25,8 @@ from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import READABLE
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
 from lakelog_lake.log.wanted import NumberSpan
+from lakelog_lake.reading.log_ranges import plan
 from lakelog_lake.reading.options import FLUSHED, ReadOptions
-from lakelog_lake.reading.plan import plan
 from lakelog_lake.tasks.task import Reader
 from plugins.lake.tests.stores import (
     SEGMENT,

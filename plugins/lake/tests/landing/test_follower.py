@@ -13,7 +13,7 @@ import lakelog
 from lakelog import Message
 from lakelog.errors import LakelogError
 from lakelog_daemon.plan import ServePlan
-from lakelog_lake.follower import DispatchFollower, LakeSettings
+from lakelog_lake.plugin import DispatchFollower, LakeSettings
 from lakelog_testing import FollowerContract
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import PROCESSES

@@ -47,9 +47,9 @@ from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import LAST, NumberSpan
+from lakelog_lake.reading import log_ranges as planning
 from lakelog_lake.reading import options as reading
-from lakelog_lake.reading import plan as planning
-from lakelog_lake.reading.rows import rows, rows_in
+from lakelog_lake.reading.log_ranges import rows, rows_in
 from lakelog_spark.shipping import clear_importer_cache
 from lakelog_spark.writing.writer import LakelogStreamWriter, LakelogWriter, WriteOptions
 

@@ -21,8 +21,8 @@ from lakelog_lake.log.columns import TYPES
 from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
+from lakelog_lake.verify.comparing import FACT, OWN, Queues, compared, has_parsed
 from lakelog_lake.verify.landed_table import DataFile, position_of
-from lakelog_lake.verify.row_facts import FACT, OWN, Queues, compared, has_parsed
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
 from lakelog_spark import sessions, source
 

@@ -31,8 +31,7 @@ from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import RecordStarts, end_of
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading import options as reading
-from lakelog_lake.reading.plan import plan
-from lakelog_lake.reading.rows import rows_in
+from lakelog_lake.reading.log_ranges import plan, rows_in
 
 EXTRA: Final = "pip install 'lakelog-lake[duckdb]'"
 _BATCH_ROWS: Final = 1 << 16

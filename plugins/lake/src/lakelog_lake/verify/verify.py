@@ -25,9 +25,18 @@ from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
-from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
+from lakelog_lake.verify.comparing import (
+    FACT,
+    Comparison,
+    Differences,
+    Facts,
+    Queues,
+    VerifiableEnds,
+    compared,
+    facts_of,
+    has_parsed,
+)
 from lakelog_lake.verify.landed_table import LandedTable, position_of, readable
-from lakelog_lake.verify.row_facts import FACT, Facts, Queues, compared, facts_of, has_parsed
 
 PART_BYTES: Final = 128 << 20
 
