@@ -21,9 +21,8 @@ from lakelog.errors import CorruptRecord, SettingsError
 from lakelog.format.layout import COMPRESSED, segment_name
 from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.errors import CorruptLog, DurableEndUnknown, OffsetUnavailable, OtherStore
-from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import READABLE
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
+from lakelog_lake.log.records import DamagePolicy, LogSpan, one_batch, store_name
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading.log_ranges import plan
 from lakelog_lake.reading.options import FLUSHED, ReadOptions

@@ -44,8 +44,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import FORMAT_VERSION, StoreIdentity, write_own
 from lakelog.format.layout import COMMITLOG_DIR, STORE_FILE
 from lakelog_lake.errors import OffsetUnavailable, OtherStore
-from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import RecordStarts, end_of
+from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import LAST, NumberSpan
 from lakelog_lake.reading import log_ranges as planning
 from lakelog_lake.reading import options as reading

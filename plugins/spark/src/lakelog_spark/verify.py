@@ -17,8 +17,7 @@ from pyspark.sql import functions as f
 
 import lakelog
 from lakelog.format import checksum, layout
-from lakelog_lake.log.columns import TYPES
-from lakelog_lake.log.range_reader import LogSpan, merged
+from lakelog_lake.log.records import TYPES, LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
 from lakelog_lake.verify.comparing import FACT, OWN, Queues, compared, has_parsed

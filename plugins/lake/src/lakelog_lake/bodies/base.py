@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.log.columns import ERROR, NAMES
+from lakelog_lake.log.records import ERROR, NAMES
 
 
 @attrs.frozen(eq=False)
@@ -51,7 +51,7 @@ class BodyParser(Protocol):
     def fields(self) -> pa.Schema:
         """The columns in place of ``body``; all of them are nullable.
 
-        No name is one of a message's columns (:data:`lakelog_lake.log.columns.NAMES`), ``day``,
+        No name is one of a message's columns (:data:`lakelog_lake.log.records.NAMES`), ``day``,
         ``hour`` or ``error``, except ``body`` itself.
         """
 

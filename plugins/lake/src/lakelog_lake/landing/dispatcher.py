@@ -48,7 +48,7 @@ from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
 from lakelog_lake.log.extent import CachedStore, DurableEnd
-from lakelog_lake.log.range_reader import LogSpan
+from lakelog_lake.log.records import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
 from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables.position import UNCHECKED, Position

@@ -21,8 +21,8 @@ from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.log import extent, range_reader, wanted
-from lakelog_lake.log.columns import NAMES, unpacked
+from lakelog_lake.log import extent, records, wanted
+from lakelog_lake.log.records import NAMES, unpacked
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
@@ -135,7 +135,7 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
     """Yield the durable messages as rows, in log order."""
-    damages, durable = range_reader.DamagePolicy(skip=source.skip_damage), extent.DurableEnd()
+    damages, durable = records.DamagePolicy(skip=source.skip_damage), extent.DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = first = store.min_offset
         while spans := next_spans(store, at, _SMALL, durable):

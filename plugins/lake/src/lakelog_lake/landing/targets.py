@@ -28,7 +28,7 @@ from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.committing import CommitLock, commit, table_errors
-from lakelog_lake.log import columns, extent, wanted
+from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
 from lakelog_lake.tables import settings, shape
@@ -458,4 +458,4 @@ def identity_of(path: Path, store_id: str | None) -> str:
         raise SettingsError(f"{store_id!r} is not a name of a store", key="--store-id")
     with lakelog.open(path, mode="read"):
         pass
-    return store_id or columns.store_name(path)
+    return store_id or records.store_name(path)

@@ -27,8 +27,8 @@ import lakelog
 from lakelog.arrow import schema as message_schema
 from lakelog.errors import LakelogError, SettingsError
 from lakelog_lake import engine_provider, errors
-from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.extent import RecordStarts, end_of
+from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading import options as reading
 from lakelog_lake.reading.log_ranges import plan, rows_in

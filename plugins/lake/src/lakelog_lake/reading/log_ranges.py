@@ -32,9 +32,9 @@ from lakelog.arrow import schema, to_arrow
 from lakelog.errors import CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import CorruptLog, OffsetUnavailable
-from lakelog_lake.log import extent, range_reader
-from lakelog_lake.log.columns import ERROR, unpacked
+from lakelog_lake.log import extent, records
 from lakelog_lake.log.extent import RecordStarts, end_of, queued_end
+from lakelog_lake.log.records import ERROR, unpacked
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
 
@@ -479,7 +479,7 @@ def _rows(
 
     for span in byte_spans(store, part):
         pieces = store.scan_pieces(span.low, span.end)
-        for batch in range_reader.record_batches(pieces, span, on_damage):
+        for batch in records.record_batches(pieces, span, on_damage):
             yield from _collected(damages, tables, wanted)
             good = wanted.flags(batch)
             if good.any():

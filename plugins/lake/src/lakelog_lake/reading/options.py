@@ -20,7 +20,7 @@ import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.times import parse_time
-from lakelog_lake.log import columns, extent
+from lakelog_lake.log import extent, records
 from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
 
 SOURCE: Final = "the options of the data source"
@@ -448,10 +448,10 @@ def _queues(
 
 def names_of(options: ReadOptions) -> tuple[str, ...]:
     """The columns of a read; without ``body`` for ``include=headers``."""
-    kept = tuple(name for name in columns.NAMES if options.bodies or name != "body")
-    return (*kept, columns.ERROR) if options.corrupt == "collect" else kept
+    kept = tuple(name for name in records.NAMES if options.bodies or name != "body")
+    return (*kept, records.ERROR) if options.corrupt == "collect" else kept
 
 
 def ddl_of(options: ReadOptions) -> str:
     """The columns of a read with their types, as Spark DDL."""
-    return ", ".join(f"{name} {columns.TYPES.get(name, 'string')}" for name in names_of(options))
+    return ", ".join(f"{name} {records.TYPES.get(name, 'string')}" for name in names_of(options))

@@ -21,7 +21,7 @@ import pyarrow.types as t
 
 from lakelog.arrow import schema
 from lakelog.errors import SettingsError
-from lakelog_lake.log.columns import ERROR
+from lakelog_lake.log.records import ERROR
 
 TOPIC: Final = "topic"
 DAY: Final = "day"

@@ -25,7 +25,7 @@ from lakelog.errors import LakelogError
 from lakelog.runtime.threads import soon_done, started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
-from lakelog_lake.log import extent, range_reader
+from lakelog_lake.log import extent, records
 from lakelog_lake.tables.data_files import discard
 from lakelog_lake.tasks.task import Task, Written, write
 
@@ -179,14 +179,14 @@ class ReadAhead:
     :ivar _starts: the tables with the start offsets that the pass assumes
     """
 
-    spans: Sequence[range_reader.LogSpan]
+    spans: Sequence[records.LogSpan]
     _starts: Sequence[tuple[Any, int]]
     _written: Future[Sequence[Written]]
 
     @classmethod
     def begun(
         cls,
-        spans: Sequence[range_reader.LogSpan],
+        spans: Sequence[records.LogSpan],
         starts: Sequence[tuple[Any, int]],
         write: Callable[[], Sequence[Written]],
     ) -> ReadAhead:

@@ -17,7 +17,7 @@ from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.extent import MANY, DurableEnd, RecordStarts
-from lakelog_lake.log.range_reader import LogSpan
+from lakelog_lake.log.records import LogSpan
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync
 

@@ -25,8 +25,7 @@ from lakelog.format.layout import INNER_BATCH
 from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.bodies.base import BodyParser, Parsed
 from lakelog_lake.errors import BadParser
-from lakelog_lake.log.columns import ERROR, NAMES, unpacked
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
+from lakelog_lake.log.records import ERROR, NAMES, DamagePolicy, LogSpan, one_batch, steps, unpacked
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
 from lakelog_lake.tables import data_files, position, remote, settings, shape
 from lakelog_lake.tasks.ranges import FILE_BYTES

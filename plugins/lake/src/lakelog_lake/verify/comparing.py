@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lakelog.format import checksum, layout
-from lakelog_lake.log.columns import ERROR, NAMES
+from lakelog_lake.log.records import ERROR, NAMES
 from lakelog_lake.tables.shape import DAY, HOUR
 
 Words: TypeAlias = "NDArray[np.uint64]"

@@ -20,8 +20,7 @@ import pyarrow as pa
 import lakelog
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.log.columns import unpacked
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
+from lakelog_lake.log.records import DamagePolicy, LogSpan, merged, steps, unpacked
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
