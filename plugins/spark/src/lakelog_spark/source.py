@@ -49,7 +49,6 @@ from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import LAST, NumberSpan
 from lakelog_lake.reading import log_ranges as planning
 from lakelog_lake.reading import options as reading
-from lakelog_lake.reading.log_ranges import rows, rows_in
 from lakelog_spark.shipping import clear_importer_cache
 from lakelog_spark.writing.writer import LakelogStreamWriter, LakelogWriter, WriteOptions
 
@@ -131,7 +130,7 @@ class _StoreReader:
         """The rows of one range; Spark passes ``None`` if there are no partitions."""
         if partition is not None:
             clear_importer_cache()
-            yield from rows(self._options, self._name, partition.value)
+            yield from planning.rows(self._options, self._name, partition.value)
 
 
 class LakelogReader(_StoreReader, datasource.DataSourceReader):
@@ -289,7 +288,7 @@ class ArchivedReader(datasource.DataSourceReader):
         if partition is not None:
             clear_importer_cache()
             with self._archived.opened() as store:
-                yield from rows_in(store, self._options, self._name, partition.value)
+                yield from planning.rows_in(store, self._options, self._name, partition.value)
 
 
 @attrs.frozen

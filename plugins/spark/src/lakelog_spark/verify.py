@@ -20,7 +20,6 @@ from lakelog.format import checksum, layout
 from lakelog_lake.log.records import TYPES, LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
-from lakelog_lake.verify.comparing import FACT, OWN, Queues, compared, has_parsed
 from lakelog_lake.verify.landed_table import DataFile, position_of
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
 from lakelog_spark import sessions, source
@@ -40,7 +39,7 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     """
     source.register(spark)
     position = position_of(asked.table, asked.store)
-    columns = compared(asked.table.columns())
+    columns = comparing.compared(asked.table.columns())
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
     with sessions.query_errors("the comparison failed"):
@@ -52,7 +51,7 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
         recent = f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False))
         table = facts_of(found_rows.where(~recent), columns)  # they landed while files were listed
         records = log_facts(asked, spark, table, log, limits, columns)
-        may_lack = has_parsed(asked.table.columns())
+        may_lack = comparing.has_parsed(asked.table.columns())
         joined = joined_with(records, table, limits, may_lack=may_lack)
         joined.persist()
         try:
@@ -140,7 +139,7 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
     :param columns: the columns to compare
     :param further: columns to add
     """
-    others = [_hashable(name) for name in columns if name not in OWN]
+    others = [_hashable(name) for name in columns if name not in comparing.OWN]
     has_body = "body" in columns
     crc = f.lit(False)
     if has_body and {"body_crc", "sys_flag"} <= set(columns):
@@ -235,7 +234,7 @@ def damaged_spans(joined: DataFrame) -> tuple[LogSpan, ...]:
     return merged(LogSpan(start, start + length) for start, length in sorted(rows))
 
 
-def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
+def counts(joined: DataFrame) -> tuple[comparing.Differences, comparing.Queues]:
     """Count rows and differing rows by queue; ranges are added by :func:`add_differing`."""
     order = Window.partitionBy("topic", "queue_id").orderBy("at")
     behind = f.lag(f.col("offset") + f.col("takes")).over(order)
@@ -255,7 +254,7 @@ def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
         f.sum(f.when(copies > 1, copies - 1).otherwise(0)),
         *(f.sum(f.array_contains("kinds", kind).cast("int")) for kind in _BUT_DOUBLED),
     )
-    found, queues = comparing.Differences(), Queues()
+    found, queues = comparing.Differences(), comparing.Queues()
     for topic, queue_id, log, table, old, doubled, *kinds in counted.collect():
         tally = found.of(queues.number(topic, queue_id))
         tally.log, tally.table, tally.older = log, table, old
@@ -265,14 +264,16 @@ def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
     return found, queues
 
 
-def add_differing(found: comparing.Differences, queues: Queues, joined: DataFrame) -> None:
+def add_differing(
+    found: comparing.Differences, queues: comparing.Queues, joined: DataFrame
+) -> None:
     """Add ranges; their rows are already counted."""
     differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
     counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
     for kind in (comparing.DOUBLED, *_BUT_DOUBLED):
         rows = [row for row in differing if kind in row["kinds"]]
         repeats = [max(row["copies"] - 1, 1) if kind == comparing.DOUBLED else 1 for row in rows]
-        facts = np.zeros(sum(repeats), FACT)
+        facts = np.zeros(sum(repeats), comparing.FACT)
         at = 0
         for row, times in zip(rows, repeats, strict=True):
             facts[at : at + times] = _fact(row, queues)
@@ -284,8 +285,8 @@ def add_differing(found: comparing.Differences, queues: Queues, joined: DataFram
     found.not_listed += int(found.rows > listed_rows)
 
 
-def _fact(row: Any, queues: Queues) -> Any:
-    fact = np.zeros((), FACT)
+def _fact(row: Any, queues: comparing.Queues) -> Any:
+    fact = np.zeros((), comparing.FACT)
     fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
     fact["queue"] = queues.number(row["topic"], row["queue_id"])
     return fact

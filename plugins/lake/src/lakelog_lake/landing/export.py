@@ -22,7 +22,6 @@ from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSo
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log import extent, records, wanted
-from lakelog_lake.log.records import NAMES, unpacked
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
@@ -123,7 +122,7 @@ def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
-    writer = csv.DictWriter(file, [*NAMES, UNREADABLE_BODY], restval="")
+    writer = csv.DictWriter(file, [*records.NAMES, UNREADABLE_BODY], restval="")
     writer.writeheader()
     count = 0
     for row in rows:
@@ -145,7 +144,7 @@ def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterato
                 for batch in damages.records(store.scan_pieces(span.start, span.end), span):
                     kept = wanted.chosen_rows(batch, *wanted.coded_topics(batch), source.chosen)
                     part = batch.take(kept)
-                    table, errors = unpacked(part, NAMES[1:])
+                    table, errors = records.unpacked(part, records.NAMES[1:])
                     damages.bodies(errors)
                     yield from (_row(each, source.store) for each in _with_ms(table).to_pylist())
 

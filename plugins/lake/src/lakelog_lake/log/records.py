@@ -23,7 +23,7 @@ from lakelog.arrow import to_arrow
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_identity
-from lakelog.format import compression, layout, record_batch
+from lakelog.format import compression, layout
 from lakelog.format.record_batch import Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import wanted
@@ -66,7 +66,7 @@ def store_name(path: Path) -> str:
 
 
 def unpacked(
-    batch: record_batch.RecordBatch, names: Sequence[str]
+    batch: RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
     """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
     try:
@@ -76,7 +76,7 @@ def unpacked(
         return _partly_unpacked(batch, names, list(bad)), bad
 
 
-def _packed_for_good(batch: record_batch.RecordBatch) -> dict[int, CorruptRecord]:
+def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
 
     found = {}
     for row, message in enumerate(batch.decoded):
@@ -90,7 +90,7 @@ def _packed_for_good(batch: record_batch.RecordBatch) -> dict[int, CorruptRecord
 
 
 def _partly_unpacked(
-    batch: record_batch.RecordBatch, names: Sequence[str], packed: Sequence[int]
+    batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
 ) -> pa.RecordBatch:
     """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
     rows = np.arange(len(batch))

@@ -36,7 +36,6 @@ from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import parquet as parquet_maintenance
-from lakelog_lake.maintenance.parquet import Versions
 from lakelog_lake.sinks import delta, history
 from lakelog_lake.tables import data_files
 from lakelog_lake.tables.data_files import facts_of, found, hidden
@@ -134,7 +133,7 @@ def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -
 def _from_parquet(
     table: ParquetRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
-    versions = Versions(table.sink.path, table.sink.shape)
+    versions = parquet_maintenance.Versions(table.sink.path, table.sink.shape)
     version = versions.newest()
     _check(table.name, versions.position(store), before)
     entries = []

@@ -32,7 +32,6 @@ from lakelog_lake.sinks.iceberg import IcebergSink
 from lakelog_lake.sinks.locations import IcebergLocation, location_of
 from lakelog_lake.tables.remote import IcebergFiles, is_local, pairs
 from lakelog_lake.verify import landed_table
-from lakelog_lake.verify.landed_table import all_opened
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -94,7 +93,9 @@ def expire(
 def _tables(
     to: str, table: str | None, storage: Mapping[str, str] | None
 ) -> list[landed_table.LandedTable]:
-    return [each for found in all_opened(to, table, storage=storage) for each in found.each]
+    return [
+        each for found in landed_table.all_opened(to, table, storage=storage) for each in found.each
+    ]
 
 
 @attrs.frozen
@@ -156,7 +157,7 @@ def statuses(
     with lakelog.open(path, mode="read") as opened:
         start = opened.min_offset
         durable = opened.flushed_offset if opened.is_flushed_known else None
-    for each in all_opened(to, table, None, storage):
+    for each in landed_table.all_opened(to, table, None, storage):
         with table_errors(each.table.name):
             position = each.table.position(store)
             size = each.table.size()
