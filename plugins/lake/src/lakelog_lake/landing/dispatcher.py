@@ -43,7 +43,7 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance import pins
-from lakelog_lake.engine_provider import observers
+from lakelog_lake import engine_provider
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
@@ -317,7 +317,7 @@ class LandingDispatcher:
     def _notify_observers(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
         """Call all observers; one that fails is logged, and landing continues."""
         tables = [each.sink.name for each in self.targets.served]
-        for each in observers():
+        for each in engine_provider.observers():
             try:
                 each(self.source.path, tables, begun_ns, done)
             except Exception:  # noqa: BLE001  # of a plugin
