@@ -10,6 +10,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -41,11 +42,12 @@ raise SystemExit(java.wait())
 @cache
 def use() -> None:
     """Set the variables by which Spark's scripts give options to Java."""
-    from lakelog_spark.sessions import Java, find_java
+    from lakelog_lake.errors import NoJava
+    from lakelog_spark.sessions import find_java
 
-    found = find_java()
-    if isinstance(found, Java):
-        _set([*_FLAGS, f"-XX:SharedArchiveFile={_archive(found.home)}"])
+    with suppress(NoJava):
+        home = find_java()
+        _set([*_FLAGS, f"-XX:SharedArchiveFile={_archive(home)}"])
 
 
 def _set(flags: list[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import lakelog
 import lakelog_spark
-from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import is_system_topic
 from plugins.lake.tests.reading.predicates import Predicate, RandomPredicates, Row
 from plugins.lake.tests.stores import expected_rows, messages, open_small

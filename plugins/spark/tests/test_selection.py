@@ -21,12 +21,11 @@ from lakelog.errors import CorruptRecord, SettingsError
 from lakelog.format.layout import COMPRESSED, segment_name
 from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.errors import CorruptLog, DurableEndUnknown, OffsetUnavailable, OtherStore
-from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.ends import READABLE
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
+from lakelog_lake.log.extent import READABLE
+from lakelog_lake.log.records import DamagePolicy, LogSpan, one_batch, store_name
 from lakelog_lake.log.wanted import NumberSpan
+from lakelog_lake.reading.log_ranges import plan
 from lakelog_lake.reading.options import FLUSHED, ReadOptions
-from lakelog_lake.reading.plan import plan
 from lakelog_lake.tasks.task import Reader
 from plugins.lake.tests.stores import (
     SEGMENT,
@@ -259,7 +258,7 @@ def test_records_of_a_topic_before_it_was_deleted_are_read(
 def test_beside_an_owner_the_last_part_is_read_without_its_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakelog_lake.log.ends.NOT_YET_QUEUED_BYTES", 2 * SEGMENT)
+    monkeypatch.setattr("lakelog_lake.log.extent.NOT_YET_QUEUED_BYTES", 2 * SEGMENT)
     with few(tmp_path / "store"):
         made = reader(tmp_path / "store", topics="few", until="readable")
         parts = made.partitions()

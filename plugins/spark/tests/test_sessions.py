@@ -94,19 +94,19 @@ def test_the_packaged_java_is_used_where_there_is_no_other(
     make_java(package / "java-runtime", version, 'printf "%s\\n" "$@"')
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(package.parent)
-    found = sessions.find_java()
     if not fits:
-        assert "version 25" in str(found)
+        with pytest.raises(NoJava, match="version 25"):
+            sessions.find_java()
         return
-    assert isinstance(found, sessions.Java)
-    assert found.home is not None
-    assert found.home.is_relative_to(tmp_path / "cache")
+    home = sessions.find_java()
+    assert home is not None
+    assert home.is_relative_to(tmp_path / "cache")
     given = ["-a b", "--add-modules=jdk.incubator.vector", "$HOME", "it's", "--add-modules=ALL"]
     said = subprocess.run(
-        [str(found.home / "bin" / "java"), *given], capture_output=True, text=True, check=True
+        [str(home / "bin" / "java"), *given], capture_output=True, text=True, check=True
     )
     assert said.stdout.splitlines() == ["-a b", "$HOME", "it's", "--add-modules=ALL"]
-    assert sessions.find_java() == found
+    assert sessions.find_java() == home
 
 
 @pytest.mark.parametrize("version", ["4.0.1", "4.2.1", "3.5.0"])
@@ -235,7 +235,7 @@ def test_the_logger_of_spark_stays_its_own() -> None:
     program = (
         "import logging\n"
         "from pyspark.logger import PySparkLogger\n"
-        "from lakelog_spark.jobs import query_errors\n"
+        "from lakelog_spark.sessions import query_errors\n"
         "with query_errors('nothing'):\n    pass\n"
         "assert isinstance(logging.getLogger('SQLQueryContextLogger'), PySparkLogger)\n"
     )

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 import lakelog
-from lakelog_lake.log.columns import NAMES, store_name
+from lakelog_lake.log.records import NAMES, store_name
 from plugins.lake.tests.stores import SEGMENT, damaged, expected_rows, filled, messages, open_small
 from tests.support.fixtures import StoreFixtures
 

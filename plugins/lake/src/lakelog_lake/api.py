@@ -12,15 +12,12 @@ import attrs
 from lakelog.arguments import wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing import runner
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.targets import TableSpec, identity_of
+from lakelog_lake.landing import dispatcher, runner, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.tables import Status, statuses
 from lakelog_lake.tables.shape import parse
-from lakelog_lake.tasks import engines
-from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.verify.open import all_opened
+from lakelog_lake.tasks import engines, ranges
+from lakelog_lake.verify.landed_table import all_opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 
 
@@ -75,9 +72,9 @@ class Landing:
 
     def once(self) -> LandingResult:
         """Land all messages that are durable now."""
-        won: list[Landed] = []
+        won: list[dispatcher.Landed] = []
 
-        def add(landed: Landed) -> None:
+        def add(landed: dispatcher.Landed) -> None:
             if landed.won:
                 won.append(landed)
 
@@ -92,7 +89,7 @@ class Landing:
     def follow(
         self,
         stop: Event,
-        on_landed: Callable[[Landed], None] = lambda _: None,
+        on_landed: Callable[[dispatcher.Landed], None] = lambda _: None,
         on_trouble: Callable[[TemporaryError, float], None] = lambda _error, _seconds: None,
         interval_ms: int = 300,
     ) -> None:
@@ -115,31 +112,27 @@ class Landing:
     @contextmanager
     def _dispatcher(
         self, is_last: Callable[[], bool] = lambda: False
-    ) -> Iterator[LandingDispatcher]:
-        name, chosen = identity_of(self.store, self.store_id), Chosen(self.system_topics)
+    ) -> Iterator[dispatcher.LandingDispatcher]:
+        name, chosen = targets.identity_of(self.store, self.store_id), Chosen(self.system_topics)
         parsers = {topic: parser_for(text) for topic, text in self.bodies.items()}
         keys = parse(self.partition)
-        spec = TableSpec(self.to, self.table, keys, parsers, storage=self.storage)
+        spec = targets.TableSpec(self.to, self.table, keys, parsers, storage=self.storage)
         is_here = self.processes == 1
         workers = nullcontext(engines.in_process) if is_here else engines.processes(self.processes)
         with workers as engine:
-            lander = LandingDispatcher.of(
-                LandingSource(self.store, name, chosen=chosen),
+            lander = dispatcher.LandingDispatcher.of(
+                dispatcher.LandingSource(self.store, name, chosen=chosen),
                 spec,
                 engine,
-                TaskLimits(at_once=self.processes),
+                ranges.TaskLimits(at_once=self.processes),
                 is_last=is_last,
             )
-            try:
+            with lander:
                 yield lander
-            except BaseException:
-                lander.give_up()
-                raise
-            lander.finish()
 
     def verify(self) -> list[Verified]:
         """Compare each table with the log, row by row; see ``is_clean`` of the results."""
-        name, found = identity_of(self.store, self.store_id), []
+        name, found = targets.identity_of(self.store, self.store_id), []
         for each in all_opened(self.to, self.table, None, self.storage):
             topics = None if each.topic is None else [each.topic]
             chosen = Chosen.of(topics, None, system_topics=self.system_topics)
@@ -148,5 +141,5 @@ class Landing:
 
     def status(self) -> list[Status]:
         """The landed position, the lag and the sizes of each table; reads no data file."""
-        name = identity_of(self.store, self.store_id)
+        name = targets.identity_of(self.store, self.store_id)
         return list(statuses(self.store, name, self.to, self.table, self.storage))

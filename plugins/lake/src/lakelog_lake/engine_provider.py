@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -39,7 +38,6 @@ class Answer:
     is_more: bool = False
 
 
-_LOG: Final = logging.getLogger("lakelog")
 GROUP: Final = "lakelog_lake.engines"
 OBSERVERS: Final = "lakelog_lake.observers"
 VIEW: Final = "messages"
@@ -138,12 +136,3 @@ tables, the start of the pass in ns since 1970, and its result.
 def observers() -> Sequence[Observer]:
     """The observers that are installed."""
     return [each.load() for each in entry_points(group=OBSERVERS)]
-
-
-def notify_observers(store: Path, tables: Sequence[str], begun_ns: int, done: PassResult) -> None:
-    """Notify all observers of a pass; an observer that fails is logged, and landing continues."""
-    for each in observers():
-        try:
-            each(store, tables, begun_ns, done)
-        except Exception:  # noqa: BLE001  # of a plugin
-            _LOG.exception("an observer of landing failed")

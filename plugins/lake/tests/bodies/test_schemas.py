@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.formats import parser_for
-from lakelog_lake.bodies.infer import infer
 from lakelog_lake.bodies.json import Json
+from lakelog_lake.bodies.json_schema import infer
 from lakelog_lake.commands.lake import infer_schema
 from lakelog_lake.landing.dispatcher import LandingSource
 from plugins.lake.tests.bodies import avroschema, protoschema

@@ -21,8 +21,7 @@ from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.verify.landed_table import LandedTable
-from lakelog_lake.verify.open import all_opened
+from lakelog_lake.verify.landed_table import LandedTable, all_opened
 from plugins.lake.tests.landing.passes import land, sink_for
 from tests.support.sampling import seed_of_this_run
 

@@ -17,7 +17,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.format.record_batch import Blank
-from lakelog_lake.log.ends import DurableEnd
+from lakelog_lake.log.extent import DurableEnd
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost

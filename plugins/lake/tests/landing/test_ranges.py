@@ -15,7 +15,7 @@ import lakelog
 from lakelog import Message
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.log.record_starts import UNIT
+from lakelog_lake.log.extent import UNIT
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import TaskLimits, first_offset, next_spans

@@ -22,7 +22,7 @@ from lakelog_lake.landing.targets import targets_for
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.sinks.locations import TableLocation, decoded, encoded, is_template, named
 from lakelog_lake.tables.shape import TableShape
-from lakelog_lake.verify.open import all_opened
+from lakelog_lake.verify.landed_table import all_opened
 from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import (
     all_passes,

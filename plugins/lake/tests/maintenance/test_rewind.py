@@ -14,7 +14,7 @@ from lakelog import Message
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.maintenance.rewind import RowsFrom, planned, take_out
+from lakelog_lake.maintenance.removal import RemovedRows, planned, take_out
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.shape import TableShape
 from lakelog_lake.tasks.ranges import TaskLimits
@@ -143,7 +143,7 @@ def test_a_table_that_was_changed_meanwhile_is_left(
     with pytest.raises(TooBusy, match="nothing was changed"):
         first.do()
     with pytest.raises(Conflict):
-        take_out(opened(f"{kind}:{found.table}"), "S", RowsFrom(0), first.before, first.after)
+        take_out(opened(f"{kind}:{found.table}"), "S", RemovedRows(0), first.before, first.after)
     assert (read(kind, found.table).num_rows, commits(kind, found.table)) == (rows, before)
 
 

@@ -15,7 +15,7 @@ from lakelog.errors import SettingsError
 from lakelog.format.layout import segment_name
 from lakelog_lake.commands.sql import SqlEngine, statements
 from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
-from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.records import store_name
 from lakelog_lake.reading import duckdb
 from lakelog_lake.reading.duckdb import answers
 from lakelog_testing.samples import copy_store

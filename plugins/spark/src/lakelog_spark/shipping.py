@@ -23,9 +23,6 @@ from zipimport import zipimporter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_GROUP: Final = "lakelog"
-
-_OURS: Final = "lakelog-"
 
 _PACKAGES: Final = {
     "lakelog-core": ("lakelog",),
@@ -37,12 +34,6 @@ _PACKAGES: Final = {
 _NAME: Final = "lakelog.zip"
 
 _PATH: Final = "PYTHONPATH"
-
-_COMPILED: Final = (".so", ".pyd")
-
-_SPARKS_OWN: Final = ("pyspark", "py4j", "spark-core")
-
-_METADATA: Final = ("METADATA", "entry_points.txt")
 
 
 def ship(session: SparkSession) -> None:
@@ -70,7 +61,7 @@ def clear_importer_cache() -> None:
     """
     for path, importer in list(sys.path_importer_cache.items()):
         archive = importer.archive if isinstance(importer, zipimporter) else ""
-        if os.path.basename(archive).startswith(_SPARKS_OWN):
+        if os.path.basename(archive).startswith(("pyspark", "py4j", "spark-core")):
             sys.path_importer_cache.pop(path, None)
 
 
@@ -100,11 +91,11 @@ def write_zip(path: Path) -> Path:
 
 def _shipped() -> dict[Distribution, set[str]]:
     """Return the packages by distribution: lakelog's own, and those of other plugins."""
-    ours = {each.name: each for each in distributions() if each.name.startswith(_OURS)}
+    ours = {each.name: each for each in distributions() if each.name.startswith("lakelog-")}
     shipped = {
         each: set(_PACKAGES.get(name, (name.replace("-", "_"),))) for name, each in ours.items()
     }
-    for point in entry_points(group=_GROUP):
+    for point in entry_points(group="lakelog"):
         if point.dist is not None and point.dist.name not in ours:
             shipped.setdefault(point.dist, set()).add(point.module.partition(".")[0])
     return shipped
@@ -118,13 +109,13 @@ def _files(distribution: Distribution, packages: set[str]) -> Iterator[tuple[byt
         for place in [] if spec is None else [*(spec.submodule_search_locations or [])]:
             paths = sorted(Path(place).rglob("*"))
             found += [(path, f"{package}/{path.relative_to(place)}") for path in paths]
-    if not found or any(path.suffix in _COMPILED for path, _ in found):
+    if not found or any(path.suffix in (".so", ".pyd") for path, _ in found):
         return
     for path, name in found:
         if path.is_file() and path.suffix != ".pyc":
             yield path.read_bytes(), name
     folder = f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
-    for name in _METADATA:
+    for name in ("METADATA", "entry_points.txt"):
         text = distribution.read_text(name)
         if text is not None:
             yield text.encode(), f"{folder}/{name}"

@@ -44,13 +44,11 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import FORMAT_VERSION, StoreIdentity, write_own
 from lakelog.format.layout import COMMITLOG_DIR, STORE_FILE
 from lakelog_lake.errors import OffsetUnavailable, OtherStore
-from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.log.extent import RecordStarts, end_of
+from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import LAST, NumberSpan
+from lakelog_lake.reading import log_ranges as planning
 from lakelog_lake.reading import options as reading
-from lakelog_lake.reading import plan as planning
-from lakelog_lake.reading.rows import rows, rows_in
 from lakelog_spark.shipping import clear_importer_cache
 from lakelog_spark.writing.writer import LakelogStreamWriter, LakelogWriter, WriteOptions
 
@@ -120,31 +118,38 @@ class RocketMQSource(LakelogSource):
         return "rocketmq"
 
 
-class LakelogReader(datasource.DataSourceReader):
+class _StoreReader:
+    """What both readers of one store do."""
+
+    def __init__(self, options: reading.ReadOptions) -> None:
+        with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
+            self._name = options.store_id or store_name(options.path)
+        self._options = options
+
+    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one range; Spark passes ``None`` if there are no partitions."""
+        if partition is not None:
+            clear_importer_cache()
+            yield from planning.rows(self._options, self._name, partition.value)
+
+
+class LakelogReader(_StoreReader, datasource.DataSourceReader):
     """Reads one store; the end is determined once, so that a read has one state of the log."""
 
     def __init__(self, options: reading.ReadOptions) -> None:
         if options.start.word == reading.LATEST:
             raise SettingsError("start=latest is for streaming queries", key="start")
-        with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
-            self._name = options.store_id or store_name(options.path)
+        super().__init__(options)
         if options.start.store not in (None, self._name):
             raise OtherStore(options.path, str(options.start.store), self._name)
-        self._options = options
 
     def partitions(self) -> list[datasource.InputPartition]:
         """The ranges of records; called once per query."""
         with lakelog.open(self._options.path, mode="read") as store:
             return [datasource.InputPartition(each) for each in planning.plan(store, self._options)]
 
-    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one range; Spark passes ``None`` if there are no partitions."""
-        if partition is not None:
-            clear_importer_cache()
-            yield from rows(self._options, self._name, partition.value)
 
-
-class LakelogStreamReader(datasource.DataSourceStreamReader):
+class LakelogStreamReader(_StoreReader, datasource.DataSourceStreamReader):
     """Reads one store batch by batch.
 
     Its only state is the query's position, taken from the calls of :meth:`partitions`. After a
@@ -152,9 +157,7 @@ class LakelogStreamReader(datasource.DataSourceStreamReader):
     """
 
     def __init__(self, options: reading.ReadOptions) -> None:
-        with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
-            self._name = options.store_id or store_name(options.path)
-        self._options = _for_tasks(options)
+        super().__init__(_for_tasks(options))
         self._initial: int | None = None
         self._reached: int | None = None
         self._asked = False
@@ -222,12 +225,6 @@ class LakelogStreamReader(datasource.DataSourceStreamReader):
         _log.warning("%s: the log from %d to %d was deleted", log.store.path, part.low, minimum)
         return NumberSpan(minimum, max(minimum, part.end))
 
-    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
-        if partition is not None:
-            clear_importer_cache()
-            yield from rows(self._options, self._name, partition.value)
-
     def _offset(self, offset: int) -> dict[str, Any]:
         return {"version": VERSION, "store": self._name, "offset": offset}
 
@@ -291,7 +288,7 @@ class ArchivedReader(datasource.DataSourceReader):
         if partition is not None:
             clear_importer_cache()
             with self._archived.opened() as store:
-                yield from rows_in(store, self._options, self._name, partition.value)
+                yield from planning.rows_in(store, self._options, self._name, partition.value)
 
 
 @attrs.frozen

@@ -16,31 +16,18 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 import lakelog
-from lakelog.format.layout import INNER_BATCH
-from lakelog_lake.log.columns import TYPES
-from lakelog_lake.log.range_reader import LogSpan, merged
+from lakelog.format import checksum, layout
+from lakelog_lake.log.records import TYPES, LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
-from lakelog_lake.verify.landed_table import DataFile
-from lakelog_lake.verify.open import position_of
-from lakelog_lake.verify.row_facts import FACT, Queues, compared, has_parsed
+from lakelog_lake.verify.landed_table import DataFile, position_of
 from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
-from lakelog_spark.jobs import query_errors
-from lakelog_spark.source import register
+from lakelog_spark import sessions, source
 
-_OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
-_COMPRESSED: Final = 1
-_CRC31: Final = 0x7FFFFFFF
 MOST_ROWS: Final = 100_000
 """Most differing rows that are listed as ranges; others are only counted."""
-_BUT_DOUBLED: Final = (
-    comparing.CRC,
-    comparing.AHEAD,
-    comparing.MISSING,
-    comparing.EXTRA,
-    comparing.PLACE,
-    comparing.BODY,
-    comparing.COLUMNS,
+_BUT_DOUBLED: Final = tuple(
+    kind for kind in comparing.MEANINGS if kind not in (comparing.DOUBLED, comparing.GAP)
 )
 
 
@@ -50,19 +37,21 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
     the errors of reading the table.
     """
-    register(spark)
+    source.register(spark)
     position = position_of(asked.table, asked.store)
-    columns = compared(asked.table.columns())
+    columns = comparing.compared(asked.table.columns())
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
-    with query_errors("the comparison failed"):
+    with sessions.query_errors("the comparison failed"):
         found_rows = table_rows(asked, spark, columns)
         limits = comparing.VerifiableEnds(
             log.low, position.end, position_of(asked.table, asked.store).end
         )
-        table = facts_of(before_end(found_rows, limits), columns)
+        at = f.col("physical_offset")  # may be null
+        recent = f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False))
+        table = facts_of(found_rows.where(~recent), columns)  # they landed while files were listed
         records = log_facts(asked, spark, table, log, limits, columns)
-        may_lack = has_parsed(asked.table.columns())
+        may_lack = comparing.has_parsed(asked.table.columns())
         joined = joined_with(records, table, limits, may_lack=may_lack)
         joined.persist()
         try:
@@ -89,12 +78,6 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
     for part in parts[1:]:
         whole = whole.unionByName(part, allowMissingColumns=True)
     return whole.where(f.col("store") == asked.store).select(*columns)
-
-
-def before_end(rows: DataFrame, limits: comparing.VerifiableEnds) -> DataFrame:
-    """The rows without those that landed while files were listed; an offset may be null."""
-    at = f.col("physical_offset")
-    return rows.where(~f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False)))
 
 
 def _schema(columns: Sequence[str]) -> str:
@@ -156,12 +139,14 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
     :param columns: the columns to compare
     :param further: columns to add
     """
-    others = [_hashable(name) for name in columns if name not in _OWN]
+    others = [_hashable(name) for name in columns if name not in comparing.OWN]
     has_body = "body" in columns
     crc = f.lit(False)
     if has_body and {"body_crc", "sys_flag"} <= set(columns):
-        is_plain = f.col("sys_flag").bitwiseAND(_COMPRESSED) == 0
-        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(f.lit(_CRC31)) != f.col("body_crc")
+        is_plain = f.col("sys_flag").bitwiseAND(layout.COMPRESSED) == 0
+        wrong = f.crc32(f.col("body").cast("binary")).bitwiseAND(
+            f.lit(checksum.CRC31_MASK)
+        ) != f.col("body_crc")
         crc = f.coalesce(is_plain & wrong, f.lit(False))
     return rows.select(
         f.coalesce("physical_offset", f.lit(-1)).alias("at"),
@@ -188,7 +173,7 @@ def _takes(columns: Sequence[str]) -> Column:
     if not {"sys_flag", "properties"} <= set(columns):
         return f.lit(1)
     stated = f.expr("try_cast(properties['INNER_NUM'] as int)")
-    is_inner = f.col("sys_flag").bitwiseAND(INNER_BATCH) != 0
+    is_inner = f.col("sys_flag").bitwiseAND(layout.INNER_BATCH) != 0
     return f.coalesce(f.when(is_inner, stated), f.lit(1))
 
 
@@ -249,7 +234,7 @@ def damaged_spans(joined: DataFrame) -> tuple[LogSpan, ...]:
     return merged(LogSpan(start, start + length) for start, length in sorted(rows))
 
 
-def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
+def counts(joined: DataFrame) -> tuple[comparing.Differences, comparing.Queues]:
     """Count rows and differing rows by queue; ranges are added by :func:`add_differing`."""
     order = Window.partitionBy("topic", "queue_id").orderBy("at")
     behind = f.lag(f.col("offset") + f.col("takes")).over(order)
@@ -269,7 +254,7 @@ def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
         f.sum(f.when(copies > 1, copies - 1).otherwise(0)),
         *(f.sum(f.array_contains("kinds", kind).cast("int")) for kind in _BUT_DOUBLED),
     )
-    found, queues = comparing.Differences(), Queues()
+    found, queues = comparing.Differences(), comparing.Queues()
     for topic, queue_id, log, table, old, doubled, *kinds in counted.collect():
         tally = found.of(queues.number(topic, queue_id))
         tally.log, tally.table, tally.older = log, table, old
@@ -279,14 +264,16 @@ def counts(joined: DataFrame) -> tuple[comparing.Differences, Queues]:
     return found, queues
 
 
-def add_differing(found: comparing.Differences, queues: Queues, joined: DataFrame) -> None:
+def add_differing(
+    found: comparing.Differences, queues: comparing.Queues, joined: DataFrame
+) -> None:
     """Add ranges; their rows are already counted."""
     differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
     counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
     for kind in (comparing.DOUBLED, *_BUT_DOUBLED):
         rows = [row for row in differing if kind in row["kinds"]]
         repeats = [max(row["copies"] - 1, 1) if kind == comparing.DOUBLED else 1 for row in rows]
-        facts = np.zeros(sum(repeats), FACT)
+        facts = np.zeros(sum(repeats), comparing.FACT)
         at = 0
         for row, times in zip(rows, repeats, strict=True):
             facts[at : at + times] = _fact(row, queues)
@@ -298,8 +285,8 @@ def add_differing(found: comparing.Differences, queues: Queues, joined: DataFram
     found.not_listed += int(found.rows > listed_rows)
 
 
-def _fact(row: Any, queues: Queues) -> Any:
-    fact = np.zeros((), FACT)
+def _fact(row: Any, queues: comparing.Queues) -> Any:
+    fact = np.zeros((), comparing.FACT)
     fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
     fact["queue"] = queues.number(row["topic"], row["queue_id"])
     return fact

@@ -128,10 +128,7 @@ def _value(expression: Any) -> Any:
         value = expression.eval(None)
         if _type(expression) == "string" and value is not None:
             return str(value.toString())
-    except (
-        Py4JError,
-        PySparkException,
-    ):  # such as text that is not a number: Spark's filter raises
+    except (Py4JError, PySparkException):  # as for text that is no number: Spark's filter raises
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

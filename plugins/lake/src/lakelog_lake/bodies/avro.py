@@ -19,10 +19,12 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_names, needs, refused
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
+Typed: TypeAlias = tuple[pa.DataType, Renamed]
+"""The Arrow type of a schema, and the conversion to it."""
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -59,9 +61,7 @@ class _Types:
     def __init__(self) -> None:
         self._named: dict[str, tuple[Any, str]] = {}
 
-    def of(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def of(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         """The type of a field at ``at``, in the namespace ``space``."""
         if isinstance(schema, list):
             return self.of(_not_null(schema, at), at, space, inside)
@@ -70,7 +70,7 @@ class _Types:
         logical = _logical(schema, at)
         if logical is not None:
             self._keep(schema, space)
-            return logical, _text if schema["logicalType"] == "uuid" else _as_it_is
+            return logical, _text if schema["logicalType"] == "uuid" else as_it_is
         complex_ = {"array": self._array, "map": self._map}.get(schema["type"])
         if complex_ is not None:
             return complex_(schema, at, space, inside)
@@ -79,9 +79,7 @@ class _Types:
             return self._of_named(schema, at, space, inside)
         return self.of(schema["type"], at, space, inside)
 
-    def record(
-        self, schema: Any, at: str, inside: tuple[str, ...], space: str = ""
-    ) -> tuple[pa.DataType, Renamed]:
+    def record(self, schema: Any, at: str, inside: tuple[str, ...], space: str = "") -> Typed:
         """A struct; ``inside`` are the enclosing records."""
         space = self._keep(schema, space)
         full = _full(schema["name"], schema.get("namespace", space))
@@ -112,52 +110,40 @@ class _Types:
         self._named[full] = (schema, space)
         return space
 
-    def _by_name(
-        self, name: str, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _by_name(self, name: str, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         if name in _PLAIN:
-            return _PLAIN[name], _as_it_is
+            return _PLAIN[name], as_it_is
         known = self._named.get(_full(name, space)) or self._named.get(name)
         if known is None:
             raise ValueError(f"{at}: type {name} is not supported")
         return self._of_named(known[0], at, known[1], inside)
 
-    def _of_named(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _of_named(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         logical = _logical(schema, at)
         if logical is not None:
-            return logical, _as_it_is
+            return logical, as_it_is
         if schema["type"] == "enum":
-            return pa.string(), _as_it_is
+            return pa.string(), as_it_is
         if schema["type"] == "fixed":
             if schema["size"] < 1:
                 raise ValueError(f"{at}: a fixed of 0 bytes")
-            return pa.binary(), _as_it_is
+            return pa.binary(), as_it_is
         return self.record(schema, at, inside, space)
 
-    def _array(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _array(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         kind, step = self.of(schema["items"], f"{at}/items", space, inside)
         kind = pa.list_(pa.field("element", kind))
-        if step is _as_it_is:
+        if step is as_it_is:
             return kind, step
         return kind, lambda value: None if value is None else [step(each) for each in value]
 
-    def _map(
-        self, schema: Any, at: str, space: str, inside: tuple[str, ...]
-    ) -> tuple[pa.DataType, Renamed]:
+    def _map(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         kind, step = self.of(schema["values"], f"{at}/values", space, inside)
 
         def renamed(value: Any) -> Any:
             return None if value is None else [(key, step(each)) for key, each in value.items()]
 
         return pa.map_(pa.string(), kind), renamed
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _text(value: Any) -> Any:

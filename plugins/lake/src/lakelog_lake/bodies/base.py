@@ -15,9 +15,9 @@ Columns have the names of a schema's fields:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import attrs
 import numpy as np
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.log.columns import ERROR, NAMES
+from lakelog_lake.log.records import ERROR, NAMES
 
 
 @attrs.frozen(eq=False)
@@ -51,7 +51,7 @@ class BodyParser(Protocol):
     def fields(self) -> pa.Schema:
         """The columns in place of ``body``; all of them are nullable.
 
-        No name is one of a message's columns (:data:`lakelog_lake.log.columns.NAMES`), ``day``,
+        No name is one of a message's columns (:data:`lakelog_lake.log.records.NAMES`), ``day``,
         ``hour`` or ``error``, except ``body`` itself.
         """
 
@@ -91,9 +91,6 @@ def _line(error: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
-Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
-"""Decodes the fields of a body by column; raises any error for an invalid body."""
-
 _STEP_ROWS = 4096
 
 
@@ -114,6 +111,7 @@ class Rowwise:
         raise NotImplementedError
 
     def _decode(self, body: bytes) -> Mapping[str, Any]:
+        """The fields of a body by column; raises any error for an invalid body."""
         raise NotImplementedError
 
     @property
@@ -123,24 +121,19 @@ class Rowwise:
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
         """Parse the bodies that can be decoded."""
-        return parse(bodies, self.fields, self._decode)
-
-
-def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
-    """The columns ``fields`` of the bodies that ``decode`` accepts."""
-    faults: dict[int, str] = {}
-    parts = []
-    for first in range(0, len(bodies), _STEP_ROWS):
-        good = []
-        for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
-            try:
-                good.append((row, decode(body.as_py())))
-            except TemporaryError:  # not an error of the body
-                raise
-            except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
-                faults[row] = _error_text(error)
-        parts += _columns(good, fields, faults)
-    return parsed(fields, parts, faults, len(bodies))
+        faults: dict[int, str] = {}
+        parts = []
+        for first in range(0, len(bodies), _STEP_ROWS):
+            good = []
+            for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
+                try:
+                    good.append((row, self._decode(body.as_py())))
+                except TemporaryError:  # not an error of the body
+                    raise
+                except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
+                    faults[row] = _error_text(error)
+            parts += _columns(good, self.fields, faults)
+        return parsed(self.fields, parts, faults, len(bodies))
 
 
 def _columns(
@@ -165,8 +158,6 @@ def _error_text(error: Exception) -> str:
 
 def not_utf8(bodies: pa.Array) -> dict[int, str]:
     """Errors of the rows that are not UTF-8, with the place."""
-    if _valid(bodies):
-        return {}
     return dict(_faults(bodies, 0))
 
 
@@ -235,6 +226,11 @@ class String:
         return parsed(self.fields, [columns], faults, len(bodies))
 
 
+def as_it_is(value: Any) -> Any:
+    """Return ``value``; the step for a value whose type needs no conversion."""
+    return value
+
+
 PREFIX: Final = "body_"
 _OURS: Final = frozenset((*NAMES, ERROR, "day", "hour"))
 _ODD: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -276,7 +272,4 @@ def refused(what: str, source: str) -> SettingsError:
 
 def needs(package: str, extra: str) -> SettingsError:
     """The error for a missing ``package``."""
-    return SettingsError(
-        f"this needs {package}: pip install 'lakelog-lake[{extra}]'",
-        key=KEY,
-    )
+    return SettingsError(f"this needs {package}: pip install 'lakelog-lake[{extra}]'", key=KEY)

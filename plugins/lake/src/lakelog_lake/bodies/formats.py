@@ -25,11 +25,6 @@ from lakelog.errors import SettingsError
 from lakelog_lake.bodies import avro, base, json, protobuf
 from lakelog_lake.bodies.base import KEY, BodyParser, refused
 
-FORMATS: Final = (
-    *("binary", "string", "json", "avro", "avro-confluent", "protobuf"),
-    *("avro-registry", "protobuf-registry"),
-)
-
 
 def parser_for(text: str) -> BodyParser:
     """Make the parser that ``text`` names; raises :class:`~lakelog.errors.SettingsError`."""
@@ -40,11 +35,12 @@ def parser_for(text: str) -> BodyParser:
             "write it; use json with a schema file, or string",
             key=KEY,
         )
-    if name not in FORMATS:
+    known = ("binary", "string", *_BY_FILE)
+    if name not in known:
         raise SettingsError(
-            f"no format of bodies has the name {name!r}; known are {', '.join(FORMATS)}", key=KEY
+            f"no format of bodies has the name {name!r}; known are {', '.join(known)}", key=KEY
         )
-    if name in ("binary", "string"):
+    if name not in _BY_FILE:
         if place:
             raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
         return base.Binary() if name == "binary" else base.String()

@@ -67,21 +67,18 @@ def not_objects(bodies: pa.Array) -> dict[int, str]:
     good = np.zeros(len(bodies), dtype=np.bool_)
     good[filled] = (data[offsets[filled]] == ord("{")) & (data[offsets[filled + 1] - 1] == ord("}"))
     odd = ((int(row), bodies[int(row)].as_py()) for row in np.flatnonzero(~good))
-    return {row: _what_instead(body.strip(_SPACE)) for row, body in odd if not _braced(body)}
+    return {row: why for row, body in odd if (why := _what_instead(body.strip(_SPACE)))}
 
 
-def _braced(body: bytes) -> bool:
-    inner = body.strip(_SPACE)
-    return inner[:1] == b"{" and inner[-1:] == b"}"
-
-
-def _what_instead(inner: bytes) -> str:
+def _what_instead(inner: bytes) -> str | None:
     if not inner:
         return "byte 0: an empty body is not JSON"
     start = inner[:12].decode(errors="replace")
     if inner[:1] != b"{":
         return f"byte 0: a JSON object should begin here, not {start!r}"
-    return f"a JSON object should end with }}, not {chr(inner[-1])!r}"
+    if inner[-1:] != b"}":
+        return f"a JSON object should end with }}, not {chr(inner[-1])!r}"
+    return None
 
 
 def has_no_number(body: bytes) -> bool:
@@ -176,6 +173,8 @@ _PYTHON: Final[dict[str, type]] = {
 }
 _SHOWN: Final = 40
 _ESCAPED: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
 _PYTHON_TIMES: Final[dict[str, Any]] = {
     "timestamp": (
         re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z", re.ASCII),
@@ -267,6 +266,7 @@ def _bound(value: Any, kind: str, at: str) -> str | None:
     bits = _BITS.get(kind)
     if bits is not None and not -(1 << bits - 1) <= value < 1 << bits - 1:
         return f"{at}: {_shown(value)} does not fit {bits} bits"
+
     if kind in _PYTHON_TIMES and _plainly(value, kind):
         return None
     make = {"timestamp": json_schema.timestamps, "date": json_schema.dates}.get(kind)
@@ -352,22 +352,33 @@ class Json:
         return self._read(bodies, rows, faults)
 
     def _read(
-        self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
+        self,
+        bodies: pa.Array,
+        rows: np.ndarray,
+        faults: dict[int, str],
+        *,
+        is_checked: bool = False,
     ) -> list[pa.RecordBatch]:
-        """Parse the bodies around invalid ones; each part is decided independently."""
+        """Parse the bodies around invalid ones; each part is decided independently.
+
+        :param is_checked: whether each body was checked, so that only Arrow finds a fault
+        """
         if not len(bodies):
             return []
         try:
             return [read(bodies, self.shape, self.fields)]
         except Unread as error:
+            if is_checked and len(bodies) == 1:
+                faults[int(rows[0])] = str(error)
+                return []
             bad = error.row
-        if len(bodies) <= _FEW:
+        if len(bodies) <= _FEW and not is_checked:
             return self._one_by_one(bodies, rows, faults)
-        cuts = _around(bad, len(bodies))
+        cuts = (len(bodies) // 2,) if is_checked else _around(bad, len(bodies))
         return [
             part
-            for first, behind in pairwise((0, *cuts, len(bodies)))
-            for part in self._read(bodies[first:behind], rows[first:behind], faults)
+            for a, b in pairwise((0, *cuts, len(bodies)))
+            for part in self._read(bodies[a:b], rows[a:b], faults, is_checked=is_checked)
         ]
 
     def _one_by_one(
@@ -377,25 +388,7 @@ class Json:
         bad = {row: why for row, why in found if why is not None}
         faults.update({int(rows[row]): why for row, why in bad.items()})
         left, kept = without(bodies, bad)
-        return self._halves(left, rows[kept], faults)
-
-    def _halves(
-        self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
-    ) -> list[pa.RecordBatch]:
-        """Split bodies whose faults only Arrow's reader finds."""
-        if not len(bodies):
-            return []
-        try:
-            return [read(bodies, self.shape, self.fields)]
-        except Unread as error:
-            if len(bodies) == 1:
-                faults[int(rows[0])] = str(error)
-                return []
-        half = len(bodies) // 2
-        return [
-            *self._halves(bodies[:half], rows[:half], faults),
-            *self._halves(bodies[half:], rows[half:], faults),
-        ]
+        return self._read(left, rows[kept], faults, is_checked=True)
 
 
 def _around(bad: int | None, count: int) -> tuple[int, ...]:

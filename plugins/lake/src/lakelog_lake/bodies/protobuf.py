@@ -22,7 +22,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_names, needs, refused
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -34,7 +34,6 @@ _WRAPPERS: Final = frozenset(
     f"{_PACKAGE}{each}Value"
     for each in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
-_MICROS: Final = 1_000_000
 
 
 def columns_of(message: Descriptor) -> tuple[pa.Schema, Step]:
@@ -94,7 +93,7 @@ def _one(field: FieldDescriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.D
         return pa.string(), lambda number: names.get(number) or str(number)
     if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
         return pa.decimal128(20, 0), Decimal
-    return _SCALARS[field.cpp_type] if field.type != field.TYPE_BYTES else pa.binary(), _as_it_is
+    return _SCALARS[field.cpp_type] if field.type != field.TYPE_BYTES else pa.binary(), as_it_is
 
 
 def _message(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.DataType, Step]:
@@ -109,11 +108,7 @@ def _message(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.
 
 
 def _micros(time: Any) -> int:
-    return int(time.seconds * _MICROS + time.nanos // 1000)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return int(time.seconds * 1_000_000 + time.nanos // 1000)
 
 
 # By the number of the type in Python's library (FieldDescriptor.CPPTYPE_...).
@@ -201,7 +196,6 @@ def _in_order(files: dict[str, Any]) -> list[Any]:
 
 _SERIALIZED: Final = "serialized"
 """Requests a file descriptor instead of source text."""
-_LIBRARY: Final = "google/protobuf/"
 _MORE: Final = 0x80
 _MOST_BITS: Final = 35
 _FIRST: Final = (0,)
@@ -318,7 +312,7 @@ def _descriptors(schema: schema_registry.Schema) -> bytes:
     waiting = [name for file in files.values() for name in file.dependency]
     while waiting:
         name = waiting.pop()
-        if name in files or not name.startswith(_LIBRARY):
+        if name in files or not name.startswith("google/protobuf/"):
             continue
         module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
         files[name] = FileDescriptorProto()

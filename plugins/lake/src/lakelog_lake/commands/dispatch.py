@@ -19,7 +19,6 @@ from lakelog_cli.exitcodes import FOUND, INTERRUPTED
 from lakelog_cli.options import AsJson, Since
 from lakelog_cli.output import ProgressBar, is_terminal, print_line, prints, progress, write_lines
 from lakelog_lake.commands import options
-from lakelog_lake.commands.options import EngineName
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
 from lakelog_lake.tables.settings import ParquetCompression
@@ -45,12 +44,15 @@ class LandingBar:
 
     _store: Path
     _advance: ProgressBar
+    _then: Callable[[], object]
     _start: int | None = None
     _ends: list[int] = attrs.field(factory=list)
     _end: int = 0
 
     def watched(self, engine: Engine) -> Engine:
-        """Return ``engine`` with tasks that move the bar."""
+        """Return ``engine`` with tasks that move the bar; unchanged where stderr is no terminal."""
+        if not is_terminal(sys.stderr):
+            return engine
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
             self._begin(tasks)
@@ -60,6 +62,7 @@ class LandingBar:
 
     def done(self) -> None:
         """Count one finished task; tasks are reported in their order."""
+        self._then()
         if self._ends and self._start is not None:
             self._advance(self._ends.pop(0) - self._start, self._end - self._start)
 
@@ -73,24 +76,13 @@ class LandingBar:
 
 
 @contextmanager
-def landing_bar(store: Path) -> Iterator[LandingBar | None]:
-    """Show a bar during the block; yields ``None`` where stderr is no terminal."""
-    if not is_terminal(sys.stderr):
-        yield None
-        return
+def landing_bar(store: Path, then: Callable[[], object] = nothing) -> Iterator[LandingBar]:
+    """Show a bar on a terminal during the block.
+
+    :param then: called after each task
+    """
     with progress("landing") as advance:
-        yield LandingBar(store, advance)
-
-
-def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
-    """Return a function, called after each task, that calls ``other`` and moves the bar."""
-
-    def done() -> None:
-        other()
-        if bar is not None:
-            bar.done()
-
-    return done
+        yield LandingBar(store, advance, then)
 
 
 _MIB = 1 << 20
@@ -124,7 +116,7 @@ class Corrupt(StrEnum):
 
 
 EngineOption: TypeAlias = Annotated[
-    EngineName,
+    options.EngineName,
     typer.Option(help="Engine for data files; auto: spark if it and Java are installed."),
 ]
 Processes: TypeAlias = Annotated[
@@ -159,7 +151,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: options.Table = None,
     storage: options.Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
-    engine: EngineOption = EngineName.AUTO,
+    engine: EngineOption = options.EngineName.AUTO,
     processes: Processes = None,
     interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
@@ -256,19 +248,17 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = runner.WatchdogNotifier.of_this_process()
     lock = None if commit_lock is None else committing.CommitLock(commit_lock.absolute(), alive)
-    reporter, config = (
-        _PassReporter(alive, _print_landed_json if as_json else _print_landed),
-        options.pairs_of(conf, "--conf"),
-    )
+    config = options.pairs_of(conf, "--conf")
+    reporter = _PassReporter(alive, _print_landed_json if as_json else _print_landed)
     with (
         runner.stopped_by_signals() as stop,
-        landing_bar(source.path) as bar,
-        _running(engine, processes, to, master, config, both(bar, alive)) as (run, place),
+        landing_bar(source.path, alive) as bar,
+        _running(engine, processes, to, master, config, bar.done) as (run, place),
     ):
         lander = dispatcher.LandingDispatcher.of(
             source,
             spec,
-            run if bar is None else bar.watched(run),
+            bar.watched(run),
             bounds,
             place,
             pin=pin,
@@ -280,12 +270,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         )
         if compact is not None:
             reporter.then = PeriodicCompaction(lander.targets, compact, bounds.file_bytes)
-        try:
+        with lander:
             is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
-        except Exception:
-            lander.give_up()
-            raise
-        lander.finish()
     if not is_done:
         print_line("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -354,7 +340,6 @@ def _land(
     from lakelog_lake.landing.runner import LandingWaits, until_done, until_stopped
 
     alive = reporter.alive
-
     alive.ready()
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, reporter)
@@ -422,10 +407,9 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
         with (
             landing_bar(source.path) as bar,
-            _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
+            _running(options.EngineName.PROCESSES, processes, on_done=bar.done) as (run, _),
         ):
-            engine = run if bar is None else bar.watched(run)
-            rows = to_table(source, spec, engine, _print_landed)
+            rows = to_table(source, spec, bar.watched(run), _print_landed)
     if as_json:
         write_lines([{"rows": rows}])
     else:
@@ -437,7 +421,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 @contextmanager
 def _running(
-    name: EngineName,
+    name: options.EngineName,
     count: int | None,
     to: str = "",
     master: str | None = None,
@@ -447,7 +431,7 @@ def _running(
     """Yield the engine, and the tables if only the engine can reach them."""
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
     name = options.chosen(name, needs_spark=needs_spark)
-    if name is EngineName.PROCESSES:
+    if name is options.EngineName.PROCESSES:
         from lakelog_lake.tasks import engines
 
         with engines.processes(count, on_done) as run:

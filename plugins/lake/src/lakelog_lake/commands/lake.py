@@ -9,19 +9,9 @@ import attrs
 import typer
 
 from lakelog import times
-from lakelog_cli.exitcodes import FOUND
+from lakelog_cli import exitcodes, output
 from lakelog_cli.options import AlwaysJson, a_time
-from lakelog_cli.output import print_line, prints, write_document, write_file, write_lines
-from lakelog_lake.commands import rows
-from lakelog_lake.commands.options import (
-    EngineName,
-    Storage,
-    StorePath,
-    Table,
-    check_topics,
-    chosen,
-    pairs_of,
-)
+from lakelog_lake.commands import options, rows
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
@@ -48,15 +38,15 @@ StoreId: TypeAlias = Annotated[
 ]
 DeadLetters: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
+    typer.Option(metavar="TABLE", help="options.Table of dead letters, if not TABLE_dead_letters."),
 ]
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
 @app.command()
-@prints(is_document=True, is_always=True)
+@output.prints(is_document=True, is_always=True)
 def infer_schema(
-    store: StorePath,
+    store: options.StorePath,
     topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
     messages: Annotated[int, typer.Option(min=1, help="Number of messages to read.")] = 10000,
     times: Annotated[
@@ -69,25 +59,25 @@ def infer_schema(
 
     Fields without a single type are left out, and listed on stderr.
     """
-    from lakelog_lake.bodies.infer import infer_topic
+    from lakelog_lake.bodies.json_schema import infer_topic
 
     found = infer_topic(store.absolute(), topic, messages, times=times)
-    write_document(found.schema)
+    output.write_document(found.schema)
     others = f", {found.others} others are not" if found.others else ""
-    print_line(f"{found.read} bodies are JSON objects{others}", err=True)
+    output.print_line(f"{found.read} bodies are JSON objects{others}", err=True)
     for field in found.left_out:
-        print_line(f"left out {field}", err=True)
+        output.print_line(f"left out {field}", err=True)
 
 
 @app.command(epilog=times.HELP)
-@prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
+@output.prints(rows.QueueRow, rows.RangeRow, rows.NotComparedRow, rows.VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: To,
-    table: Table = None,
+    table: options.Table = None,
     engine: Annotated[
-        EngineName, typer.Option(help="Engine of the comparison.")
-    ] = EngineName.PROCESSES,
+        options.EngineName, typer.Option(help="Engine of the comparison.")
+    ] = options.EngineName.PROCESSES,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
@@ -104,7 +94,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     system_topics: Annotated[
         bool, typer.Option("--system-topics", help="RocketMQ's own topics landed as well.")
     ] = False,
-    storage: Storage = None,
+    storage: options.Storage = None,
     master: Master = "local[*]",
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as a page.")
@@ -120,13 +110,13 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.commands.report import page, print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
-    from lakelog_lake.verify.open import all_opened
+    from lakelog_lake.verify.landed_table import all_opened
     from lakelog_lake.verify.verify import VerifyRequest
 
-    check_topics(store.absolute(), topics or ())
+    options.check_topics(store.absolute(), topics or ())
     name = identity_of(store, store_id)
     compared: list[Verified] = []
-    for each in all_opened(to, table, dead_letters, pairs_of(storage)):
+    for each in all_opened(to, table, dead_letters, options.pairs_of(storage)):
         if topics and each.topic is not None and each.topic not in topics:
             continue
         wanted = topics if each.topic is None else [each.topic]
@@ -135,14 +125,14 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         (print_verified_json if as_json else print_verified)(found)
         compared.append(found)
     if html is not None:
-        write_file(html, page(store.absolute(), compared))
+        output.write_file(html, page(store.absolute(), compared))
     if not all(each.is_clean for each in compared):
-        raise typer.Exit(FOUND)
+        raise typer.Exit(exitcodes.FOUND)
 
 
-def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified:
-    engine = chosen(engine)
-    if engine is EngineName.PROCESSES:
+def _verified(asked: VerifyRequest, engine: options.EngineName, master: str) -> Verified:
+    engine = options.chosen(engine)
+    if engine is options.EngineName.PROCESSES:
         from lakelog_lake.verify.verify import verify_here
 
         return verify_here(asked)
@@ -150,13 +140,13 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 
 
 @app.command()
-@prints(rows.StatusRow)
+@output.prints(rows.StatusRow)
 def status(
-    store: StorePath,
+    store: options.StorePath,
     to: To,
-    table: Table = None,
+    table: options.Table = None,
     store_id: StoreId = None,
-    storage: Storage = None,
+    storage: options.Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the landed position of a store, and the sizes of its tables; reads no data file.
@@ -168,19 +158,19 @@ def status(
     from lakelog_lake.maintenance.tables import statuses
 
     name = identity_of(store, store_id)
-    found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
+    found = list(statuses(store.absolute(), name, to, table, options.pairs_of(storage)))
     (print_status_json if as_json else print_status)(found)
 
 
 @app.command()
-@prints(rows.CompactedRow)
+@output.prints(rows.CompactedRow)
 def compact(
     to: Target,
-    table: Table = None,
+    table: options.Table = None,
     target_mib: Annotated[
         int, typer.Option(min=1, help="Merge files smaller than this, in MiB.")
     ] = 128,
-    storage: Storage = None,
+    storage: options.Storage = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -190,15 +180,17 @@ def compact(
     """
     from lakelog_lake.maintenance.tables import compact as compact_tables
 
-    for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
+    for name, done in compact_tables(
+        to, table, target_mib << 20, master, options.pairs_of(storage)
+    ):
         _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
 
 
 @app.command()
-@prints(rows.ExpiredRow)
+@output.prints(rows.ExpiredRow)
 def expire(
     to: Target,
-    table: Table = None,
+    table: options.Table = None,
     older_than: Annotated[
         str,
         typer.Option(
@@ -206,7 +198,7 @@ def expire(
         ),
     ] = "7d",
     keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep in any case.")] = 1,
-    storage: Storage = None,
+    storage: options.Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove old versions of a table, and files that only they reference; needs no Java.
@@ -219,17 +211,17 @@ def expire(
     from lakelog_lake.tables.settings import duration
 
     retention = RetentionTerms(duration(older_than), keep)
-    for name, done in expire_tables(to, table, retention, pairs_of(storage)):
+    for name, done in expire_tables(to, table, retention, options.pairs_of(storage)):
         what = f"{done.versions} versions and {done.files} files removed"
         _print_result(name, done, what, as_json=as_json)
 
 
 @app.command()
-@prints(rows.RewindRow)
+@output.prints(rows.RewindRow)
 def rewind(  # each is an option of the command
-    store: StorePath,
+    store: options.StorePath,
     to: To,
-    table: Table = None,
+    table: options.Table = None,
     store_id: StoreId = None,
     dead_letters: DeadLetters = None,
     yes: Annotated[
@@ -245,7 +237,7 @@ def rewind(  # each is an option of the command
     """
     from lakelog_lake.commands.report import print_rewind, print_rewind_json
     from lakelog_lake.landing.targets import identity_of
-    from lakelog_lake.maintenance.rewind import planned
+    from lakelog_lake.maintenance.removal import planned
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
@@ -254,13 +246,13 @@ def rewind(  # each is an option of the command
         if yes:
             each.do()
     if not found and not as_json:
-        print_line("the log holds everything that has landed: nothing to do")
+        output.print_line("the log holds everything that has landed: nothing to do")
     if found and not yes:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(exitcodes.FOUND)
 
 
 @app.command()
-@prints(rows.RelandedRow)
+@output.prints(rows.RelandedRow)
 def reland(
     to: Target,
     bodies: Annotated[
@@ -271,12 +263,12 @@ def reland(
             help="As for dispatch, with the corrected schema.",
         ),
     ],
-    table: Table = None,
+    table: options.Table = None,
     partition: Annotated[
         str, typer.Option(metavar="KEYS", help="As for dispatch; the table's partition.")
     ] = "topic,day",
     dead_letters: DeadLetters = None,
-    storage: Storage = None,
+    storage: options.Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Land dead letters that parse with a corrected schema, and remove them from their table.
@@ -286,22 +278,22 @@ def reland(
     """
     from lakelog_lake.commands.dispatch import parsers_of
     from lakelog_lake.landing.targets import TableSpec
-    from lakelog_lake.maintenance.relanding import reland as reland_tables
+    from lakelog_lake.maintenance.removal import reland as reland_tables
     from lakelog_lake.tables.shape import parse
 
     parsers, found = parsers_of(bodies), False
     for done in reland_tables(
-        TableSpec(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
+        TableSpec(to, table, parse(partition), parsers, dead_letters, options.pairs_of(storage))
     ):
         found = True
         dead = f"{done.taken_out} dead letters removed, {done.left} left"
         _print_result(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
     if not found and not as_json:
-        print_line(f"{to} has no table of dead letters: there is nothing to land again")
+        output.print_line(f"{to} has no table of dead letters: there is nothing to land again")
 
 
 def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
     if as_json:
-        write_lines([{"table": name, **attrs.asdict(done)}])
+        output.write_lines([{"table": name, **attrs.asdict(done)}])
     else:
-        print_line(f"{name}: {text}")
+        output.print_line(f"{name}: {text}")

@@ -15,8 +15,7 @@ import typer
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_cli.options import check_name
-from lakelog_cli.output import print_line
+from lakelog_cli import options, output
 from lakelog_lake.engine_provider import is_installed, provider
 
 
@@ -62,7 +61,7 @@ def check_topics(store: Path, names: Sequence[str]) -> None:
     with lakelog.open(store, mode="read") as opened:
         known = opened.topics()
     for name in names:
-        check_name("topic", name, known)
+        options.check_name("topic", name, known)
 
 
 def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
@@ -80,9 +79,9 @@ def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
     if is_installed(EngineName.SPARK.value):
         missing = provider(EngineName.SPARK.value).missing()
     if missing is None:
-        print_line("lakelog: engine spark: it, PySpark and Java are installed", err=True)
+        output.print_line("lakelog: engine spark: it, PySpark and Java are installed", err=True)
         return EngineName.SPARK
     if needs_spark:
         raise SettingsError(f"options of Spark need Spark: {missing}", key="--engine")
-    print_line(f"lakelog: engine processes, not spark: {missing}", err=True)
+    output.print_line(f"lakelog: engine processes, not spark: {missing}", err=True)
     return EngineName.PROCESSES

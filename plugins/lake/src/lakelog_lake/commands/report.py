@@ -13,12 +13,9 @@ import attrs
 from lakelog_cli import pages
 from lakelog_cli.output import bar, blocks, print_line, print_lines, size, write_lines, write_rows
 from lakelog_cli.pages import document, facts, paragraphs, safe, section
-from lakelog_lake.maintenance.rewind import Rewind
-from lakelog_lake.maintenance.tables import Status
+from lakelog_lake.maintenance import removal, tables
 from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
-
-_BAR_CHARACTERS: Final = 20
 
 
 def print_verified(found: Verified) -> None:
@@ -133,7 +130,7 @@ def _summary(found: Verified) -> dict[str, Any]:
     }
 
 
-def print_rewind(each: Rewind, *, is_done: bool) -> None:
+def print_rewind(each: removal.Rewind, *, is_done: bool) -> None:
     """Print a table of queues with rows to remove, and the change of the position."""
     if each.rows:
         write_rows([attrs.asdict(rows) for rows in each.queues], as_json=False)
@@ -144,7 +141,7 @@ def print_rewind(each: Rewind, *, is_done: bool) -> None:
     )
 
 
-def print_rewind_json(each: Rewind, *, is_done: bool) -> None:
+def print_rewind_json(each: removal.Rewind, *, is_done: bool) -> None:
     """Print the same as one object."""
     row = {
         "table": each.table.name,
@@ -158,7 +155,7 @@ def print_rewind_json(each: Rewind, *, is_done: bool) -> None:
     write_lines([row])
 
 
-def print_status(found: Sequence[Status]) -> None:
+def print_status(found: Sequence[tables.Status]) -> None:
     """Print a row for each table, with a bar of the landed part, and its last commits."""
     write_rows(
         [
@@ -182,7 +179,7 @@ def print_status(found: Sequence[Status]) -> None:
             _picture(each)
 
 
-def _picture(status: Status) -> None:
+def _picture(status: tables.Status) -> None:
     """Print charts of what each of the last commits added, oldest on the left."""
     commits = status.commits
     seconds = [(b.at_ms - a.at_ms) / 1000 for a, b in pairwise(commits)]
@@ -198,7 +195,7 @@ def _picture(status: Status) -> None:
         print_line(f"{name:>13} |{blocks(values)}| at most {most:.15g}")
 
 
-def print_status_json(found: Sequence[Status]) -> None:
+def print_status_json(found: Sequence[tables.Status]) -> None:
     """Print one object for each table."""
     write_lines({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
 
@@ -206,7 +203,7 @@ def print_status_json(found: Sequence[Status]) -> None:
 def _bar(share: float | None) -> str:
     if share is None:
         return "not known"
-    return f"{bar(share, _BAR_CHARACTERS)} {math.floor(share * 100)} %"
+    return f"{bar(share, 20)} {math.floor(share * 100)} %"
 
 
 _CELLS: Final = 240

@@ -27,7 +27,6 @@ _QUOTED: Final[Mapping[str, str]] = {
     "duckdb": r"""'[^']*'|"[^"]*"|(\$\w*\$).*?\1|['"]|\$\w*\$""",
 }
 """Literals, quoted names and comments, complete or still open; a doubled quote splits a literal."""
-_OPENED: Final = ("'", '"', "`", "/*")
 
 
 def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
@@ -41,7 +40,7 @@ def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
         held += text
         start = 0
         for found in token.finditer(held):
-            if found[0] in _OPENED or re.fullmatch(r"\$\w*\$", found[0]):
+            if found[0] in ("'", '"', "`", "/*") or re.fullmatch(r"\$\w*\$", found[0]):
                 break  # wait for its end
             if found[0] == ";":
                 yield from _unless_blank(held[start : found.start()])

@@ -43,12 +43,12 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance import pins
-from lakelog_lake.engine_provider import notify_observers
+from lakelog_lake import engine_provider
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
-from lakelog_lake.log.ends import CachedStore, DurableEnd
-from lakelog_lake.log.range_reader import LogSpan
+from lakelog_lake.log.extent import CachedStore, DurableEnd
+from lakelog_lake.log.records import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
 from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables.position import UNCHECKED, Position
@@ -315,8 +315,13 @@ class LandingDispatcher:
         return landed
 
     def _notify_observers(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
+        """Call all observers; one that fails is logged, and landing continues."""
         tables = [each.sink.name for each in self.targets.served]
-        notify_observers(self.source.path, tables, begun_ns, done)
+        for each in engine_provider.observers():
+            try:
+                each(self.source.path, tables, begun_ns, done)
+            except Exception:  # noqa: BLE001  # of a plugin
+                _log.exception("an observer of landing failed")
 
     def _pass(self) -> Landed | None:
         store = self._kept.now()
@@ -387,8 +392,14 @@ class LandingDispatcher:
         for each in self.targets.served:
             each.finish(self.source.store)
 
-    def give_up(self) -> None:
-        """End after an error: remove the pin if no row of the store has landed yet."""
+    def __enter__(self) -> LandingDispatcher:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """As :meth:`finish`; after an error, remove the pin if no row of the store has landed."""
+        if kind is None:
+            self.finish()
+            return
         self.close()
         pin = self.pin
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):

@@ -21,10 +21,7 @@ from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.log.columns import NAMES, unpacked
-from lakelog_lake.log.ends import DurableEnd
-from lakelog_lake.log.range_reader import DamagePolicy
-from lakelog_lake.log.wanted import chosen_rows, coded_topics
+from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
@@ -71,7 +68,6 @@ def to_table(
             raise SettingsError(
                 f"{there} exists; a selection of messages needs a new folder or table", key="--to"
             )
-    lander = LandingDispatcher.of(source, spec, engine, TaskLimits(), is_pinned=False)
     rows = 0
 
     def count(landed: Landed) -> None:
@@ -79,11 +75,8 @@ def to_table(
         rows += landed.rows if landed.won else 0
         on_landed(landed)
 
-    try:
+    with LandingDispatcher.of(source, spec, engine, TaskLimits(), is_pinned=False) as lander:
         until_done(lander.one_pass, Event(), count)
-        lander.finish()
-    finally:
-        lander.close()
     return rows
 
 
@@ -102,25 +95,22 @@ def to_file(
     """
     if to.is_dir():
         raise SettingsError(f"{to} is a folder: name a file", key="--to")
+    write = _json_lines if kind == "jsonl" else _csv_lines
     if to.exists() and not to.is_file():
         with to.open("w", newline="", encoding="utf-8") as file:
-            return _lines(kind)(file, _rows(source, on_read))
+            return write(file, _rows(source, on_read))
     to = Path(os.path.realpath(to))  # a rename would replace a symbolic link
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", newline="", encoding="utf-8") as file:
-            rows = _lines(kind)(file, _rows(source, on_read))
+            rows = write(file, _rows(source, on_read))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(to)
     finally:
         temporary.unlink(missing_ok=True)
     return rows
-
-
-def _lines(kind: str) -> Callable[[Any, Iterator[dict[str, Any]]], int]:
-    return _json_lines if kind == "jsonl" else _csv_lines
 
 
 def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
@@ -132,7 +122,7 @@ def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
-    writer = csv.DictWriter(file, [*NAMES, UNREADABLE_BODY], restval="")
+    writer = csv.DictWriter(file, [*records.NAMES, UNREADABLE_BODY], restval="")
     writer.writeheader()
     count = 0
     for row in rows:
@@ -144,7 +134,7 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
     """Yield the durable messages as rows, in log order."""
-    damages, durable = DamagePolicy(skip=source.skip_damage), DurableEnd()
+    damages, durable = records.DamagePolicy(skip=source.skip_damage), extent.DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = first = store.min_offset
         while spans := next_spans(store, at, _SMALL, durable):
@@ -152,9 +142,9 @@ def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterato
                 on_read(span.start - first, store.max_offset - first)
                 at = span.end
                 for batch in damages.records(store.scan_pieces(span.start, span.end), span):
-                    kept = chosen_rows(batch, *coded_topics(batch), source.chosen)
+                    kept = wanted.chosen_rows(batch, *wanted.coded_topics(batch), source.chosen)
                     part = batch.take(kept)
-                    table, errors = unpacked(part, NAMES[1:])
+                    table, errors = records.unpacked(part, records.NAMES[1:])
                     damages.bodies(errors)
                     yield from (_row(each, source.store) for each in _with_ms(table).to_pylist())
 

@@ -28,16 +28,11 @@ from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.committing import CommitLock, commit, table_errors
-from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.record_starts import queue_files, topics_of_batches
-from lakelog_lake.log.wanted import EVERYTHING, LAST, Chosen
+from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
-from lakelog_lake.sinks.locations import TableLocation, location_of
-from lakelog_lake.tables import shape
+from lakelog_lake.tables import settings, shape
 from lakelog_lake.tables.position import Position, QueueEnds, merged
-from lakelog_lake.tables.settings import ParquetCompression, kept
-from lakelog_lake.tables.shape import TableShape
 from lakelog_lake.tasks.ranges import first_offset
 from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart
 
@@ -47,13 +42,11 @@ class CommitResult:
     """The result of landing a range in one table.
 
     :ivar start: start of the range, a physical offset in bytes
-    :ivar end: its end, exclusive
     :ivar won: whether this dispatcher landed the range, and not another one
     :ivar dead_letters: whether it is a table of dead letters
     """
 
     start: int
-    end: int
     rows: int
     files: int
     won: bool
@@ -78,7 +71,7 @@ class Target:
     dead_letters: Target | None = None
     is_dead_letters: bool = False
     idle_bytes: int = 0
-    compression: ParquetCompression = ParquetCompression.AUTO
+    compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
     start: int = 0
     _head: Head | None = None
     _empty_to: Position | None = None
@@ -90,7 +83,7 @@ class Target:
         store: lakelog.Store,
         identity: str,
         first: Callable[[], int],
-        chosen: Chosen = EVERYTHING,
+        chosen: wanted.Chosen = wanted.EVERYTHING,
         *,
         accept_gaps: bool,
     ) -> None:
@@ -176,7 +169,7 @@ class Target:
         self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
         self._head = self._empty_to = None
         rows = sum(each.rows for each in files)
-        return CommitResult(position.start, end, rows, len(files), won, self.is_dead_letters)
+        return CommitResult(position.start, rows, len(files), won, self.is_dead_letters)
 
     def _next(self, end: int, last: Fingerprint | None, parts: Sequence[TablePart]) -> Position:
         before = None if self._head is None else self._head.position
@@ -222,12 +215,12 @@ class TableSpec:
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: str | None = None
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    compression: ParquetCompression = ParquetCompression.AUTO
+    compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
     history: str | None = attrs.field(default=None)
 
     @history.validator
     def _says_history(self, _field: object, history: str | None) -> None:
-        kept(history, "--history")
+        settings.kept(history, "--history")
 
 
 IDLE_BYTES: Final = 64 << 20
@@ -242,18 +235,18 @@ class TopicTables:
     :ivar dead: the same for its table of dead letters
     """
 
-    place: TableLocation
+    place: locations.TableLocation
     name: str
     dead: str
     spec: TableSpec
 
     @classmethod
-    def of(cls, spec: TableSpec, place: TableLocation | None = None) -> TopicTables:
+    def of(cls, spec: TableSpec, place: locations.TableLocation | None = None) -> TopicTables:
         """Those of ``spec``, in ``place`` if it is not their own location.
 
         Raises :class:`~lakelog.errors.SettingsError`.
         """
-        place = place or location_of(spec.to, spec.storage)
+        place = place or locations.location_of(spec.to, spec.storage)
         name = place.table(spec.table)
         return cls(place, name, place.dead_letters(name, spec.dead_letters), spec)
 
@@ -265,10 +258,10 @@ class TopicTables:
     def target(self, topic: str | None) -> Target:
         """The table of a topic, or of all topics; created if needed, with that of dead letters."""
         parsers = self._parsers(topic)
-        main = TableShape(self._columns(topic, parsers), self.spec.partition, topic)
+        main = shape.TableShape(self._columns(topic, parsers), self.spec.partition, topic)
         dead = None
         if parsers:
-            bad = TableShape(shape.dead_letter_columns(), self.spec.partition, topic)
+            bad = shape.TableShape(shape.dead_letter_columns(), self.spec.partition, topic)
             dead = Target(
                 self._made(self.dead, bad),
                 is_dead_letters=True,
@@ -296,7 +289,7 @@ class TopicTables:
         keep_body = topic is None and ANY_TOPIC not in parsers
         return shape.parsed_columns((each.fields for each in parsers.values()), keep_body=keep_body)
 
-    def _made(self, template: str, form: TableShape) -> Sink:
+    def _made(self, template: str, form: shape.TableShape) -> Sink:
         name = template if form.topic is None else locations.named(template, form.topic)
         history = self.spec.history
         with table_errors(self.place.shown(name)):
@@ -354,7 +347,7 @@ class Targets:
         return [(each, max(each.start, at)) for each in self.served]
 
     def look(
-        self, store: lakelog.Store, identity: str, chosen: Chosen, *, accept_gaps: bool
+        self, store: lakelog.Store, identity: str, chosen: wanted.Chosen, *, accept_gaps: bool
     ) -> int:
         """Read the position of each table; return the start of the next range."""
         asked = _Asked(store, identity, chosen, accept_gaps)
@@ -394,10 +387,10 @@ class Targets:
     def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
         """The first physical offset of a record of ``topics``; the log's start if not known."""
         minimum = asked.store.min_offset
-        first = LAST if topics else 0
+        first = wanted.LAST if topics else 0
         for topic in topics:
             place = asked.first_places.get(topic, 0)
-            first = min(first, 0 if self._met.get(topic, LAST) < place else place)
+            first = min(first, 0 if self._met.get(topic, wanted.LAST) < place else place)
         return max(minimum, first)
 
     def make(self, topics: Iterable[str]) -> None:
@@ -423,7 +416,7 @@ class _Asked:
 
     store: lakelog.Store
     identity: str
-    chosen: Chosen
+    chosen: wanted.Chosen
     accept_gaps: bool
 
     def look(self, target: Target, first: Callable[[], int]) -> None:
@@ -434,16 +427,16 @@ class _Asked:
     def first_places(self) -> dict[str, int]:
         """The physical offset of each topic's first record, as far as its ConsumeQueues have it."""
         path = self.store.path
-        found: dict[str, int | None] = dict.fromkeys(topics_of_batches(path))
-        with queue_files(path) as queues:
+        found: dict[str, int | None] = dict.fromkeys(extent.topics_of_batches(path))
+        with extent.queue_files(path) as queues:
             for each in queues:
                 place, topic = each.place(each.first), each.queue[0]
-                known = found.get(topic, LAST)
+                known = found.get(topic, wanted.LAST)
                 found[topic] = None if place is None or known is None else min(place[0], known)
         return {topic: place for topic, place in found.items() if place is not None}
 
 
-def targets_for(spec: TableSpec, place: TableLocation | None = None) -> Targets:
+def targets_for(spec: TableSpec, place: locations.TableLocation | None = None) -> Targets:
     """Create the tables that do not exist; raises :class:`~lakelog.errors.SettingsError`.
 
     :param place: the location of the tables; ``None`` for that of ``spec``
@@ -465,4 +458,4 @@ def identity_of(path: Path, store_id: str | None) -> str:
         raise SettingsError(f"{store_id!r} is not a name of a store", key="--store-id")
     with lakelog.open(path, mode="read"):
         pass
-    return store_id or store_name(path)
+    return store_id or records.store_name(path)

@@ -19,18 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.arrow import to_arrow
-from lakelog.format.layout import PREPARED
-from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
+from lakelog.format import layout, properties, record_batch
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.record_batch import RecordBatch
 
 Flags: TypeAlias = "NDArray[np.bool_]"
 
 
 SYSTEM_TOPICS: Final = frozenset(
     {
-        SCHEDULE_TOPIC,
-        REPAIRED_TOPIC,
+        properties.SCHEDULE_TOPIC,
+        properties.REPAIRED_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "RMQ_SYS_TRACE_TOPIC",
@@ -128,7 +126,7 @@ class RecordCondition:
         """The queue offsets of ``queue`` that can match."""
         return self.queue_offsets.both(self.by_queue.get(queue, ALL))
 
-    def flags(self, batch: RecordBatch) -> Flags:
+    def flags(self, batch: record_batch.RecordBatch) -> Flags:
         """Whether each record of ``batch`` matches."""
         good = self._by_numbers(batch)
         if good.any():
@@ -137,11 +135,11 @@ class RecordCondition:
             good &= self._by_text(batch)
         return good
 
-    def _by_numbers(self, batch: RecordBatch) -> Flags:
+    def _by_numbers(self, batch: record_batch.RecordBatch) -> Flags:
 
         good = np.ones(len(batch), np.bool_)
         if not self.unqueued:
-            good &= (batch.sys_flags & PREPARED) == 0
+            good &= (batch.sys_flags & layout.PREPARED) == 0
         if not self.physical.is_all:
             good &= self.physical.flags(batch.physical_offsets)
         if not self.times_ms.is_all:
@@ -152,7 +150,7 @@ class RecordCondition:
             good &= np.isin(batch.queue_ids, list(self.queue_ids))
         return good
 
-    def _by_topic(self, batch: RecordBatch) -> Flags:
+    def _by_topic(self, batch: record_batch.RecordBatch) -> Flags:
 
         coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
         topics: list[str] = coded.dictionary.to_pylist()
@@ -165,7 +163,7 @@ class RecordCondition:
             good[these] = self._by_queue(topic, batch, these)
         return good
 
-    def _by_queue(self, topic: str, batch: RecordBatch, rows: Any) -> Flags:
+    def _by_queue(self, topic: str, batch: record_batch.RecordBatch, rows: Any) -> Flags:
 
         ids, places = batch.queue_ids[rows], batch.queue_offsets[rows]
         good: Flags = np.zeros(len(rows), np.bool_)
@@ -174,7 +172,7 @@ class RecordCondition:
                 good |= (ids == queue_id) & self.span_of((topic, queue_id)).flags(places)
         return good
 
-    def _by_text(self, batch: RecordBatch) -> Flags:
+    def _by_text(self, batch: record_batch.RecordBatch) -> Flags:
 
         table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
         tags, unique, keys = (column.to_pylist() for column in table.columns)
@@ -241,7 +239,7 @@ EVERYTHING: Final = Chosen()
 """All messages of users."""
 
 
-def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
+def coded_topics(batch: record_batch.RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct topics of ``batch``, and the index of each record's topic among them."""
     column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
     codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -249,14 +247,14 @@ def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def chosen_rows(
-    batch: RecordBatch, topics: Sequence[str], codes: NDArray[np.int64], chosen: Chosen
+    batch: record_batch.RecordBatch, topics: Sequence[str], codes: NDArray[np.int64], chosen: Chosen
 ) -> NDArray[np.int64]:
     """The indices of the records of ``batch`` that become rows.
 
     :param topics: the distinct topics of the batch
     :param codes: for each record the index of its topic
     """
-    wanted = (batch.sys_flags & PREPARED) == 0
+    wanted = (batch.sys_flags & layout.PREPARED) == 0
     of_topic = np.array([chosen.takes(each) for each in topics], np.bool_)
     wanted &= of_topic[codes]
     if chosen.since_ms is not None:

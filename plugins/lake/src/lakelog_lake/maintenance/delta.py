@@ -19,34 +19,30 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import TooBusy
+from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.landing.targets import Targets
-from lakelog_lake.maintenance import parquet
-from lakelog_lake.maintenance.terms import SAFE_SECONDS, Compacted, Expired, RetentionTerms
+from lakelog_lake.maintenance import parquet, terms
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.delta import DeltaSink, added, opened
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.data_files import FileFacts, Weight, facts_of, mergeable
-from lakelog_lake.tables.remote import below, sync
+from lakelog_lake.tables import data_files, remote
 from lakelog_lake.verify.landed_table import Added, DeltaRows
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-_SORTED_BY: Final = "queue_offset"
-_HOUR: Final = 3600
 _VERSION: Final = re.compile(r"/_delta_log/[0-9]+\.json$")
 
 
-def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
+def compact(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
     """Rewrite partitions with two or more files that are smaller than ``target_bytes``.
 
     Raises :class:`~lakelog_lake.errors.TooBusy`.
@@ -56,11 +52,11 @@ def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
 
     removed = made = 0
     properties = WriterProperties(compression="ZSTD", compression_level=1)
-    for partition in _with_small_files(_table(sink), target_bytes):
-        table = _table(sink)
+    for partition in _with_small_files(opened(sink.path), target_bytes):
+        table = opened(sink.path)
         try:
             found = table.optimize.z_order(
-                [_SORTED_BY],
+                ["queue_offset"],
                 partition_filters=[(name, "=", value) for name, value in partition.items()],
                 target_size=target_bytes,
                 writer_properties=properties,
@@ -69,7 +65,7 @@ def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
             raise TooBusy(f"{sink.name} could not be compacted in {partition}: {error}") from error
         removed += found["numFilesRemoved"]
         made += found["numFilesAdded"]
-    return Compacted(removed, made)
+    return terms.Compacted(removed, made)
 
 
 def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, Any]]:
@@ -87,18 +83,18 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
     ]
 
 
-def expire(sink: DeltaSink, retention: RetentionTerms) -> Expired:
+def expire(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Vacuum, then clean up the table's log according to its own settings."""
-    table = _table(sink)
+    table = opened(sink.path)
     before = _versions(sink)
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
     files = _files(sink)
     _vacuum(table, retention.seconds, kept, full=False)
-    _vacuum(table, max(retention.seconds, SAFE_SECONDS), kept, full=True)
+    _vacuum(table, max(retention.seconds, terms.SAFE_SECONDS), kept, full=True)
     table.update_incremental()
     table.create_checkpoint()
     table.cleanup_metadata()
-    return Expired(max(0, before - _versions(sink)), len(files - _files(sink)))
+    return terms.Expired(max(0, before - _versions(sink)), len(files - _files(sink)))
 
 
 def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> None:
@@ -108,7 +104,7 @@ def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> 
     :param full: whether to remove also files that no version lists
     """
     table.vacuum(
-        ceil(seconds / _HOUR),
+        ceil(seconds / 3600),
         dry_run=False,
         enforce_retention_duration=False,
         full=full,
@@ -118,23 +114,17 @@ def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> 
 
 def _files(sink: DeltaSink) -> set[str]:
     """The existing data files; a dry run of vacuum would also list files that are gone."""
-    found = (each for each in below(sink.path) if each.endswith(".parquet"))
+    found = (each for each in remote.below(sink.path) if each.endswith(".parquet"))
     return {each for each in found if "/_delta_log/" not in each}
 
 
 def _versions(sink: DeltaSink) -> int:
     """The number of versions in the log."""
-    return sum(bool(_VERSION.search(each)) for each in below(sink.path))
-
-
-def _table(sink: DeltaSink) -> DeltaTable:
-    return opened(sink.path)
+    return sum(bool(_VERSION.search(each)) for each in remote.below(sink.path))
 
 
 _log = logging.getLogger("lakelog_lake")
-_UNIT_BYTES: Final = 1024
 _FORGET: Final = "delta.deletedFileRetentionDuration"
-_FORGET_SECONDS: Final = 3600
 
 
 @attrs.define
@@ -174,20 +164,17 @@ class PeriodicCompaction:
         self._left = self.passes
         for each in self._sinks():
             try:
-                done = _compacted(each, self.target_bytes)
+                if isinstance(each, ParquetSink):
+                    done = parquet.compact(each, self.target_bytes)
+                else:
+                    done = compact_new(cast("DeltaSink", each), self.target_bytes)
             except Exception as error:  # noqa: BLE001  # only cleaning; the next try is soon
                 _log.warning("%s: cannot merge small files: %s", each.name, error)
             else:
                 _log.info("%s: %d files became %d", each.name, done.removed, done.made)
 
 
-def _compacted(sink: Sink, target_bytes: int) -> Compacted:
-    if isinstance(sink, ParquetSink):
-        return parquet.compact(sink, target_bytes)
-    return compact_new(sink, target_bytes) if isinstance(sink, DeltaSink) else Compacted()
-
-
-def compact_new(sink: DeltaSink, target_bytes: int) -> Compacted:
+def compact_new(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
     """Merge files of one partition and of similar size, where there are ten or more.
 
     The rows keep the order of each queue. Raises :class:`~lakelog_lake.errors.TooBusy`, and
@@ -201,50 +188,49 @@ def compact_new(sink: DeltaSink, target_bytes: int) -> Compacted:
     groups = [
         [files[place] for place in places]
         for files in alike.values()
-        for places in mergeable(_weights(files), target_bytes)
+        for places in data_files.mergeable(_weights(files), target_bytes)
     ]
     if not groups:
-        return Compacted()
+        return terms.Compacted()
     made = [_merged(sink, group) for group in groups]
     try:
         _commit(sink, version, list(zip(groups, made, strict=True)))
     except BaseException:
         _discard_unless_named(sink, made)
         raise
-    return Compacted(sum(map(len, groups)), len(groups), sum(each.rows for each in made))
+    return terms.Compacted(sum(map(len, groups)), len(groups), sum(each.rows for each in made))
 
 
 def _forgetting(sink: DeltaSink) -> DeltaTable:
     """Open the table with a short retention of removed files, for small checkpoints."""
     table = opened(sink.path)
     if _FORGET not in table.metadata().configuration:
-        table.alter.set_table_properties({_FORGET: f"interval {_FORGET_SECONDS} seconds"})
+        table.alter.set_table_properties({_FORGET: "interval 3600 seconds"})
         table = opened(sink.path)
     return table
 
 
-def _weights(files: Sequence[Added]) -> list[Weight]:
+def _weights(files: Sequence[Added]) -> list[data_files.Weight]:
     """Weights in log order, raised to be non-increasing, so that merged files are adjacent."""
     least, found = 0, []
     for each in reversed(files):
-        least = max(least, each.size_bytes // _UNIT_BYTES)
-        found.append(Weight(least, each.size_bytes))
+        least = max(least, each.size_bytes // 1024)
+        found.append(data_files.Weight(least, each.size_bytes))
     return found[::-1]
 
 
-def _merged(sink: DeltaSink, group: Sequence[Added]) -> FileFacts:
+def _merged(sink: DeltaSink, group: Sequence[Added]) -> data_files.FileFacts:
     path = Path(str(sink.folder)) / f"compacted-{uuid4().hex}.parquet"
     metadata = parquet.merge([Path(str(each.path)) for each in group], path)
-    return facts_of(metadata, str(path), path.stat().st_size, {})
+    return data_files.facts_of(metadata, str(path), path.stat().st_size, {})
 
 
 def _commit(
-    sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], FileFacts]]
+    sink: DeltaSink, version: int, merged: Sequence[tuple[Sequence[Added], data_files.FileFacts]]
 ) -> None:
-    from deltalake.exceptions import CommitFailedError
-    from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+    from deltalake.transaction import AddAction, RemoveAction
 
-    sync(Path(str(sink.folder)))
+    remote.sync(Path(str(sink.folder)))
     now_ms = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = []
     for group, facts in merged:
@@ -256,19 +242,12 @@ def _commit(
     if table.version() != version:
         raise TooBusy(f"{sink.name} was changed by another writer")
     try:
-        table.create_write_transaction(
-            actions,
-            "append",
-            table.schema(),
-            partition_by=list(sink.shape.partition),
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
-    except CommitFailedError as error:
-        raise TooBusy(f"{sink.name} was changed by another writer: {error}") from error
-    sink.sync_version(version + 1)
+        sink.write(table, actions)
+    except Conflict as error:
+        raise TooBusy(str(error)) from error
 
 
-def _discard_unless_named(sink: DeltaSink, made: Sequence[FileFacts]) -> None:
+def _discard_unless_named(sink: DeltaSink, made: Sequence[data_files.FileFacts]) -> None:
     """Remove the new files, unless the commit was done in spite of its error."""
     named = {str(each.path) for each in DeltaRows(sink).actions()}
     for each in made:

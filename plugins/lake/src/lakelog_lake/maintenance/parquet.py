@@ -12,7 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
@@ -30,45 +30,28 @@ ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
 """Most bytes merged at once; a merge needs a few times as much memory."""
 _STEP_ROWS: Final = 16_384
-_Named = TypeVar("_Named")
 
 
-@attrs.frozen
-class Sizes:
-    """The size of a Parquet file.
-
-    :ivar stored: length of the file in bytes
-    :ivar unpacked: bytes of its uncompressed columns
-    """
-
-    stored: int
-    unpacked: int
-
-
-def sizes(path: Path) -> Sizes:
-    """Read the size of a file from its footer."""
-    found = parquet.read_metadata(path)
-    groups = (found.row_group(number) for number in range(found.num_row_groups))
-    return Sizes(path.stat().st_size, sum(each.total_byte_size for each in groups))
-
-
-def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[list[_Named]]:
+def bins(
+    table: Versions, entries: Iterable[dict[str, Any]], target_bytes: int
+) -> Iterator[list[dict[str, Any]]]:
     """Yield groups of at least two files to merge into one, in the given order.
 
-    :param files: each file with its size
     :param target_bytes: largest stored size of a group
     """
-    held: list[_Named] = []
+    held: list[dict[str, Any]] = []
     stored = unpacked = 0
-    for name, size in files:
-        full = stored + size.stored > target_bytes
-        if held and (full or unpacked + size.unpacked > MOST_UNPACKED_BYTES):
+    for each in entries:
+        path = found(table.path / each["path"])
+        footer, size = parquet.read_metadata(path), path.stat().st_size
+        plain = sum(footer.row_group(n).total_byte_size for n in range(footer.num_row_groups))
+        if held and (stored + size > target_bytes or unpacked + plain > MOST_UNPACKED_BYTES):
             if len(held) > 1:
                 yield held
             held, stored, unpacked = [], 0, 0
-        held.append(name)
-        stored += size.stored
-        unpacked += size.unpacked
+        held.append(each)
+        stored += size
+        unpacked += plain
     if len(held) > 1:
         yield held
 
@@ -155,11 +138,6 @@ class Versions(ParquetSink):
         self._publish(version.number + 1, content)
         self._show(version.number + 1)
 
-    def numbers(self) -> list[int]:
-        """The numbers of all versions."""
-        names = (path.stem for path in self._manifests.glob("*.json"))
-        return sorted(int(name) for name in names if name.isdigit())
-
     def whole_before(self, number: int) -> int:
         """The newest version up to ``number`` whose manifest lists all files."""
         while number > 0 and not self._read(number)["whole"]:
@@ -170,18 +148,6 @@ class Versions(ParquetSink):
         """The files of one manifest, each under its visible and its hidden name."""
         for path in self._paths(self._read(number)["files"]):
             yield from (path, hidden(path))
-
-    def written_at(self, number: int) -> float:
-        """The time of publication, in seconds since 1970."""
-        return self._at(number).stat().st_mtime
-
-    def forget(self, number: int) -> bool:
-        """Remove a version; return whether this call removed it."""
-        return terms.remove(self._at(number))
-
-    def remove_leftovers(self, before: float) -> int:
-        """Remove manifests that were never published."""
-        return terms.remove_orphans(self._manifests, "*.tmp", set(), before)
 
 
 def compact(sink: ParquetSink, target_bytes: int) -> terms.Compacted:
@@ -211,8 +177,7 @@ def _groups(table: Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]
             alike[repr(others)].append(each)
     for entries in alike.values():
         if len(entries) > 1:
-            sized = ((each, sizes(found(table.path / each["path"]))) for each in entries)
-            yield from bins(sized, target_bytes)
+            yield from bins(table, entries, target_bytes)
 
 
 def _merge(table: Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
@@ -257,26 +222,26 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
 def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Remove versions replaced before the cutoff, and files that only they list."""
     table = Versions(sink.path, sink.shape)
-    numbers = table.numbers()
+    numbers = table.versions()
     if not numbers:
         return terms.Expired()
     first = table.whole_before(_oldest_kept(table, numbers, retention))
     gone = [number for number in numbers if number < first]
     before = {path for number in gone for path in table.named_by(number)}
     for number in gone:
-        table.forget(number)
-    named = {path for number in table.numbers() for path in table.named_by(number)}
+        terms.remove(table.manifest(number))
+    named = {path for number in table.versions() for path in table.named_by(number)}
     files = sum(terms.remove(path) for path in sorted(before - named))
     for pattern in PATTERNS:
         files += terms.remove_orphans(table.folder, pattern, named, retention.orphans_cutoff)
-    table.remove_leftovers(retention.orphans_cutoff)
+    terms.remove_orphans(table.manifests, "*.tmp", set(), retention.orphans_cutoff)
     return terms.Expired(len(gone), files)
 
 
 def _oldest_kept(table: Versions, numbers: Sequence[int], retention: terms.RetentionTerms) -> int:
     kept = numbers[-max(1, retention.keep) :][0]
     for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
-        if table.written_at(following) < retention.cutoff:
+        if table.manifest(following).stat().st_mtime < retention.cutoff:
             break
         kept = min(kept, number)
     return kept

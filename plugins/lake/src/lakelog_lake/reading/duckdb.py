@@ -26,26 +26,12 @@ from pyarrow import dataset
 import lakelog
 from lakelog.arrow import schema as message_schema
 from lakelog.errors import LakelogError, SettingsError
-from lakelog_lake.engine_provider import VIEW, Answer
-from lakelog_lake.errors import OtherStore, QueryFailed, StatementRefused
-from lakelog_lake.log.columns import store_name
-from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake import engine_provider, errors
+from lakelog_lake.log.extent import RecordStarts, end_of
+from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import NumberSpan
-from lakelog_lake.reading.options import (
-    SETS,
-    Limit,
-    ReadOptions,
-    among,
-    both,
-    compared,
-    either,
-    limited,
-    names_of,
-    to_option,
-)
-from lakelog_lake.reading.plan import plan
-from lakelog_lake.reading.rows import rows_in
+from lakelog_lake.reading import options as reading
+from lakelog_lake.reading.log_ranges import plan, rows_in
 
 EXTRA: Final = "pip install 'lakelog-lake[duckdb]'"
 _BATCH_ROWS: Final = 1 << 16
@@ -58,7 +44,7 @@ def is_installed() -> bool:
 
 def answers(
     store: Path, statements: Iterable[str], limit: int, options: Mapping[str, str]
-) -> Iterator[Answer]:
+) -> Iterator[engine_provider.Answer]:
     """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
 
     Raises :class:`~lakelog.errors.SettingsError` without DuckDB or for wrong options,
@@ -69,7 +55,7 @@ def answers(
         raise SettingsError(f"DuckDB is not installed: {EXTRA}", key="--engine")
     import duckdb
 
-    read = ReadOptions.of({**options, "path": str(store)})
+    read = reading.ReadOptions.of({**options, "path": str(store)})
     with duckdb.connect() as connection:
         # Names in statements must not refer to Python variables.
         connection.execute("SET python_enable_replacements = false")
@@ -77,17 +63,17 @@ def answers(
         for statement in statements:
             messages = Messages(read)
             with _query_errors(messages):
-                connection.register(VIEW, messages)
+                connection.register(engine_provider.VIEW, messages)
                 answer = _answer(connection.sql(statement), limit)
             yield answer
 
 
-def _answer(found: Any, limit: int) -> Answer:
+def _answer(found: Any, limit: int) -> engine_provider.Answer:
     """Convert a relation, which is ``None`` after a statement such as CREATE."""
     if found is None:
-        return Answer(pa.table({}))
+        return engine_provider.Answer(pa.table({}))
     if not limit:
-        return Answer(found.to_arrow_table())
+        return engine_provider.Answer(found.to_arrow_table())
     with found.to_arrow_reader(min(limit + 1, _BATCH_ROWS)) as reader:
         batches, count = [], 0
         for batch in reader:
@@ -96,7 +82,7 @@ def _answer(found: Any, limit: int) -> Answer:
             if count > limit:
                 break
         rows = pa.Table.from_batches(batches, reader.schema)
-    return Answer(rows.slice(0, limit), count > limit)
+    return engine_provider.Answer(rows.slice(0, limit), count > limit)
 
 
 @contextmanager
@@ -111,7 +97,7 @@ def _query_errors(messages: Messages) -> Iterator[None]:
             raise messages.error from None
         first = " ".join(line.strip() for line in str(error).strip().splitlines() if line.strip())
         refused = duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException
-        kind = StatementRefused if isinstance(error, refused) else QueryFailed
+        kind = errors.StatementRefused if isinstance(error, refused) else errors.QueryFailed
         raise kind(f"the query failed: {first}") from error
 
 
@@ -126,11 +112,10 @@ _AMONG: Final = re.compile(
 
 _STRINGS: Final = "value_set=string:["
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[()\[\]{}]| and | or ')
-_OPENING: Final = "([{"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def limits_of(condition: pc.Expression) -> Mapping[str, Limit]:
+def limits_of(condition: pc.Expression) -> Mapping[str, reading.Limit]:
     """The values that columns can have where ``condition`` is true."""
     text = str(condition)
     if text.count(_STRINGS) > sum(1 for found in _AMONG.finditer(text) if _STRINGS in found[0]):
@@ -138,7 +123,7 @@ def limits_of(condition: pc.Expression) -> Mapping[str, Limit]:
     return _limits(text)
 
 
-def _limits(text: str) -> dict[str, Limit]:
+def _limits(text: str) -> dict[str, reading.Limit]:
     found = _AMONG.fullmatch(text)
     if found is not None:
         values = [each.strip().rstrip(",") for each in found[2].split("\n") if each.strip()]
@@ -151,22 +136,22 @@ def _limits(text: str) -> dict[str, Limit]:
     if middle:
         first, behind = middle[0]
         sides = _limits(inner[:first]), _limits(inner[behind:])
-        return (both if inner[first:behind] == " and " else either)(*sides)
+        return (reading.both if inner[first:behind] == " and " else reading.either)(*sides)
     found = _COMPARED.fullmatch(inner)
     return {} if found is None else _compared(*found.groups())
 
 
-def _compared(name: str, operator: str, constant: str) -> dict[str, Limit]:
+def _compared(name: str, operator: str, constant: str) -> dict[str, reading.Limit]:
     if operator == "==":
         return _one_of(name, [constant])
-    return {} if constant.startswith('"') else compared(operator, name, _number(constant))
+    return {} if constant.startswith('"') else reading.compared(operator, name, _number(constant))
 
 
-def _one_of(name: str, constants: list[str]) -> dict[str, Limit]:
+def _one_of(name: str, constants: list[str]) -> dict[str, reading.Limit]:
     is_text = [each.startswith('"') for each in constants]
-    if any(is_text) != (name in SETS and name != "queue_id"):
+    if any(is_text) != (name in reading.SETS and name != "queue_id"):
         return {}
-    return among(name, [each[1:-1] if is_text[0] else _number(each) for each in constants])
+    return reading.among(name, [each[1:-1] if is_text[0] else _number(each) for each in constants])
 
 
 def _middles(text: str) -> Iterator[tuple[int, int]]:
@@ -174,7 +159,7 @@ def _middles(text: str) -> Iterator[tuple[int, int]]:
     depth = 0
     for found in _TOKEN.finditer(text):
         token = found[0]
-        if token in _OPENING:
+        if token in "([{":
             depth += 1
         elif len(token) == 1:
             depth -= 1
@@ -198,12 +183,12 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     error: LakelogError | None = None
 
-    def __init__(self, options: ReadOptions) -> None:  # Dataset's own __init__ raises
+    def __init__(self, options: reading.ReadOptions) -> None:  # Dataset's own __init__ raises
         with lakelog.open(options.path, mode="read") as store, RecordStarts.of(store) as marks:
             self._name = options.store_id or store_name(options.path)
             end = end_of(marks, options.until)
         if options.start.store not in (None, self._name):
-            raise OtherStore(options.path, str(options.start.store), self._name)
+            raise errors.OtherStore(options.path, str(options.start.store), self._name)
         physical = options.wanted.physical.both(NumberSpan(end=end))
         wanted = attrs.evolve(options.wanted, physical=physical)
         self._options = attrs.evolve(options, wanted=wanted)
@@ -211,7 +196,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
     @property
     def schema(self) -> pa.Schema:
         """All columns, in their order."""
-        return _schema(names_of(self._options))
+        return _schema(reading.names_of(self._options))
 
     def scanner(
         self,
@@ -237,7 +222,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
     ) -> Iterator[pa.RecordBatch]:
         options, condition_text = self._options, "" if condition is None else str(condition)
         if condition is not None:
-            wanted = limited(options.wanted, to_option(limits_of(condition)))
+            wanted = reading.limited(options.wanted, reading.to_option(limits_of(condition)))
             options = attrs.evolve(options, wanted=wanted)
         needed = [name for name in self.schema.names if name in columns or name in condition_text]
         types = _schema(needed)
@@ -270,9 +255,6 @@ class Scan:
 
 
 def _schema(names: Sequence[str]) -> pa.Schema:
-    own = [name for name in names if name in _OWN]
+    own = [name for name in names if name in ("store", "error")]
     known = message_schema([name for name in names if name not in own])
     return pa.schema([known.field(n) if n not in own else pa.field(n, pa.string()) for n in names])
-
-
-_OWN = ("store", "error")

@@ -20,8 +20,7 @@ import attrs
 
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.times import parse_time
-from lakelog_lake.log.columns import ERROR, NAMES, TYPES
-from lakelog_lake.log.ends import READABLE
+from lakelog_lake.log import extent, records
 from lakelog_lake.log.wanted import ALL, LAST, NumberSpan, RecordCondition
 
 SOURCE: Final = "the options of the data source"
@@ -102,7 +101,6 @@ SPANS: Final = {
 }
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns with limits, and their fields of :class:`~lakelog_lake.log.wanted.RecordCondition`."""
-_WHERE: Final = "where"
 TIME: Final = "store_timestamp"
 _MICROS_PER_MS: Final = 1000
 
@@ -191,7 +189,7 @@ def _read(text: str) -> dict[str, list[Any]]:
         found = None
     if not isinstance(found, dict) or not found.keys() <= {*SPANS, *SETS}:
         raise refused(
-            _WHERE,
+            "where",
             f"{text!r} was not written by lakelog_spark.read: call lakelog_spark.read(spark, path, "
             "where=...) with the predicate, which sets this option",
         )
@@ -367,7 +365,7 @@ class ReadOptions:
             wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
             end=end,
-            until=None if until is None else word("until", until, (FLUSHED, READABLE)),
+            until=None if until is None else word("until", until, (FLUSHED, extent.READABLE)),
             bodies=word("include", str(option["include"]), ("body", "headers")) == "body",
             decompress=switch("decompress", str(option["decompress"])),
             corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
@@ -450,10 +448,10 @@ def _queues(
 
 def names_of(options: ReadOptions) -> tuple[str, ...]:
     """The columns of a read; without ``body`` for ``include=headers``."""
-    kept = tuple(name for name in NAMES if options.bodies or name != "body")
-    return (*kept, ERROR) if options.corrupt == "collect" else kept
+    kept = tuple(name for name in records.NAMES if options.bodies or name != "body")
+    return (*kept, records.ERROR) if options.corrupt == "collect" else kept
 
 
 def ddl_of(options: ReadOptions) -> str:
     """The columns of a read with their types, as Spark DDL."""
-    return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in names_of(options))
+    return ", ".join(f"{name} {records.TYPES.get(name, 'string')}" for name in names_of(options))

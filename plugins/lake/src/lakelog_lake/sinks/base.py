@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_che
 import attrs
 
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables import data_files, remote
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.remote import Folder, Remote
 from lakelog_lake.tables.shape import Layout, TableShape, keys_text
 
 
@@ -42,7 +41,7 @@ class Sink(Protocol):
         """The name of the table in messages."""
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> remote.Folder:
         """The folder for data files; it exists after :meth:`prepare`."""
 
     @property
@@ -59,7 +58,7 @@ class Sink(Protocol):
         """Read the newest version, without any cache."""
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Add ``files`` and set the position of ``store`` atomically.
 
@@ -80,7 +79,7 @@ class Trimmed(Protocol):
 
 
 DATA: Final = "data"
-_Path = TypeVar("_Path", Path, "Path | Remote")
+_Path = TypeVar("_Path", Path, "Path | remote.Remote")
 
 
 @attrs.frozen
@@ -107,7 +106,7 @@ class FolderTable(Generic[_Path]):
 
     def within(self, path: str) -> str:
         """The path of a data file relative to the table's folder."""
-        if isinstance(self.path, Remote):
+        if isinstance(self.path, remote.Remote):
             return path.removeprefix(f"{self.path.uri}/")
         return str(Path(path).relative_to(self.path))
 

@@ -28,11 +28,15 @@ import pyarrow.compute as pc
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, Left, PositionedVersion
-from lakelog_lake.tables.data_files import BOUNDED, FileFacts
+from lakelog_lake.sinks.history import (
+    LAST_ROWS,
+    KnownPositions,
+    Left,
+    PositionedVersion,
+    cached_version,
+)
+from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
-from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
-from lakelog_lake.tables.settings import HISTORY, kept
 from lakelog_lake.tables.shape import Layout, adds, as_text, fits
 
 if TYPE_CHECKING:
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (1, 16, 256, None)
 """Commits to read at once; usually the newest one has all positions."""
-_OLDER: Final = ("RESTORE", "CLONE")
-_REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
 
 
 def app_of(store: str) -> str:
@@ -106,27 +108,29 @@ def _left(commit: Mapping[str, Any]) -> Left:
     """How a commit changed earlier rows, by its operation."""
     operation = str(commit.get("operation", ""))
     given = commit.get("operationParameters") or {}
-    if operation.startswith(_OLDER):
+    if operation.startswith(("RESTORE", "CLONE")):
         return Left.THOSE_OF_AN_OLDER_VERSION
     is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
-    return Left.NONE if is_whole or operation.startswith(_REPLACING) else Left.ALL
+    return (
+        Left.NONE
+        if is_whole or operation.startswith(("REPLACE", "CREATE OR REPLACE", "CONVERT"))
+        else Left.ALL
+    )
 
 
 _log = logging.getLogger("lakelog_lake")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """The key of the table's configuration for its only topic."""
-_CHECKPOINTS: Final = "delta.checkpointInterval"
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
-_RETENTION: Final = "delta.logRetentionDuration"
-_SHORT_LOG: Final = {HISTORY: "2000"}
+_SHORT_LOG: Final = {settings.HISTORY: "2000"}
 """The history of a local table: each commit lists its whole log; object stores list new files."""
 _TRIM_EVERY: Final = 20
 _VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 
-def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
+def remote_folder(uri: str, options: Mapping[str, str]) -> remote.Remote:
     """A folder in an object store.
 
     :param options: storage options of deltalake; missing ones come from the environment
@@ -137,24 +141,24 @@ def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
     endpoints = [lower[name] for name in _ENDPOINTS if name in lower]
     if any(each.startswith("http://") for each in endpoints):
         known.setdefault("allow_http", "true")  # an http URL was given on purpose
-    return Remote(root, DeltaFiles(root, pairs(known)))
+    return remote.Remote(root, remote.DeltaFiles(root, remote.pairs(known)))
 
 
-def opened(path: Folder) -> DeltaTable:
+def opened(path: remote.Folder) -> DeltaTable:
     """Open the newest version; raises deltalake's ``TableNotFoundError``."""
     from deltalake import DeltaTable
 
     return DeltaTable(str(path), storage_options=options_of(path))
 
 
-def options_of(path: Folder) -> dict[str, str] | None:
+def options_of(path: remote.Folder) -> dict[str, str] | None:
     """Storage options for deltalake."""
-    if isinstance(path, Remote) and isinstance(path.files, DeltaFiles):
+    if isinstance(path, remote.Remote) and isinstance(path.files, remote.DeltaFiles):
         return dict(path.files.options)
     return None
 
 
-def is_there(path: Folder) -> bool:
+def is_there(path: remote.Folder) -> bool:
     """Whether a folder has a Delta table."""
     from deltalake import DeltaTable
 
@@ -162,25 +166,11 @@ def is_there(path: Folder) -> bool:
 
 
 @attrs.frozen
-class _Version:
-    """One version of the table.
-
-    :ivar table: the handle from which positions were read
-    :ivar known: the positions of all stores
-    """
-
-    table: DeltaTable
-    known: KnownPositions
-
-
-@attrs.frozen
-class DeltaSink(FolderTable[Folder]):
+class DeltaSink(FolderTable[remote.Folder]):
     """A sink that is a Delta table."""
 
     kind: ClassVar[str] = "Delta"
-    _known: dict[tuple[object, int], KnownPositions] = attrs.field(
-        factory=dict, init=False, repr=False, eq=False
-    )
+    _known: dict[Any, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     @property
     def layout(self) -> Layout:
@@ -195,7 +185,7 @@ class DeltaSink(FolderTable[Folder]):
 
         shape = self.shape
         topic = {} if shape.topic is None else {_TOPIC: shape.topic}
-        bounded = ",".join(name for name in BOUNDED if name not in shape.partition)
+        bounded = ",".join(name for name in data_files.BOUNDED if name not in shape.partition)
         DeltaTable.create(
             str(self.path),
             shape.stored(),
@@ -204,7 +194,7 @@ class DeltaSink(FolderTable[Folder]):
             configuration={
                 **_CLEANED,
                 **(_SHORT_LOG if isinstance(self.path, Path) else {}),
-                _CHECKPOINTS: str(_TRIM_EVERY),  # a commit reads every later version
+                "delta.checkpointInterval": str(_TRIM_EVERY),  # a commit reads every later version
                 # Filters treat a file without statistics for a column as empty.
                 "delta.dataSkippingStatsColumns": bounded,
                 **topic,
@@ -220,8 +210,8 @@ class DeltaSink(FolderTable[Folder]):
         check_topic(self.name, self.marked(), shape.topic)
         self.sync_version(opened(self.path).version())
         if isinstance(self.path, Path):
-            sync(self.path)
-            sync(self.path.parent)
+            remote.sync(self.path)
+            remote.sync(self.path.parent)
 
     def _add_columns(self, table: DeltaTable) -> None:
         from deltalake import Schema
@@ -244,12 +234,12 @@ class DeltaSink(FolderTable[Folder]):
         See :class:`.base.Trimmed`. Raises :class:`~lakelog.errors.SettingsError` for a number of
         versions in an object store.
         """
-        setting = kept(history)
-        wanted = {**_CLEANED, HISTORY: history}
+        setting = settings.kept(history)
+        wanted = {**_CLEANED, settings.HISTORY: history}
         if setting is None:
             wanted |= dict.fromkeys(_CLEANED, "false")
         elif setting.seconds:
-            wanted[_RETENTION] = f"interval {setting.seconds} seconds"
+            wanted["delta.logRetentionDuration"] = f"interval {setting.seconds} seconds"
         elif not isinstance(self.path, Path):
             raise SettingsError(
                 f"{history!r} is a number, but in an object store Delta keeps its log by time: "
@@ -271,14 +261,11 @@ class DeltaSink(FolderTable[Folder]):
         """Read the newest version from the table's log."""
         table = opened(self.path)
         version = (table.metadata().id, table.version())
-        if version not in self._known:
-            self._known.clear()
-            self._known[version] = KnownPositions(DeltaHistory(table), self.name)
-        known = self._known[version]
-        return Head(known.position(store), _Version(table, known))
+        found = cached_version(self._known, version, table, DeltaHistory(table), self.name)
+        return Head(found.known.position(store), found)
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Commit on the handle from which the position was read."""
         actions = [
@@ -304,31 +291,44 @@ class DeltaSink(FolderTable[Folder]):
 
         Raises :class:`~lakelog_lake.errors.Conflict`.
         """
-        from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import CommitProperties, Transaction
+        from deltalake.transaction import Transaction
 
         table: DeltaTable = head.version.table
-        next_version = table.version() + 1
         now_ms = time.time_ns() // 1_000_000
         texts = {**head.version.known.texts(), store: to_text(position)}
         metadata = json.dumps({key(name): text for name, text in texts.items()}, ensure_ascii=False)
+        mark = Transaction(app_of(store), position.end, now_ms)
+        version = self.write(
+            table, actions, custom_metadata={"userMetadata": metadata}, app_transactions=[mark]
+        )
+        if not version % _TRIM_EVERY:
+            self._trim(table, version)
+
+    def write(
+        self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], **properties: Any
+    ) -> int:
+        """Commit on ``table`` without retries, durably; return the number of the new version.
+
+        :param properties: see deltalake's ``CommitProperties``
+
+        Raises :class:`~lakelog_lake.errors.Conflict`.
+        """
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import CommitProperties
+
+        version = table.version() + 1
         try:
             table.create_write_transaction(
                 list(actions),
                 "append",
                 table.schema(),
                 partition_by=list(self.shape.partition),
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": metadata},
-                    max_commit_retries=0,
-                    app_transactions=[Transaction(app_of(store), position.end, now_ms)],
-                ),
+                commit_properties=CommitProperties(max_commit_retries=0, **properties),
             )
         except CommitFailedError as error:
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
-        self.sync_version(next_version)
-        if not next_version % _TRIM_EVERY:
-            self._trim(table, next_version)
+        self.sync_version(version)
+        return version
 
     def _trim(self, table: DeltaTable, version: int) -> None:
         """Remove old versions from a local log, if the history is a number of versions.
@@ -336,7 +336,7 @@ class DeltaSink(FolderTable[Folder]):
         The commit is already done: an error here is only logged, and a later commit tries again.
         """
         try:
-            setting = kept(table.metadata().configuration.get(HISTORY))
+            setting = settings.kept(table.metadata().configuration.get(settings.HISTORY))
             if isinstance(self.path, Path) and setting is not None and not setting.seconds:
                 drop_versions(self.path / "_delta_log", version - setting.versions)
         except (OSError, SettingsError) as error:
@@ -346,8 +346,8 @@ class DeltaSink(FolderTable[Folder]):
         """Sync the file of a version; another process may already have removed it."""
         log = self.path / "_delta_log"
         with suppress(FileNotFoundError):
-            sync(log / f"{version:020d}.json")
-        sync(log)
+            remote.sync(log / f"{version:020d}.json")
+        remote.sync(log)
 
 
 def drop_versions(log: Path, first: int) -> None:
@@ -360,15 +360,15 @@ def drop_versions(log: Path, first: int) -> None:
     oldest = max((version for version in checkpoints if version <= first), default=0)
     old = [each.string for each in found if int(each[1]) < oldest]
     if old:
-        sync(log / f"{oldest:020d}.checkpoint.parquet")
-        sync(log)
+        remote.sync(log / f"{oldest:020d}.checkpoint.parquet")
+        remote.sync(log)
     for name in old:
         (log / name).unlink(missing_ok=True)
 
 
 def added(
     path: str,
-    facts: FileFacts,
+    facts: data_files.FileFacts,
     partition: Mapping[str, str | None],
     *,
     data_change: bool = True,
@@ -395,7 +395,7 @@ def _kinds(schema: Schema) -> Kinds:
     return Kinds(types, frozenset(each.name for each in schema.fields if not each.nullable))
 
 
-def _statistics(facts: FileFacts, partition: Collection[str]) -> str:
+def _statistics(facts: data_files.FileFacts, partition: Collection[str]) -> str:
     """Counts and bounds in Delta's JSON: times in milliseconds, rounded outwards."""
     names = [name for name in facts.lower if name not in partition]
     return json.dumps(

@@ -144,14 +144,34 @@ class KnownPositions:
     def _confirmed(self, store: str, position: Position) -> str | None:
         """The mark's text, more complete than rows, if it ends at the record of the last row."""
         text = self._line.mark(store)
-        last = _parsed(text, self._name).last if text else None
-        same = last is not None and (last.offset, last.size) == _place(position)
+        last, row = _parsed(text, self._name).last if text else None, position.last
+        same = last and row and (last.offset, last.size) == (row.offset, row.size)
         return text if same else None
 
 
-def _place(position: Position) -> tuple[int, int] | None:
-    last = position.last
-    return None if last is None else (last.offset, last.size)
+@attrs.frozen
+class TableVersion:
+    """One version of a table.
+
+    :ivar table: the handle from which positions were read
+    :ivar known: the positions of all stores
+    """
+
+    table: Any
+    known: KnownPositions
+
+
+def cached_version(
+    cache: dict[Any, KnownPositions], version: object, table: Any, line: TableHistory, name: str
+) -> TableVersion:
+    """The version of ``table``; its positions are read again only if it is another version.
+
+    :param cache: the positions of the version that was read last
+    """
+    if version not in cache:
+        cache.clear()
+        cache[version] = KnownPositions(line, name)
+    return TableVersion(table, cache[version])
 
 
 def _parsed(text: str, name: str) -> Position:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import pyarrow as pa
@@ -26,12 +26,10 @@ import pyarrow as pa
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import Head
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion
+from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion, cached_version
 from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
-from lakelog_lake.tables import remote
-from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables.position import Position, key, texts_in, to_text
-from lakelog_lake.tables.settings import HISTORY
 from lakelog_lake.tables.shape import Layout, TableShape
 
 if TYPE_CHECKING:
@@ -61,38 +59,30 @@ class Snapshot:
         A missing parent does not prove this: expiry removes parents.
         """
         added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
-        return self.number == 1 or (self.operation in _ADDING and added == total != "0")
+        return self.number == 1 or (
+            self.operation in ("append", "overwrite") and added == total != "0"
+        )
 
 
-_ADDING: Final = ("append", "overwrite")
+class IcebergHistory:
+    """The part of a :class:`~lakelog_lake.sinks.history.TableHistory` without the rows.
 
+    A base of classes that read the metadata of one version.
+    """
 
-class History(Protocol):
-    """The state of one version of a table."""
+    _is_cut: bool = False
 
     def properties(self) -> Mapping[str, str]:
         """The properties of the table."""
+        raise NotImplementedError
 
     def ancestors(self) -> Iterator[Snapshot]:
         """The snapshots that have not expired, newest first."""
-
-    def last_rows(self) -> Iterable[pa.RecordBatch]:
-        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
-
-    def holds(self, store: str) -> bool:
-        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
-
-
-@attrs.define
-class IcebergHistory:
-    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
-
-    _history: History
-    _is_cut: bool = False
+        raise NotImplementedError
 
     def commits(self) -> Iterator[PositionedVersion]:
         """The commits of the snapshots that have not expired, newest first."""
-        for each in self._history.ancestors():
+        for each in self.ancestors():
             self._is_cut = not each.is_first
             yield PositionedVersion(texts_in(each.summary))
 
@@ -102,26 +92,15 @@ class IcebergHistory:
 
     def marks(self) -> Collection[str]:
         """The stores with a position among the table's properties."""
-        return texts_in(self._history.properties())
+        return texts_in(self.properties())
 
     def mark(self, store: str) -> str | None:
         """The newest position of ``store``, from the table's properties."""
-        return self._history.properties().get(key(store))
-
-    def last_rows(self) -> Iterable[pa.RecordBatch]:
-        """The rows of the current snapshot."""
-        return self._history.last_rows()
-
-    def holds(self, store: str) -> bool:
-        """Whether the table has a row of ``store``."""
-        return self._history.holds(store)
+        return self.properties().get(key(store))
 
 
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
 """The subclass of pyiceberg's Arrow FileIO that syncs local files."""
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_ANY_REGION: Final = "us-east-1"
 
 
 def default_catalog() -> str:
@@ -161,17 +140,15 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
 
 def _from_environment(properties: Mapping[str, object]) -> dict[str, str]:
     """S3 properties from environment variables that Arrow does not read by itself."""
-    found = {}
-    endpoint = _first(_ENDPOINTS)
-    if endpoint is not None:
-        found["s3.endpoint"] = endpoint
-    region = _first(_REGIONS) or (_ANY_REGION if {"s3.endpoint"} & {*properties, *found} else None)
-    if region is not None:
-        found["client.region"] = region
-    return found
+    endpoint = _first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    region = _first("AWS_REGION", "AWS_DEFAULT_REGION")
+    if region is None and (endpoint or "s3.endpoint" in properties):
+        region = "us-east-1"
+    found = {"s3.endpoint": endpoint, "client.region": region}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def _first(names: tuple[str, ...]) -> str | None:
+def _first(*names: str) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
@@ -230,10 +207,8 @@ class IcebergSink:
         """The folder of the data files."""
         if remote.is_local(self._location):
             return remote.local_folder(self._location) / "data"
-        return (
-            remote.Remote(self._location.rstrip("/"), remote.IcebergFiles(self._properties))
-            / "data"
-        )
+        files = remote.IcebergFiles(self._properties)
+        return remote.Remote(f"{self._location.rstrip('/')}/data", files)
 
     @property
     def layout(self) -> Layout:
@@ -271,14 +246,11 @@ class IcebergSink:
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
         self._properties = remote.pairs(table.io.properties)  # credentials may expire
-        if version not in self._known:
-            self._known.clear()
-            self._known[version] = KnownPositions(IcebergHistory(_History(table)), self.name)
-        known = self._known[version]
-        return Head(known.position(store), _Version(table, known))
+        found = cached_version(self._known, version, table, _History(table), self.name)
+        return Head(found.known.position(store), found)
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Commit one transaction, without retries."""
         from lakelog_lake.sinks.iceberg_expiry import SteadyTransaction
@@ -290,7 +262,7 @@ class IcebergSink:
         transaction: Transaction,
         head: Head,
         store: str,
-        files: Sequence[FileFacts],
+        files: Sequence[data_files.FileFacts],
         position: Position,
     ) -> None:
         """Add ``files`` and the position to a transaction, and commit it."""
@@ -319,8 +291,8 @@ class IcebergSink:
     def keep(self, history: str) -> None:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
         table = self.catalog.load_table(self.table)
-        if table.properties.get(HISTORY) != history:
-            table.transaction().set_properties({HISTORY: history}).commit_transaction()
+        if table.properties.get(settings.HISTORY) != history:
+            table.transaction().set_properties({settings.HISTORY: history}).commit_transaction()
 
     def _uri(self, path: str) -> str:
         """The URI of a data file, below the table's location."""
@@ -330,20 +302,8 @@ class IcebergSink:
         return f"{self._location.rstrip('/')}/{within}"
 
 
-@attrs.frozen
-class _Version:
-    """One version of the table.
-
-    :ivar table: the handle from which positions were read
-    :ivar known: the positions of all stores
-    """
-
-    table: Table
-    known: KnownPositions
-
-
-@attrs.frozen
-class _History:
+@attrs.define(slots=False)
+class _History(IcebergHistory):
     """A version's snapshots and rows, from pyiceberg."""
 
     table: Table
@@ -354,9 +314,11 @@ class _History:
     def ancestors(self) -> Iterator[Snapshot]:
         by_id = {each.snapshot_id: each for each in self.table.metadata.snapshots}
         at = self.table.metadata.current_snapshot_id
-        while at is not None and at in by_id:
-            yield _snapshot(by_id[at])
-            at = by_id[at].parent_snapshot_id
+        while at is not None and (found := by_id.get(at)) is not None:
+            number, summary = found.sequence_number or 0, found.summary
+            more = {} if summary is None else summary.additional_properties
+            yield Snapshot(number, "" if summary is None else summary.operation.value, more)
+            at = found.parent_snapshot_id
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         yield from self.table.scan(selected_fields=LAST_ROWS).to_arrow_batch_reader()
@@ -366,10 +328,3 @@ class _History:
 
         scan = self.table.scan(EqualTo("store", store), selected_fields=("store",), limit=1)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
         return bool(scan.to_arrow().num_rows)
-
-
-def _snapshot(found: Any) -> Snapshot:
-    number = found.sequence_number or 0
-    if found.summary is None:
-        return Snapshot(number, "", {})
-    return Snapshot(number, found.summary.operation.value, found.summary.additional_properties)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakelog_lake.sinks.base import Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables.data_files import FileFacts
-from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
+from lakelog_lake.tables import data_files, settings
 from lakelog_lake.tables.shape import TableShape, fits
 
 if TYPE_CHECKING:
@@ -70,10 +69,7 @@ def _ids(prefix: str, kind: Any) -> Iterator[tuple[str, int]]:
     elif isinstance(kind, ListType):
         inside = [("element", kind.element_id, kind.element_type)]
     elif isinstance(kind, MapType):
-        inside = [
-            ("key", kind.key_id, kind.key_type),
-            ("value", kind.value_id, kind.value_type),
-        ]
+        inside = [("key", kind.key_id, kind.key_type), ("value", kind.value_id, kind.value_type)]
     else:
         inside = []
     for name, number, nested in inside:
@@ -101,7 +97,7 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.metrics.column.properties": "none",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    HISTORY: DEFAULT_HISTORY,
+    settings.HISTORY: settings.DEFAULT_HISTORY,
 }
 
 TOPIC: Final = "lakelog.topic"
@@ -145,7 +141,7 @@ def fitted(table: Table, name: str, shape: TableShape) -> Table:
         return fits(known.field(column).type, shape.columns.field(column).type, widens=True)
 
     lacks = missing(name, found, kinds(ours), grows)
-    check_partition(name, partition_of(table), shape.partition)
+    check_partition(name, partition_of(table.schema(), table.spec()), shape.partition)
     check_topic(name, table.properties.get(TOPIC), shape.topic)
     if lacks or any(found.types[name] != kind for name, kind in kinds(ours).types.items()):
         with table.update_schema() as update:
@@ -154,24 +150,22 @@ def fitted(table: Table, name: str, shape: TableShape) -> Table:
     return table
 
 
-def partition_of(table: Table) -> tuple[str, ...]:
+def partition_of(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
     """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
-    schema = table.schema()
     parts = (
-        (schema.find_column_name(each.source_id) or "", str(each.transform))
-        for each in table.spec().fields
+        (schema.find_column_name(each.source_id) or "", str(each.transform)) for each in spec.fields
     )
     return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
 
 
-_SOURCES: Final = {
+TRANSFORMS: Final = {
     "topic": ("topic", "identity"),
     "store": ("store", "identity"),
     "day": ("store_timestamp", "day"),
     "hour": ("store_timestamp", "hour"),
 }
-
-_KEYS: Final = {part: key for key, part in _SOURCES.items()}
+"""The column and transform of each partition key."""
+_KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
 _FIRST_PARTITION_ID: Final = 1000
 
 
@@ -181,14 +175,14 @@ def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
 
     fields = []
     for number, key in enumerate(keys, _FIRST_PARTITION_ID):
-        column, transform = _SOURCES[key]
+        column, transform = TRANSFORMS[key]
         name = column if transform == "identity" else f"{column}_{transform}"
         source = schema.find_field(column).field_id
         fields.append(PartitionField(source, number, parse_transform(transform), name))
     return PartitionSpec(*fields)
 
 
-def data_file(table: Table, facts: FileFacts, uri: str) -> DataFile:
+def data_file(table: Table, facts: data_files.FileFacts, uri: str) -> DataFile:
     """The manifest entry of a file."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record

@@ -294,9 +294,8 @@ def _without(folder: Path, mark: str, kind: str) -> str | None:
 
 def _iceberg(place: str, storage: Mapping[str, str]) -> TableLocation:
     _need("iceberg", "pyiceberg")
-    path = folder_of(place)
+    path = _folder_without_options(place, storage)
     if isinstance(path, Path):
-        _refuse_options(path, storage)
         return IcebergLocation(path)
     return IcebergLocation(path, iceberg.default_catalog(), storage)
 
@@ -308,14 +307,11 @@ def _catalog(place: str, storage: Mapping[str, str]) -> TableLocation:
 
 def _delta(place: str, storage: Mapping[str, str]) -> TableLocation:
     _need("delta", "deltalake")
-    path = folder_of(place)
-    _refuse_options(path, storage)
-    return DeltaLocation(path, storage)
+    return DeltaLocation(_folder_without_options(place, storage), storage)
 
 
 def _parquet(place: str, storage: Mapping[str, str]) -> TableLocation:
-    path = folder_of(place)
-    _refuse_options(path, storage)
+    path = _folder_without_options(place, storage)
     if not isinstance(path, Path):
         raise SettingsError(
             f"{f'parquet:{place}'!r}: a Parquet table must be in a local or mounted folder; for an "
@@ -341,9 +337,12 @@ def _need(kind: str, package: str) -> None:
         )
 
 
-def _refuse_options(path: Path | str, storage: Mapping[str, str]) -> None:
+def _folder_without_options(place: str, storage: Mapping[str, str]) -> Path | str:
+    """As :func:`folder_of`; options are for other file systems."""
+    path = folder_of(place)
     if storage and isinstance(path, Path):
         raise SettingsError(f"{path} is a local folder: it takes no options", key="--storage")
+    return path
 
 
 def folder_of(text: str) -> Path | str:

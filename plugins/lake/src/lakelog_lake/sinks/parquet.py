@@ -34,11 +34,9 @@ from pyarrow import parquet
 
 from lakelog_lake.errors import Conflict, TableMismatch
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
-from lakelog_lake.tables import data_files
-from lakelog_lake.tables.data_files import FileFacts
+from lakelog_lake.tables import data_files, shape
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tables.shape import Layout, as_text, fits
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
@@ -53,15 +51,15 @@ class ParquetSink(FolderTable[Path]):
     kind: ClassVar[str] = "Parquet"
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> shape.Layout:
         """Partition columns are stored in the files as well."""
-        return Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
+        return shape.Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
 
     def prepare(self) -> None:
         """Create the folders; an empty table gets a manifest only if it is for one topic."""
-        if self.path.is_dir() and not self._manifests.is_dir() and any(self.path.iterdir()):
+        if self.path.is_dir() and not self.manifests.is_dir() and any(self.path.iterdir()):
             raise TableMismatch(f"{self.path} holds other files: give an empty or new folder")
-        for folder in (self._manifests, self.folder):
+        for folder in (self.manifests, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
         sync(self.path)
         sync(self.path.parent)
@@ -81,7 +79,7 @@ class ParquetSink(FolderTable[Path]):
     def _grows(self, column: str) -> bool:
         """Readers of a folder can merge structs, but not int and bigint."""
         known, ours = self.schema(), self.shape.stored()
-        return column in known.names and fits(
+        return column in known.names and shape.fits(
             known.field(column).type, ours.field(column).type, widens=False
         )
 
@@ -144,7 +142,7 @@ class ParquetSink(FolderTable[Path]):
                 return
 
     def commit(
-        self, head: Head, store: str, files: Sequence[FileFacts], position: Position
+        self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Link the next manifest to its name."""
         version, before = head.version
@@ -163,9 +161,10 @@ class ParquetSink(FolderTable[Path]):
         """The entries of all files of the newest version."""
         return self._entries(self._newest())
 
-    def versions(self) -> int:
-        """The number of manifests kept."""
-        return sum(path.stem.isdigit() for path in self._manifests.glob("*.json"))
+    def versions(self) -> list[int]:
+        """The numbers of the manifests kept, ascending."""
+        names = (path.stem for path in self.manifests.glob("*.json"))
+        return sorted(int(name) for name in names if name.isdigit())
 
     def history(
         self, most: int
@@ -179,12 +178,12 @@ class ParquetSink(FolderTable[Path]):
         """
         newest = self._newest()
         first = max(0, newest - most + 1)
-        while first < newest and not self._at(first).exists():
+        while first < newest and not self.manifest(first).exists():
             first += 1
         for version in range(first, newest + 1):
             read = self._read(version)
             entries = self._entries(version) if version == first else read["files"]
-            at_ms = self._at(version).stat().st_mtime_ns // 1_000_000
+            at_ms = self.manifest(version).stat().st_mtime_ns // 1_000_000
             yield at_ms, read["positions"], entries, version == first or read["whole"]
 
     def paths(self) -> list[Path]:
@@ -205,24 +204,25 @@ class ParquetSink(FolderTable[Path]):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     @property
-    def _manifests(self) -> Path:
+    def manifests(self) -> Path:
+        """The folder of the manifests."""
         return self.path / MANIFESTS
 
     def _newest(self) -> int:
         """The newest version; -1 if there is none."""
-        names = (path.stem for path in self._manifests.glob("*.json"))
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        return max(self.versions(), default=-1)
 
     def _latest(self) -> Mapping[str, Any]:
         """The newest manifest; empty if there is none."""
         newest = self._newest()
         return self._read(newest) if newest >= 0 else {}
 
-    def _at(self, version: int) -> Path:
-        return self._manifests / f"{version:020d}.json"
+    def manifest(self, version: int) -> Path:
+        """The manifest of a version."""
+        return self.manifests / f"{version:020d}.json"
 
     def _read(self, version: int) -> Mapping[str, Any]:
-        path = self._at(version)
+        path = self.manifest(version)
         try:
             content = json.loads(path.read_text())
             if content["version"] != _FORMAT:
@@ -242,24 +242,24 @@ class ParquetSink(FolderTable[Path]):
             version -= 1
         return [each for part in reversed(parts) for each in part]
 
-    def _entry(self, facts: FileFacts) -> dict[str, Any]:
+    def _entry(self, facts: data_files.FileFacts) -> dict[str, Any]:
         return {
             "path": self.within(data_files.named(facts.path)),
             "size_bytes": facts.size_bytes,
             "rows": facts.rows,
-            **{name: as_text(name, value) for name, value in facts.partition.items()},
+            **{name: shape.as_text(name, value) for name, value in facts.partition.items()},
         }
 
     def _publish(self, version: int, content: Mapping[str, Any]) -> None:
-        temporary = self._manifests / f"{uuid4().hex}.tmp"
+        temporary = self.manifests / f"{uuid4().hex}.tmp"
         with temporary.open("x") as file:
             json.dump(content, file, ensure_ascii=False, separators=(",", ":"))
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(temporary, self._at(version))
+            os.link(temporary, self.manifest(version))
         except FileExistsError:
             raise Conflict(f"version {version} of {self.name} was made by another writer") from None
         finally:
             temporary.unlink()
-        sync(self._manifests)
+        sync(self.manifests)

@@ -33,9 +33,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lakelog_lake.errors import NotWritten
-from lakelog_lake.tables.remote import Files, Folder, Remote
-from lakelog_lake.tables.settings import ParquetCompression
-from lakelog_lake.tables.shape import BODY, DAY, HOUR, REPEATING, STORE, as_text
+from lakelog_lake.tables import remote, settings, shape
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 """The columns with smallest and largest values per file."""
@@ -70,7 +68,7 @@ class FileFacts:
     lower: Mapping[str, int | str]
     upper: Mapping[str, int | str]
     row_groups: tuple[int, ...]
-    files: Files | None = None
+    files: remote.Files | None = None
 
 
 def facts_of(
@@ -181,7 +179,7 @@ _LEAST_GAIN: Final = 0.1
 def parquet_writer(
     file: Any,
     schema: pa.Schema,
-    compression: ParquetCompression,
+    compression: settings.ParquetCompression,
     first: pa.RecordBatch | None = None,
 ) -> Any:
     """A ``pyarrow.parquet.ParquetWriter``.
@@ -189,17 +187,17 @@ def parquet_writer(
     :param first: rows of the file, from which ``auto`` decides; without them all is compressed
     """
     codec, packed = compression.value, True
-    if compression is ParquetCompression.AUTO:
-        codec = ParquetCompression.ZSTD.value
-        packed = first is None or not _has_bytes(schema) or shrinks(first.column(BODY))
-    level = _LEVEL if codec == ParquetCompression.ZSTD else None
-    leaves = [] if packed else [each for each in _leaves(schema) if each != BODY]
+    if compression is settings.ParquetCompression.AUTO:
+        codec = settings.ParquetCompression.ZSTD.value
+        packed = first is None or not _has_bytes(schema) or shrinks(first.column(shape.BODY))
+    level = _LEVEL if codec == settings.ParquetCompression.ZSTD else None
+    leaves = [] if packed else [each for each in _leaves(schema) if each != shape.BODY]
     return parquet.ParquetWriter(
         file,
         schema,
-        compression=codec if packed else {**dict.fromkeys(leaves, codec), BODY: "none"},
+        compression=codec if packed else {**dict.fromkeys(leaves, codec), shape.BODY: "none"},
         compression_level=level if packed else dict.fromkeys(leaves, level),
-        use_dictionary=[name for name in REPEATING if name.partition(".")[0] in schema.names],
+        use_dictionary=[name for name in shape.REPEATING if name.partition(".")[0] in schema.names],
         write_statistics=[name for name in BOUNDED if name in schema.names],
         store_schema=False,
     )
@@ -207,7 +205,7 @@ def parquet_writer(
 
 def _has_bytes(schema: pa.Schema) -> bool:
     """A parser's column of this name may have another type; text always shrinks by a tenth."""
-    return BODY in schema.names and bool(pa.types.is_binary(schema.field(BODY).type))
+    return shape.BODY in schema.names and bool(pa.types.is_binary(schema.field(shape.BODY).type))
 
 
 def shrinks(bodies: pa.Array) -> bool:
@@ -244,13 +242,13 @@ class FilePlacement:
     :ivar compression: compression of the files; ``auto`` is decided for each file
     """
 
-    folder: Folder
+    folder: remote.Folder
     schema: pa.Schema
     store: str
     prefix: str
     file_bytes: int
     is_hidden: bool = False
-    compression: ParquetCompression = ParquetCompression.AUTO
+    compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
 
 def write_files(
@@ -281,7 +279,7 @@ def write_files(
 
 
 @contextmanager
-def writing(folder: Folder) -> Iterator[None]:
+def writing(folder: remote.Folder) -> Iterator[None]:
     """Convert errors of the block to :class:`~lakelog_lake.errors.NotWritten`."""
     try:
         yield
@@ -291,7 +289,7 @@ def writing(folder: Folder) -> Iterator[None]:
 
 @attrs.frozen
 class _File:
-    path: Folder
+    path: remote.Folder
     raw: Any
     writer: Any
 
@@ -326,18 +324,18 @@ class _File:
                 os.fsync(self.raw.fileno())
             size = self.size_bytes
         facts = facts_of(self.writer.writer.metadata, str(self.path), size, values)
-        if isinstance(self.path, Remote):
+        if isinstance(self.path, remote.Remote):
             return attrs.evolve(facts, files=self.path.files)
         return facts
 
 
 def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:
 
-    known = {STORE: pa.scalar(store)}
-    if DAY in values:
-        known[DAY] = pa.scalar(values[DAY], pa.date32())
-    if HOUR in values:
-        known[HOUR] = pa.scalar(as_text(HOUR, values[HOUR]))
+    known = {shape.STORE: pa.scalar(store)}
+    if shape.DAY in values:
+        known[shape.DAY] = pa.scalar(values[shape.DAY], pa.date32())
+    if shape.HOUR in values:
+        known[shape.HOUR] = pa.scalar(shape.as_text(shape.HOUR, values[shape.HOUR]))
     return known
 
 

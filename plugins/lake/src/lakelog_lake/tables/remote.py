@@ -72,10 +72,6 @@ class Remote:
         except Exception as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
 
-    def below(self) -> Iterator[FoundFile]:
-        """All files below this folder."""
-        return self.files.below(self.uri)
-
 
 Folder: TypeAlias = "Path | Remote"
 
@@ -85,7 +81,7 @@ def below(folder: Folder) -> Iterator[str]:
     if isinstance(folder, Path):
         yield from (str(each) for each in folder.rglob("*") if each.is_file())
     else:
-        yield from (each.uri for each in folder.below())
+        yield from (each.uri for each in folder.files.below(folder.uri))
 
 
 Pairs: TypeAlias = "tuple[tuple[str, str], ...]"

@@ -21,7 +21,7 @@ import pyarrow.types as t
 
 from lakelog.arrow import schema
 from lakelog.errors import SettingsError
-from lakelog_lake.log.columns import ERROR
+from lakelog_lake.log.records import ERROR
 
 TOPIC: Final = "topic"
 DAY: Final = "day"
@@ -33,8 +33,6 @@ TIMES: Final = {DAY: 86_400_000, HOUR: 3_600_000}
 DEFAULT: Final = (TOPIC, DAY)
 _NONE: Final = "none"
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_LAST: Final = date.max.toordinal()
-_HOURS: Final = 24
 
 
 def parse(text: str) -> tuple[str, ...]:
@@ -70,7 +68,7 @@ def as_text(key: str, value: int | str) -> str:
     if key == DAY:
         return day_text(int(value))
     if key == HOUR:
-        day, hour = divmod(int(value), _HOURS)
+        day, hour = divmod(int(value), 24)
         return f"{day_text(day)}-{hour:02d}"
     return str(value)
 
@@ -81,7 +79,7 @@ def day_text(day: int) -> str:
     >>> day_text(0), day_text(20_000), day_text(10**8)
     ('1970-01-01', '2024-10-04', '9999-12-31')
     """
-    return date.fromordinal(min(max(_EPOCH + day, 1), _LAST)).isoformat()
+    return date.fromordinal(min(max(_EPOCH + day, 1), date.max.toordinal())).isoformat()
 
 
 BODY: Final = "body"

@@ -7,14 +7,11 @@ through this class.
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from lakelog_lake.tables.remote import sync
-
-_LOCAL: Final = "file"
 
 
 class SyncedFileIO(PyArrowFileIO):
@@ -23,7 +20,7 @@ class SyncedFileIO(PyArrowFileIO):
     def new_output(self, location: str) -> PyArrowFile:
         """A file that is synced, with its folder, when it is closed."""
         made = super().new_output(location)
-        if self.parse_location(location, self.properties)[0] != _LOCAL:
+        if self.parse_location(location, self.properties)[0] != "file":
             return made
         return _SyncedFile(location, made._path, made._filesystem, made._buffer_size)
 
@@ -45,12 +42,7 @@ class _Stream:
     def __enter__(self) -> _Stream:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

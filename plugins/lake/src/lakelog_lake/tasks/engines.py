@@ -25,8 +25,7 @@ from lakelog.errors import LakelogError
 from lakelog.runtime.threads import soon_done, started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
-from lakelog_lake.log.ends import CachedStore
-from lakelog_lake.log.range_reader import LogSpan
+from lakelog_lake.log import extent, records
 from lakelog_lake.tables.data_files import discard
 from lakelog_lake.tasks.task import Task, Written, write
 
@@ -70,7 +69,7 @@ class processes(AbstractContextManager[Engine]):  # noqa: N801  # used as a func
 
     def __init__(self, count: int | None = None, on_done: Callable[[], None] = nothing) -> None:
         self._count, self._on_done = count, on_done
-        self._kept: CachedStore | None = None
+        self._kept: extent.CachedStore | None = None
         self._running: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Engine:
@@ -90,7 +89,7 @@ class processes(AbstractContextManager[Engine]):  # noqa: N801  # used as a func
     def _opened(self, path: Path) -> lakelog.Store:
         if self._kept is None or self._kept.path != path:
             self._let_go()
-            self._kept = CachedStore(path)
+            self._kept = extent.CachedStore(path)
         return self._kept.now()
 
     def _run(self, tasks: Sequence[Task]) -> Sequence[Written]:
@@ -180,14 +179,14 @@ class ReadAhead:
     :ivar _starts: the tables with the start offsets that the pass assumes
     """
 
-    spans: Sequence[LogSpan]
+    spans: Sequence[records.LogSpan]
     _starts: Sequence[tuple[Any, int]]
     _written: Future[Sequence[Written]]
 
     @classmethod
     def begun(
         cls,
-        spans: Sequence[LogSpan],
+        spans: Sequence[records.LogSpan],
         starts: Sequence[tuple[Any, int]],
         write: Callable[[], Sequence[Written]],
     ) -> ReadAhead:

@@ -16,9 +16,8 @@ from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog_lake.errors import RetentionGap, WrongLog
-from lakelog_lake.log.ends import DurableEnd
-from lakelog_lake.log.range_reader import LogSpan, edges
-from lakelog_lake.log.record_starts import MANY, RecordStarts
+from lakelog_lake.log.extent import MANY, DurableEnd, RecordStarts
+from lakelog_lake.log.records import LogSpan
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync
 
@@ -105,7 +104,7 @@ def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> Non
 
 def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint | None:
     for piece in store.scan_pieces(offset, end):
-        if isinstance(piece, RecordBatch) and edges(piece)[0] == offset:
+        if isinstance(piece, RecordBatch) and piece.base_offset + int(piece.starts[0]) == offset:
             record = piece.record(0)
             return Fingerprint(offset, len(record), zlib.crc32(record))
         break
@@ -164,8 +163,8 @@ def _known_start(marks: RecordStarts | None, at: int, target: int, end: int) -> 
 def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
     """The first record end at or behind ``target``, found by scanning from ``at``."""
     for piece in store.scan_pieces(at, end, verify=False):
-        if (behind := edges(piece)[1]) >= target:
-            return behind
+        if piece.end_offset >= target:
+            return piece.end_offset
     return end
 
 
@@ -180,7 +179,7 @@ def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSp
         is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
         if is_torn:
             continue  # counts only if a whole record follows
-        at = edges(piece)[1]
+        at = piece.end_offset
         if at - begun >= bounds.task_bytes:
             yield LogSpan(begun, at)
             begun = at
@@ -193,15 +192,7 @@ def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSp
 def sync_segments(store_path: Path, start: int, end: int) -> None:
     """Sync the log from ``start`` to ``end``, without changing a byte of it."""
     folder = store_path / COMMITLOG_DIR
-    for path in _segments(folder, start, end):
-        sync(path)
+    for path in sorted(each for each in folder.iterdir() if each.name.isdigit()):
+        if int(path.name) < end and int(path.name) + path.stat().st_size > start:
+            sync(path)
     sync(folder)
-
-
-def _segments(folder: Path, start: int, end: int) -> Iterator[Path]:
-    """The segment files that overlap a range."""
-    found = sorted(path for path in folder.iterdir() if path.name.isdigit())
-    for path in found:
-        first = int(path.name)
-        if first < end and first + path.stat().st_size > start:
-            yield path

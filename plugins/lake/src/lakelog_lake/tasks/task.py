@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,36 +19,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import lakelog
-from lakelog.errors import CorruptRecord, LakelogError
+from lakelog.errors import LakelogError
 from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import INNER_BATCH
 from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.bodies.base import BodyParser, Parsed
 from lakelog_lake.errors import BadParser
-from lakelog_lake.log.columns import ERROR, NAMES, unpacked
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch, steps
+from lakelog_lake.log.records import ERROR, NAMES, DamagePolicy, LogSpan, one_batch, steps, unpacked
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
-from lakelog_lake.tables import data_files
-from lakelog_lake.tables.position import QueueEnds
-from lakelog_lake.tables.remote import Folder, sync
-from lakelog_lake.tables.settings import ParquetCompression
-from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, Layout, file_schema
+from lakelog_lake.tables import data_files, position, remote, settings, shape
 from lakelog_lake.tasks.ranges import FILE_BYTES
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
-_INNER_NUMBER: Final = "INNER_NUM"
-
-
-@attrs.frozen
-class Group:
-    """Rows of one partition.
-
-    :ivar values: partition values by key
-    :ivar rows: indices in the batch, sorted by topic, queue and offset
-    """
-
-    values: Mapping[str, int | str]
-    rows: NDArray[np.int64]
 
 
 @attrs.frozen
@@ -79,30 +61,37 @@ class ChosenRows:
         """The rows of each topic."""
         return {self.topics[self.codes[rows[0]]]: rows for rows in runs(self.order, self.codes)}
 
-    def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
-        """Split ``rows``, a subsequence of ``order``, by partition."""
+    def groups(
+        self, rows: NDArray[np.int64], partition: Sequence[str]
+    ) -> Iterator[tuple[dict[str, int | str], NDArray[np.int64]]]:
+        """Split ``rows``, a subsequence of ``order``, by partition.
+
+        Yields the values of the partition by key, and its rows, sorted by topic, queue and offset.
+        """
         columns = [
-            self.codes if key == TOPIC else self._times(key) for key in partition if key != STORE
+            self.codes if key == shape.TOPIC else self._times(key)
+            for key in partition
+            if key != shape.STORE
         ]
         if columns:
             rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
         for part in runs(rows, *columns):
-            yield Group({key: self._value(key, int(part[0])) for key in partition}, part)
+            yield {key: self._value(key, int(part[0])) for key in partition}, part
 
     def _times(self, key: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = (
-            np.clip(self.batch.store_timestamps_ms, -_LAST_MS, _LAST_MS) // TIMES[key]
+            np.clip(self.batch.store_timestamps_ms, -_LAST_MS, _LAST_MS) // shape.TIMES[key]
         )
         return found
 
     def _value(self, key: str, row: int) -> int | str:
-        if key == STORE:
+        if key == shape.STORE:
             return self.store
-        if key == TOPIC:
+        if key == shape.TOPIC:
             return str(self.topics[self.codes[row]])
         return int(self._times(key)[row])
 
-    def next_offsets(self, rows: NDArray[np.int64]) -> QueueEnds:
+    def next_offsets(self, rows: NDArray[np.int64]) -> position.QueueEnds:
         """The offset behind the last row of each queue; ``rows`` is a subsequence of ``order``."""
         ends: dict[str, dict[int, int]] = {}
         for queue in runs(rows, self.codes, self.batch.queue_ids):
@@ -117,7 +106,7 @@ class ChosenRows:
         """The number of queue offsets that a record takes."""
         if not int(self.batch.sys_flags[at]) & INNER_BATCH:
             return 1
-        stated = self.batch[at : at + 1].properties[0].get(_INNER_NUMBER, "1")
+        stated = self.batch[at : at + 1].properties[0].get("INNER_NUM", "1")
         return int(stated) if stated.isdigit() else 1
 
 
@@ -143,16 +132,9 @@ class Rejects:
     from_offset: int
     errors: dict[int, str] = attrs.field(factory=dict)
 
-    def add(self, offsets: NDArray[np.int64], parsed: Parsed) -> None:
-        """Add the rows of ``offsets``, one for each body, that did not parse."""
-        for offset, error in zip(offsets[~parsed.good].tolist(), parsed.errors, strict=True):
-            if offset >= self.from_offset:
-                self.errors[offset] = error
-
-    def add_packed(self, batch: RecordBatch, errors: Mapping[int, CorruptRecord]) -> None:
-        """Add rows whose bodies cannot be unpacked, by index in ``batch``."""
-        for row, error in errors.items():
-            offset = int(batch.physical_offsets[row])
+    def add(self, offsets: NDArray[np.int64], errors: Iterable[object]) -> None:
+        """Add the rows at physical ``offsets``, each with its error."""
+        for offset, error in zip(offsets.tolist(), errors, strict=True):
             if offset >= self.from_offset:
                 self.errors[offset] = str(error)
 
@@ -191,15 +173,16 @@ class Reader:
         for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)
             if errors:
-                rejects.add_packed(part, errors)
+                rejects.add(part.physical_offsets[list(errors)], errors.values())
                 columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
             if not columns.num_rows:
                 continue
-            rest = columns.drop_columns([BODY])
-            parsed = parser.parse(columns.column(BODY), rest)
+            rest = columns.drop_columns([shape.BODY])
+            parsed = parser.parse(columns.column(shape.BODY), rest)
             _check(parser, parsed, columns.num_rows)
             if not parsed.good.all():
-                rejects.add(rest.column("physical_offset").to_numpy(), parsed)
+                places = rest.column("physical_offset").to_numpy()
+                rejects.add(places[~parsed.good], parsed.errors)
                 rest = rest.filter(pa.array(parsed.good))
             names = [*rest.schema.names, *parsed.columns.schema.names]
             yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
@@ -241,13 +224,13 @@ class Outlet:
     """
 
     number: int
-    folder: Folder
-    layout: Layout
+    folder: remote.Folder
+    layout: shape.Layout
     from_offset: int = 0
     topics: frozenset[str] | None = None
     parsers: Mapping[str, BodyParser] = attrs.field(factory=dict)
     dead_letters: int | None = None
-    compression: ParquetCompression = ParquetCompression.AUTO
+    compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
         """The parser for the bodies of ``topic``."""
@@ -282,7 +265,7 @@ class TablePart:
     """
 
     files: tuple[data_files.FileFacts, ...] = ()
-    next_offsets: QueueEnds = attrs.field(factory=dict)
+    next_offsets: position.QueueEnds = attrs.field(factory=dict)
 
     @property
     def rows(self) -> int:
@@ -342,7 +325,7 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
         for outlet in task.outlets:
             if parts[outlet.number].files:
                 with data_files.writing(outlet.folder):
-                    sync(outlet.folder)
+                    remote.sync(outlet.folder)
     except BaseException:
         data_files.discard(file for part in parts.values() for file in part.files)
         raise
@@ -424,7 +407,7 @@ class _Work:
         prefix = f"{self.task.span.start:020d}"
         place = data_files.FilePlacement(
             outlet.folder,
-            file_schema(outlet.layout),
+            shape.file_schema(outlet.layout),
             self.task.store,
             prefix,
             self.task.file_bytes,
@@ -433,10 +416,8 @@ class _Work:
         )
         files: list[data_files.FileFacts] = []
         try:
-            for group in self.rows.groups(rows, outlet.layout.partition):
-                files.extend(
-                    data_files.write_files(place, group.values, columns(outlet, group.rows))
-                )
+            for values, part in self.rows.groups(rows, outlet.layout.partition):
+                files.extend(data_files.write_files(place, values, columns(outlet, part)))
         except BaseException:
             data_files.discard(files)
             raise

@@ -1,21 +1,260 @@
 """Compares the rows of one part of a log with those of a table, and collects what differs.
 
+The compared values of a row take 56 bytes, for any size of its body. Values are hashed to 64 bits
+per row, with NumPy over Arrow's buffers. A value of variable length is a polynomial of its
+elements, modulo 2**64, computed from running sums without a loop over rows. The hashes detect
+accidental differences, not deliberate collisions. Bodies, which are long, get the faster CRC-32 and
+Adler-32 instead.
+
 The result has ranges of differing rows, and counts for each queue. Adjacent ranges of one kind are
 merged, in any order of their discovery. Beyond :data:`MOST_RANGES` ranges are only counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
+from zlib import adler32
 
 import attrs
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakelog_lake.verify.row_facts import CRC_BAD, NO_BODY, Facts
+from lakelog.format import checksum, layout
+from lakelog_lake.log.records import ERROR, NAMES
+from lakelog_lake.tables.shape import DAY, HOUR
 
+Words: TypeAlias = "NDArray[np.uint64]"
 Longs: TypeAlias = "NDArray[np.int64]"
+Facts: TypeAlias = "NDArray[np.void]"
+_BASE: Final = 0x9E3779B97F4A7C15
+_INVERSE: Final = pow(_BASE, -1, 1 << 64)
+_MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
+_NULL: Final = np.uint64(0x94D049BB133111EB)
+_LEAST_BITS: Final = 20
+
+
+def of_columns(batch: pa.RecordBatch) -> Words:
+    """One hash over all columns of each row."""
+    total = np.zeros(batch.num_rows, np.uint64)
+    for column in batch.columns:
+        total = _mixed(total * np.uint64(_BASE) + of_values(column))
+    return total
+
+
+def of_values(array: Any) -> Words:
+    """One hash for each value of an array of any scalar type, of lists or of maps."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return of_values(array.cast(kind.value_type))
+    if pa.types.is_map(kind):
+        pairs = of_values(array.keys) * np.uint64(_BASE) + of_values(array.items)
+        found = _folded(_mixed(pairs), _offsets(array))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        found = _folded(of_values(array.values), _offsets(array))
+    elif _is_text(kind):
+        data, offsets = _bytes(array)
+        found = _folded(data.astype(np.uint64), offsets)
+    else:
+        found = _of_numbers(array)
+    if array.null_count:
+        found = np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, found)
+    return found
+
+
+def of_bodies(array: Any) -> Words:
+    """CRC-32 of each value in the low 32 bits, Adler-32 in the high ones."""
+    data, offsets = _bytes(array)
+    view = memoryview(data.data)
+    ends = offsets.tolist()
+    parts = (view[low:high] for low, high in pairwise(ends))
+    found = (checksum.crc32(each) | adler32(each) << 32 for each in parts)
+    return np.fromiter(found, np.uint64, len(array))
+
+
+def _is_text(kind: Any) -> bool:
+    types = pa.types
+    return any(
+        of(kind)
+        for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    )
+
+
+def _of_numbers(array: Any) -> Words:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", array.type.tz))
+    plain = array.cast(pa.int64()).fill_null(0)
+    return _mixed(plain.to_numpy(zero_copy_only=False).view(np.uint64))
+
+
+def _bytes(array: Any) -> tuple[NDArray[np.uint8], Longs]:
+    """The concatenated bytes of an array of texts, and the offsets of its values."""
+    wide = array.cast(pa.large_binary())
+    _, places, data = wide.buffers()
+    first = wide.offset
+    offsets = np.frombuffer(places, np.int64)[first : first + len(wide) + 1]
+    found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return found, offsets
+
+
+def _offsets(array: Any) -> Longs:
+    found: Longs = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _folded(elements: Words, offsets: Longs) -> Words:
+    """For each run of ``elements``, mix the sum of (element + 1) * BASE**index with its length."""
+    if len(offsets) < 2:
+        return np.zeros(0, np.uint64)
+    low, end = int(offsets[0]), int(offsets[-1])
+    powers, inverses = _powers(_BASE, end - low + 1), _powers(_INVERSE, end - low + 1)
+    sums = np.zeros(end - low + 1, np.uint64)
+    np.cumsum((elements[low:end] + np.uint64(1)) * powers[:-1], out=sums[1:])
+    starts, ends = offsets[:-1] - low, offsets[1:] - low
+    lengths = (ends - starts).astype(np.uint64)
+    return _mixed((sums[ends] - sums[starts]) * inverses[starts] + lengths * _MIX)
+
+
+def _powers(base: int, count: int) -> Words:
+    """BASE**0 and following powers, cached for a few sizes."""
+    return _many_powers(base, max(count.bit_length(), _LEAST_BITS))[:count]
+
+
+@lru_cache(maxsize=6)
+def _many_powers(base: int, bits: int) -> Words:
+    found = np.full(1 << bits, np.uint64(base))
+    found[0] = 1
+    np.cumprod(found, out=found)
+    found.flags.writeable = False
+    return found
+
+
+def _mixed(words: Words) -> Words:
+    """Mix the bits of each word, so that small differences affect all bits."""
+    words = words ^ (words >> np.uint64(30))
+    words = words * _MIX
+    return words ^ (words >> np.uint64(27))
+
+
+FACT: Final = np.dtype(
+    [
+        ("at", np.int64),  # physical offset
+        ("offset", np.int64),  # queue offset
+        ("takes", np.int32),  # number of queue offsets
+        ("queue", np.int32),  # number of its topic and queue id, see Queues
+        ("size", np.int32),  # of its record
+        ("crc", np.int32),  # of the body: CRC_GOOD, CRC_BAD or CRC_UNKNOWN
+        ("body", np.uint64),
+        ("rest", np.uint64),  # all other columns
+    ]
+)
+CRC_GOOD, CRC_BAD, CRC_UNKNOWN = 0, 1, 2
+NO_BODY: Final = np.uint64((1 << 64) - 1)
+_WHOLE: Final = frozenset({"binary", "string", "large_binary", "large_string"})
+OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
+"""Columns of the key, and others that are compared by themselves."""
+
+
+@attrs.define
+class Queues:
+    """Numbers queues (topic and queue id) in order of appearance."""
+
+    names: list[tuple[str, int]] = attrs.field(factory=list)
+    _numbers: dict[tuple[str, int], int] = attrs.field(factory=dict)
+
+    def numbers(self, topics: Any, queue_ids: Any) -> NDArray[np.int32]:
+        """The number of the queue of each row, given two Arrow arrays."""
+        coded = topics.cast(pa.string()).dictionary_encode()
+        known = coded.dictionary.to_pylist()
+        codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        ids = queue_ids.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        both = np.stack([codes, ids])
+        pairs, places = np.unique(both, axis=1, return_inverse=True)
+        mine = [
+            self.number(known[code] if code >= 0 else "", queue_id)
+            for code, queue_id in pairs.T.tolist()
+        ]
+        return np.array(mine, np.int32)[places.reshape(-1)]
+
+    def number(self, topic: str, queue_id: int) -> int:
+        """The number of one queue."""
+        found = self._numbers.setdefault((topic, queue_id), len(self.names))
+        if found == len(self.names):
+            self.names.append((topic, queue_id))
+        return found
+
+
+def compared(columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of lakelog that a table has, in lakelog's order.
+
+    :param columns: types by name; parsed bodies cannot be compared and are left out
+    """
+    is_whole = columns.get("body") in _WHOLE
+    return tuple(name for name in NAMES if name in columns and (name != "body" or is_whole))
+
+
+def has_parsed(columns: Iterable[str]) -> bool:
+    """Whether there are columns of parsed bodies; their rows may have no body."""
+    return bool(set(columns) - {*NAMES, DAY, HOUR, ERROR})
+
+
+def facts_of(batch: pa.RecordBatch, queues: Queues) -> Facts:
+    """Compute the compared values of each row.
+
+    :param batch: with the columns of the key, and any others of lakelog's
+    """
+    facts = np.zeros(batch.num_rows, FACT)
+    if not batch.num_rows:
+        return facts
+    facts["at"] = _longs(batch, "physical_offset")
+    facts["offset"] = _longs(batch, "queue_offset")
+    facts["queue"] = queues.numbers(batch.column("topic"), batch.column("queue_id"))
+    facts["takes"] = _takes(batch)
+    if "store_size" in batch.schema.names:
+        facts["size"] = _longs(batch, "store_size")
+    others = [name for name in batch.schema.names if name not in OWN]
+    facts["rest"] = of_columns(batch.select(others))
+    facts["crc"] = CRC_UNKNOWN
+    if "body" in batch.schema.names:
+        facts["body"] = of_bodies(batch.column("body"))
+        facts["crc"] = _crc(batch, facts)
+        lacking = batch.column("body").is_null().to_numpy(zero_copy_only=False)
+        facts["body"][lacking], facts["crc"][lacking] = NO_BODY, CRC_UNKNOWN
+    return facts
+
+
+def _longs(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    column = batch.column(name).cast(pa.int64()).fill_null(-1)
+    found: NDArray[np.int64] = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _crc(batch: pa.RecordBatch, facts: Facts) -> NDArray[np.int32]:
+    """Compare with the checksum of the stored body; unknown for a body that was unpacked."""
+    if not {"body_crc", "sys_flag"} <= set(batch.schema.names):
+        return np.full(batch.num_rows, CRC_UNKNOWN, np.int32)
+    good = (facts["body"].astype(np.int64) & checksum.CRC31_MASK) == _longs(batch, "body_crc")
+    packed = (_longs(batch, "sys_flag") & layout.COMPRESSED) != 0
+    return np.where(packed, CRC_UNKNOWN, np.where(good, CRC_GOOD, CRC_BAD)).astype(np.int32)
+
+
+def _takes(batch: pa.RecordBatch) -> NDArray[np.int32]:
+    """The number of queue offsets of each row: 1, except for batches."""
+    takes = np.ones(batch.num_rows, np.int32)
+    if not {"sys_flag", "properties"} <= set(batch.schema.names):
+        return takes
+    inner = np.flatnonzero(_longs(batch, "sys_flag") & layout.INNER_BATCH)
+    if len(inner):
+        stated = pc.map_lookup(batch.column("properties").take(inner), "INNER_NUM", "last")
+        counts = [each if each and each.isdigit() else "1" for each in stated.to_pylist()]
+        takes[inner] = np.array(counts).astype(np.int32)
+    return takes
+
+
 MISSING: Final = "missing"
 EXTRA: Final = "extra"
 AHEAD: Final = "ahead"

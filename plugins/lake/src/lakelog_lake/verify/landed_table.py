@@ -1,16 +1,17 @@
-"""Tables that are read back: rows, files, sizes, positions and last commits, by kind of table.
+"""Existing tables, opened and read back: rows, files, sizes, positions and last commits.
 
-Delta and Parquet tables are lists of files in a folder. Iceberg tables are read with pyiceberg,
-without a JVM. The last commits come from the table's own metadata.
+No table is created here; a table is named as for ``lakelog dispatch``. Delta and Parquet tables are
+lists of files in a folder. Iceberg tables are read with pyiceberg, without a JVM. The last commits
+come from the table's own metadata.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import attrs
@@ -18,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset
 
-from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable
-from lakelog_lake.sinks.delta import DeltaSink, opened, texts_of
-from lakelog_lake.sinks.iceberg import IcebergSink
-from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable, NotLanded, Unreadable
+from lakelog_lake.landing.committing import table_errors
+from lakelog_lake.sinks import delta, iceberg, parquet
+from lakelog_lake.sinks.base import KEY, Sink
+from lakelog_lake.sinks.locations import TableLocation, is_template, location_of, named
+from lakelog_lake.tables import remote, shape
 from lakelog_lake.tables.position import Position, from_text, texts_in
-from lakelog_lake.tables.remote import Folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Table
-
 
 BATCH_ROWS: Final = 16_384
 DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
@@ -151,55 +152,19 @@ class TableCommit:
     took_ms: int | None = None
 
 
-def of_iceberg(table: Table) -> list[TableCommit]:
-    """The last commits from the summaries of snapshots, oldest first."""
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
-    names = ("added-records", "added-data-files", "added-files-size")
-    found = []
-    for each in snapshots:
-        summary = each.summary.additional_properties if each.summary else {}
-        commit = TableCommit(each.timestamp_ms, *(int(summary.get(name) or 0) for name in names))
-        found.append((commit, texts_in(summary)))
-    return _with_times(found)
-
-
-def of_delta(folder: Path) -> list[TableCommit]:
-    """The last commits from the log of a local table, as far as it was not cleaned up."""
-    paths = sorted(each for each in (folder / "_delta_log").glob("*.json") if each.stem.isdigit())
-    found = []
-    for path in paths[-MOST:]:
-        with suppress(FileNotFoundError):
-            found.append(_of_actions(map(json.loads, path.read_text().splitlines())))
-    return _with_times(found)
-
-
 def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Texts]:
     at_ms = rows = files = size = 0
     texts: Texts = {}
     for each in actions:
         info = each.get("commitInfo", {})
         at_ms = int(info.get("timestamp", at_ms))
-        texts = texts_of(info["userMetadata"]) if "userMetadata" in info else texts
+        texts = delta.texts_of(info["userMetadata"]) if "userMetadata" in info else texts
         added = each.get("add")
         if added is not None:
             files += 1
             size += int(added["size"])
             rows += int(json.loads(added.get("stats") or "{}").get("numRecords", 0))
     return TableCommit(at_ms, rows, files, size), texts
-
-
-def of_parquet(sink: ParquetSink) -> list[TableCommit]:
-    """The last commits from the manifests that are kept."""
-    return _with_times(list(_of_manifests(sink)))
-
-
-def _of_manifests(sink: ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
-    before: set[str] = set()
-    for at_ms, texts, entries, is_whole in sink.history(MOST):
-        new = [each for each in entries if each["path"] not in before]
-        rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
-        before = {each["path"] for each in entries} | (set() if is_whole else before)
-        yield TableCommit(at_ms, rows, len(new), size), texts
 
 
 def _positions(texts: Texts) -> Iterator[Position]:
@@ -224,19 +189,30 @@ def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]
     return commits
 
 
+_Sink = TypeVar("_Sink", bound=Sink)
+
+
 @attrs.frozen
-class ParquetRows:
-    """Reads a Parquet table.
+class RowsOfSink(Generic[_Sink]):
+    """Reads the table of a sink; the base of each kind's class.
 
     :ivar sink: the table
     """
 
-    sink: ParquetSink
+    sink: _Sink
 
     @property
     def name(self) -> str:
         """The table's name in messages."""
         return self.sink.name
+
+    def position(self, store: str) -> Position | None:
+        """The position in the newest version; for Iceberg maybe from the table's property."""
+        return self.sink.head(store).position
+
+
+class ParquetRows(RowsOfSink[parquet.ParquetSink]):
+    """Reads a Parquet table."""
 
     def columns(self) -> Mapping[str, str]:
         """The columns of all files; of an empty table, those of its future files."""
@@ -264,11 +240,17 @@ class ParquetRows:
         """The size from the manifests."""
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
-        return TableSize(rows, len(files), size, self.sink.versions())
+        return TableSize(rows, len(files), size, len(self.sink.versions()))
 
     def commits(self) -> list[TableCommit]:
         """The last commits from the manifests."""
-        return of_parquet(self.sink)
+        before, found = set[str](), []
+        for at_ms, texts, entries, is_whole in self.sink.history(MOST):
+            new = [each for each in entries if each["path"] not in before]
+            rows, size = (sum(int(each[name]) for each in new) for name in ("rows", "size_bytes"))
+            before = {each["path"] for each in entries} | (set() if is_whole else before)
+            found.append((TableCommit(at_ms, rows, len(new), size), texts))
+        return _with_times(found)
 
 
 @attrs.frozen
@@ -282,34 +264,19 @@ class Added:
     """
 
     named: str
-    path: Folder
+    path: remote.Folder
     size_bytes: int
     partition: Mapping[str, Any]
     begins: int | None = None
 
 
-@attrs.frozen
-class DeltaRows:
-    """Reads a Delta table.
-
-    :ivar sink: the table
-    """
-
-    sink: DeltaSink
-
-    @property
-    def name(self) -> str:
-        """The table's name in messages."""
-        return self.sink.name
+class DeltaRows(RowsOfSink[delta.DeltaSink]):
+    """Reads a Delta table."""
 
     def columns(self) -> Mapping[str, str]:
         """The columns of the newest version."""
         fields = self._table().schema().fields
         return {each.name: str(getattr(each.type, "type", each.type)) for each in fields}
-
-    def position(self, store: str) -> Position | None:
-        """The position in the newest version."""
-        return self.sink.head(store).position
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read with deltalake, through Arrow."""
@@ -336,8 +303,17 @@ class DeltaRows:
         return TableSize(rows, len(actions), size, len(table.history()))
 
     def commits(self) -> list[TableCommit]:
-        """The last commits from the log of a local table; none for an object store."""
-        return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
+        """The last commits from the log of a local table, as far as it was not cleaned up.
+
+        None for an object store.
+        """
+        log = self.sink.path / "_delta_log"
+        local = log.glob("*.json") if isinstance(log, Path) else ()
+        found = []
+        for path in sorted(each for each in local if each.stem.isdigit())[-MOST:]:
+            with suppress(FileNotFoundError):
+                found.append(_of_actions(map(json.loads, path.read_text().splitlines())))
+        return _with_times(found)
 
     def actions(self) -> list[Added]:
         """The files of the newest version; raises the errors of :meth:`data_files`."""
@@ -364,7 +340,7 @@ class DeltaRows:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return opened(self.sink.path)
+            return delta.opened(self.sink.path)
         except TableNotFoundError as error:
             raise NoTable(str(self.sink.path), "there is no Delta table") from error
 
@@ -390,27 +366,12 @@ def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[p
             yield kept
 
 
-@attrs.frozen
-class IcebergRows:
-    """Reads an Iceberg table.
-
-    :ivar sink: the table
-    """
-
-    sink: IcebergSink
-
-    @property
-    def name(self) -> str:
-        """The table's name in messages."""
-        return self.sink.name
+class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
+    """Reads an Iceberg table."""
 
     def columns(self) -> Mapping[str, str]:
         """The columns of the newest version."""
         return {each.name: str(each.field_type) for each in self.table().schema().fields}
-
-    def position(self, store: str) -> Position | None:
-        """The position in the newest snapshot, or in the table's property."""
-        return self.sink.head(store).position
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Scan in batches of a bounded number of rows."""
@@ -443,8 +404,15 @@ class IcebergRows:
         return TableSize(rows, files, size, len(table.metadata.snapshots))
 
     def commits(self) -> list[TableCommit]:
-        """The last commits from the snapshots that are kept."""
-        return of_iceberg(self.table())
+        """The last commits from the summaries of the snapshots that are kept."""
+        snapshots = self.table().metadata.snapshots
+        names = ("added-records", "added-data-files", "added-files-size")
+        found = []
+        for each in sorted(snapshots, key=lambda each: each.timestamp_ms)[-MOST:]:
+            summary = each.summary.additional_properties if each.summary else {}
+            counts = (int(summary.get(name) or 0) for name in names)
+            found.append((TableCommit(each.timestamp_ms, *counts), texts_in(summary)))
+        return _with_times(found)
 
     def table(self) -> Table:
         """The newest version; raises :class:`NoTable`."""
@@ -460,3 +428,112 @@ class IcebergRows:
         catalog = self.sink.catalog
         spaces = catalog.list_namespaces()
         return [".".join(each) for space in spaces for each in catalog.list_tables(space)]
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Convert errors of Arrow and the file system in the block to :class:`Unreadable`."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        first = str(error).strip().splitlines()[0]
+        raise Unreadable(f"{name}: a data file of it cannot be read: {first}") from error
+
+
+@attrs.frozen
+class OpenTable:
+    """One of the tables that a target names.
+
+    :ivar topic: the only topic of the table; ``None`` for all
+    :ivar dead_letters: the table of bodies that did not parse
+    """
+
+    table: LandedTable
+    topic: str | None = None
+    dead_letters: LandedTable | None = None
+
+    @property
+    def whole(self) -> LandedTable:
+        """The table together with its dead letters."""
+        dead = self.dead_letters
+        return self.table if dead is None else WithDeadLetters(self.table, dead)
+
+    @property
+    def each(self) -> list[LandedTable]:
+        """The table and its dead letters, one by one."""
+        return [self.table, *([] if self.dead_letters is None else [self.dead_letters])]
+
+
+def all_opened(
+    to: str,
+    table: str | None = None,
+    dead_letters: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> list[OpenTable]:
+    """Open the table, or for a name with ``{topic}`` those of all topics.
+
+    :param dead_letters: the name of the table of dead letters, if it is not the default
+    :param storage: options of the object store, or properties of the catalog
+
+    Raises :class:`NoTable` if there is none, and :class:`NotAMessageTable`.
+    """
+    place = location_of(to, storage)
+    name = place.table(table)
+    dead = place.dead_letters(name, dead_letters)
+    if not is_template(name):
+        return [OpenTable(_one(place, to, name), None, _if_there(place, to, dead))]
+    with table_errors(to):
+        why = None if place.names_are_paths else place.why_not_there(name)
+        topics = sorted(place.topics(name)) if why is None else []
+    if not topics:
+        raise NoTable(to, why or f"there is no table of a topic under {name}")
+    return [
+        OpenTable(
+            _one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic))
+        )
+        for topic in topics
+    ]
+
+
+def _one(place: TableLocation, to: str, name: str) -> LandedTable:
+    with table_errors(to):
+        why = place.why_not_there(name)
+        if why is not None:
+            raise NoTable(to, why)
+        sink = place.sink(name, shape.TableShape())
+    found: LandedTable
+    if isinstance(sink, parquet.ParquetSink):
+        found = ParquetRows(sink)
+    elif isinstance(sink, delta.DeltaSink):
+        found = DeltaRows(sink)
+    else:
+        found = IcebergRows(sink) if isinstance(sink, iceberg.IcebergSink) else place.rows(name)
+    with table_errors(found.name), readable(found.name):
+        missing = set(KEY) - set(found.columns())
+    if missing:
+        raise NotAMessageTable(found.name, f"it has no column {', '.join(sorted(missing))}")
+    return found
+
+
+def _if_there(place: TableLocation, to: str, name: str) -> LandedTable | None:
+    try:
+        return _one(place, to, name)
+    except NoTable:
+        return None
+
+
+def position_of(table: LandedTable, store: str) -> Position:
+    """The position of ``store``; raises :class:`NotLanded`."""
+    position = table.position(store)
+    if position is None:
+        raise NotLanded(table.name, store, stores_in(table))
+    return position
+
+
+def stores_in(table: LandedTable) -> set[str]:
+    """The stores that have rows in a table."""
+    return {
+        str(each)
+        for batch in table.batches(None, [shape.STORE])
+        for each in batch.column(0).unique().to_pylist()
+    }

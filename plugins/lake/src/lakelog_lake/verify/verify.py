@@ -20,15 +20,11 @@ import pyarrow as pa
 import lakelog
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.log.columns import unpacked
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
+from lakelog_lake.log.records import DamagePolicy, LogSpan, merged, steps, unpacked
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.ranges import first_offset
-from lakelog_lake.verify.comparing import Comparison, Differences, VerifiableEnds
-from lakelog_lake.verify.landed_table import LandedTable
-from lakelog_lake.verify.open import position_of, readable
-from lakelog_lake.verify.row_facts import FACT, Facts, Queues, compared, facts_of, has_parsed
+from lakelog_lake.verify import comparing, landed_table
 
 PART_BYTES: Final = 128 << 20
 
@@ -46,7 +42,7 @@ class Buckets:
     part_bytes: int = PART_BYTES
     parts: set[int] = attrs.field(factory=set)
 
-    def add(self, facts: Facts) -> None:
+    def add(self, facts: comparing.Facts) -> None:
         """Add each row to its part."""
         numbers = self.numbers(facts)
         for part in np.unique(numbers).tolist():
@@ -54,16 +50,16 @@ class Buckets:
             with self._file(part).open("ab") as file:
                 file.write(facts[numbers == part].tobytes())
 
-    def numbers(self, facts: Facts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def numbers(self, facts: comparing.Facts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The index of each row's part."""
         return np.asarray(facts["at"] // self.part_bytes, np.int64)
 
-    def take(self, part: int) -> Facts:
+    def take(self, part: int) -> comparing.Facts:
         """Return all rows of a part, and remove them."""
         if part not in self.parts:
-            return np.zeros(0, FACT)
+            return np.zeros(0, comparing.FACT)
         self.parts.remove(part)
-        found = np.fromfile(self._file(part), FACT)
+        found = np.fromfile(self._file(part), comparing.FACT)
         self._file(part).unlink()
         return found
 
@@ -94,7 +90,7 @@ class LogFacts:
 
     chosen: Chosen
     columns: Sequence[str]
-    queues: Queues
+    queues: comparing.Queues
     damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
 
     @property
@@ -102,7 +98,7 @@ class LogFacts:
         """The damaged ranges, in log order; adjacent ones are one."""
         return merged(self.damages.places)
 
-    def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[Facts]:
+    def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[comparing.Facts]:
         """Yield the compared values in log order, a few MiB of the log at a time."""
         if span.end <= span.start:
             return
@@ -110,7 +106,7 @@ class LogFacts:
             for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
                 rows = self._rows(part)
                 if rows is not None:
-                    yield facts_of(rows, self.queues)
+                    yield comparing.facts_of(rows, self.queues)
 
     def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
 
@@ -131,7 +127,7 @@ class VerifyRequest:
 
     path: Path
     store: str
-    table: LandedTable
+    table: landed_table.LandedTable
     chosen: Chosen
 
 
@@ -161,8 +157,8 @@ class Verified:
     position: Position
     log: LogBounds
     columns: tuple[str, ...]
-    queues: Queues
-    differences: Differences
+    queues: comparing.Queues
+    differences: comparing.Differences
     damaged: tuple[LogSpan, ...]
 
     @property
@@ -176,21 +172,23 @@ def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verifi
 
     Raises the errors of reading the table, and :class:`~lakelog_lake.errors.NotLanded`.
     """
-    position = position_of(asked.table, asked.store)
-    columns = compared(asked.table.columns())
-    queues = Queues()
+    position = landed_table.position_of(asked.table, asked.store)
+    columns = comparing.compared(asked.table.columns())
+    queues = comparing.Queues()
     with (
         TemporaryDirectory(prefix="lakelog-verify-") as folder,
         lakelog.open(asked.path, mode="read") as store,
     ):
         log = bounds_of(store, position, asked.table.name)
         buckets = Buckets(Path(folder), part_bytes)
-        with readable(asked.table.name):
+        with landed_table.readable(asked.table.name):
             for batch in asked.table.batches(asked.store, columns):
-                buckets.add(facts_of(batch, queues))
+                buckets.add(comparing.facts_of(batch, queues))
         source = LogFacts(_chosen(asked, queues), columns[1:], queues)
-        limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
-        comparison = Comparison(limits, has_parsed(asked.table.columns()))
+        limits = comparing.VerifiableEnds(
+            log.low, position.end, landed_table.position_of(asked.table, asked.store).end
+        )
+        comparison = comparing.Comparison(limits, comparing.has_parsed(asked.table.columns()))
         _compare(comparison, buckets, source, store, log)
     return Verified(asked, position, log, columns, queues, comparison.found, source.damaged)
 
@@ -208,7 +206,7 @@ def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds
     return LogBounds(low, end)
 
 
-def _chosen(asked: VerifyRequest, queues: Queues) -> Chosen:
+def _chosen(asked: VerifyRequest, queues: comparing.Queues) -> Chosen:
     """The selection, with RocketMQ's own topics if the table has any of them."""
     if asked.chosen.topics is None and any(is_system_topic(topic) for topic, _ in queues.names):
         return attrs.evolve(asked.chosen, system_topics=True)
@@ -216,13 +214,13 @@ def _chosen(asked: VerifyRequest, queues: Queues) -> Chosen:
 
 
 def _compare(  # each is one collaborator
-    comparison: Comparison,
+    comparison: comparing.Comparison,
     buckets: Buckets,
     source: LogFacts,
     store: lakelog.Store,
     log: LogBounds,
 ) -> None:
-    waiting: list[Facts] = []
+    waiting: list[comparing.Facts] = []
     current: int | None = None
 
     def finish(part: int | None) -> None:
@@ -244,8 +242,8 @@ def _compare(  # each is one collaborator
     _older_parts(comparison, buckets, None)
 
 
-def _older_parts(comparison: Comparison, buckets: Buckets, before: int | None) -> None:
+def _older_parts(comparison: comparing.Comparison, buckets: Buckets, before: int | None) -> None:
     """Compare the parts before ``before`` for which the log has no records."""
     for part in sorted(buckets.parts):
         if before is None or part < before:
-            comparison.part(np.zeros(0, FACT), buckets.take(part))
+            comparison.part(np.zeros(0, comparing.FACT), buckets.take(part))

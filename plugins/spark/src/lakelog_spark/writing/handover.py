@@ -26,14 +26,13 @@ import attrs
 import lakelog
 from lakelog.errors import LakelogError, NotAStore
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import BORN_HOST_V6, OWN_DIR, RECORD_CRC_NAME, STORE_HOST_V6
-from lakelog.format.properties import INNER_MULTI_QUEUE_OFFSET, decode_properties
+from lakelog.format import layout, properties
 from lakelog.message import Message, StoredMessage
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_spark.writing import staging
 
-_HOSTS: Final = BORN_HOST_V6 | STORE_HOST_V6
-_BY_STORE: Final = (RECORD_CRC_NAME.decode(), INNER_MULTI_QUEUE_OFFSET)
+_HOSTS: Final = layout.BORN_HOST_V6 | layout.STORE_HOST_V6
+_BY_STORE: Final = (layout.RECORD_CRC_NAME.decode(), properties.INNER_MULTI_QUEUE_OFFSET)
 """Properties that the store writes."""
 _Waiting: TypeAlias = "defaultdict[tuple[object, ...], deque[int]]"
 _log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ def handing_over(
 @contextmanager
 def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[None]:
     folder = staging.folder_of(path, "any").parent
-    if not (path / OWN_DIR).is_dir():  # not a store of lakelog: opening raises
+    if not (path / layout.OWN_DIR).is_dir():  # not a store of lakelog: opening raises
         yield
         return
     files.make_dir(folder)
@@ -120,10 +119,6 @@ def _is_other(path: Path) -> bool:
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
-def _nothing(_step: str) -> None:
-    """The default of the hook: do nothing."""
-
-
 @attrs.frozen
 class Handover:
     """Appends the rows of one job.
@@ -138,7 +133,7 @@ class Handover:
     store: lakelog.Store
     job: str
     named: bool = False
-    at: At = _nothing
+    at: At = lambda _step: None
 
     @property
     def folder(self) -> Path:
@@ -261,28 +256,23 @@ def settle_others(files: FileSystem, store: lakelog.Store, job: str) -> None:
     """Update the journals of other stopped jobs from the log, before this job appends any row."""
     jobs = staging.folder_of(store.path, job).parent
     for folder in sorted(jobs.iterdir()) if jobs.is_dir() else ():
-        if folder.name != job and (folder / staging.MANIFEST).exists():
-            try:
-                _settle_other(files, store, folder)
-            except (LakelogError, OSError) as error:
-                _log.warning("job %s cannot be examined: %s", folder.name, error)
-
-
-def _settle_other(files: FileSystem, store: lakelog.Store, folder: Path) -> None:
-    journal = staging.read_journal(files, folder)
-    if journal is None or journal.done or journal.offset is None:
-        return
-    parts = staging.read_manifest(files, folder) or []
-    journal = looked_up(files, store, folder, parts, journal)
-    staging.write_journal(files, folder, journal)
-    _log.warning(
-        "job %s was stopped and %d of its rows are in the log; finish_write(%r, %r) appends the "
-        "others",
-        folder.name,
-        journal.rows,
-        str(store.path),
-        folder.name,
-    )
+        if folder.name == job or not (folder / staging.MANIFEST).exists():
+            continue
+        try:
+            journal = staging.read_journal(files, folder)
+            if journal is None or journal.done or journal.offset is None:
+                continue
+            parts = staging.read_manifest(files, folder) or []
+            journal = looked_up(files, store, folder, parts, journal)
+            staging.write_journal(files, folder, journal)
+        except (LakelogError, OSError) as error:
+            _log.warning("job %s cannot be examined: %s", folder.name, error)
+            continue
+        _log.warning(
+            "job %s was stopped and %d of its rows are in the log; finish_write(%r, %r) appends "
+            "the others",
+            *(folder.name, journal.rows, str(store.path), folder.name),
+        )
 
 
 def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Message]) -> list[int]:
@@ -331,5 +321,5 @@ def _same(message: Message, record: StoredMessage) -> bool:
 
 
 def _properties(given: object) -> dict[str, str]:
-    found = decode_properties(given) if isinstance(given, bytes) else {}
+    found = properties.decode_properties(given) if isinstance(given, bytes) else {}
     return {name: value for name, value in found.items() if name not in _BY_STORE}

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from lakelog.builtin import RocketmqAppendCallback
-from lakelog.errors import IllegalMessage, SettingsError
-from lakelog.format.encoder import message_properties
-from lakelog.format.layout import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
+from lakelog import builtin, errors
+from lakelog.format import encoder, layout
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.message import Message
 from lakelog_spark.writing import staging
@@ -47,8 +45,8 @@ BY_STORE: Final = (
     "transaction_type", "store_timestamp", "store_host", "prepared_transaction_offset",
 )  # fmt: skip  # a list of names
 """Columns of a read that only the store can fill, or that follow from other columns."""
-_PACKED: Final = COMPRESSED | COMPRESSION_MASK
-_BATCH: Final = INNER_BATCH | NEED_UNWRAP
+_PACKED: Final = layout.COMPRESSED | layout.COMPRESSION_MASK
+_BATCH: Final = layout.INNER_BATCH | layout.NEED_UNWRAP
 _ROWS: Final = 8192
 _BYTES: Final = 4 << 20
 _OVERHEAD: Final = 160
@@ -65,7 +63,7 @@ class PartitionRows:
         self._batch_bytes = min(_BYTES, core.segment_size_bytes // 4)
         self._partition = partition
         self._cleared = ~_PACKED if decompress else ~0
-        self._encoder = RocketmqAppendCallback.of(core).encoder
+        self._encoder = builtin.RocketmqAppendCallback.of(core).encoder
         self._turns: dict[str, int] = {}
         self._row = 0
 
@@ -87,7 +85,7 @@ class PartitionRows:
         """Check the messages by encoding them; raises :class:`.BadRow`."""
         try:
             self._encoder.encode(messages)
-        except IllegalMessage:
+        except errors.IllegalMessage:
             self._find_bad(messages)
             raise
         self._row += len(messages)
@@ -97,7 +95,7 @@ class PartitionRows:
         for at, each in enumerate(messages):
             try:
                 self._encoder.encode_one(each)
-            except IllegalMessage as error:
+            except errors.IllegalMessage as error:
                 raise staging.BadRow(self._partition, self._row + at, str(error)) from None
 
     def _messages(self, tables: Iterable[pa.RecordBatch]) -> Iterator[Message]:
@@ -133,7 +131,7 @@ class PartitionRows:
         return turn % self._queues
 
     def _sys_flag(self, given: int) -> int:
-        if given & PREPARED:
+        if given & layout.PREPARED:
             raise ValueError(
                 f"sys_flag {given} is of a prepared or rolled-back message, which only the store "
                 "of its transaction can hold; filter by transaction_type IN ('NONE', 'COMMIT')"
@@ -182,7 +180,7 @@ def _hinted(name: str) -> str:
 
 def _refuse(what: str, found: Sequence[str], hint: str = "") -> None:
     if found:
-        raise SettingsError(f"{what}: {', '.join(found)}{hint}", key="columns")
+        raise errors.SettingsError(f"{what}: {', '.join(found)}{hint}", key="columns")
 
 
 def _int(name: str, row: Mapping[str, Any]) -> int:
@@ -205,7 +203,7 @@ def _properties(row: Mapping[str, Any]) -> bytes | None:
     tags, keys = row.get("tags"), row.get("keys")
     if not more and unique is None:  # the common case, and much cheaper
         several = _joined(keys).split(KEY_SEPARATOR) if keys else None
-        return message_properties(tags, several, None) or None
+        return encoder.message_properties(tags, several, None) or None
     named = dict(more or ())
     if tags is not None:
         named[TAGS] = tags
@@ -215,7 +213,7 @@ def _properties(row: Mapping[str, Any]) -> bytes | None:
         named[UNIQUE_KEY] = unique
     if None in named.values():
         raise ValueError(f"property {next(k for k, v in named.items() if v is None)!r} is null")
-    return message_properties(None, None, named) or None
+    return encoder.message_properties(None, None, named) or None
 
 
 def _joined(keys: str | Sequence[str | None]) -> str:

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
-from lakelog.format.checksum import crc32
-from lakelog.format.layout import OWN_DIR
+from lakelog.format import checksum, layout
 from lakelog.message import Message
 from lakelog_lake.reading.options import refused
 
@@ -74,7 +73,7 @@ def checked_job(job: str) -> str:
 
 def folder_of(store: Path, job: str) -> Path:
     """The folder of a job's files."""
-    return store / OWN_DIR / STAGING_DIR / job
+    return store / layout.OWN_DIR / STAGING_DIR / job
 
 
 @attrs.frozen
@@ -113,7 +112,11 @@ def stage(
     unfinished = folder / (name + _UNFINISHED)
     sink = _Sink(files.open(unfinished, write=True, create=True))
     try:
-        counts = _write(sink, chain((first,), rest))
+        counts = []
+        with pa.ipc.new_file(cast("IO[bytes]", sink), _SCHEMA) as writer:
+            for messages in chain((first,), rest):
+                writer.write_batch(_table(messages))
+                counts.append(len(messages))
         sink.file.sync()
     except BaseException:
         with suppress(OSError):
@@ -124,16 +127,6 @@ def stage(
     files.rename(unfinished, folder / name)
     files.sync_dir(folder)
     return StagedPart(partition, name, sum(counts), len(counts), sink.written, sink.crc)
-
-
-def _write(sink: _Sink, batches: Iterable[list[Message]]) -> list[int]:
-    """Write batches; return the number of messages in each."""
-    counts = []
-    with pa.ipc.new_file(cast("IO[bytes]", sink), _SCHEMA) as writer:
-        for messages in batches:
-            writer.write_batch(_table(messages))
-            counts.append(len(messages))
-    return counts
 
 
 def _table(messages: list[Message]) -> pa.RecordBatch:
@@ -150,13 +143,12 @@ class _Sink:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.written = 0
-        self.crc = 0
+        self.written = self.crc = 0
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         self.file.write_at(self.written, view)
-        self.crc = crc32(view, self.crc)
+        self.crc = checksum.crc32(view, self.crc)
         self.written += len(view)
         return len(view)
 
@@ -194,7 +186,7 @@ def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
 def _crc_of(file: File) -> int:
     crc = position = 0
     while data := file.read_at(position, _CHUNK):
-        crc = crc32(data, crc)
+        crc = checksum.crc32(data, crc)
         position += len(data)
     return crc
 
@@ -229,15 +221,14 @@ def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedP
     files.sync_dir(folder)
 
 
-def remove_run(files: FileSystem, folder: Path, run: str) -> None:
-    """Remove the files staged by one run of a job, and the folder if it is then empty."""
-    remove(files, folder, [name for name, _ in files.list(folder) if f"-{run}-" in name])
+def remove_staged(files: FileSystem, folder: Path, run: str = "") -> None:
+    """Remove the files staged by one run of a job, or by all runs; other files stay.
 
-
-def remove_staged(files: FileSystem, folder: Path) -> None:
-    """Remove all staged files, of any run; other files stay."""
-    ends = (SUFFIX, SUFFIX + _UNFINISHED)
-    remove(files, folder, [name for name, _ in files.list(folder) if name.endswith(ends)])
+    The folder goes as well if it is then empty.
+    """
+    ends, mark = (SUFFIX, SUFFIX + _UNFINISHED), f"-{run}-" if run else ""
+    names = (name for name, _ in files.list(folder))
+    remove(files, folder, [each for each in names if each.endswith(ends) and mark in each])
 
 
 def remove(files: FileSystem, folder: Path, names: Iterable[str]) -> None:

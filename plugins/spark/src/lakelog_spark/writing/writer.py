@@ -34,7 +34,6 @@ from lakelog_spark.writing.rows import PartitionRows, check
 
 CHECKPOINT: Final = "checkpointlocation"
 """An option of the query that Spark also passes to a sink; upper and lower case are equal."""
-_METADATA: Final = "metadata"
 DEFAULTS: Final[dict[str, str | None]] = {
     PATH: None,
     "create": "false",
@@ -45,7 +44,6 @@ DEFAULTS: Final[dict[str, str | None]] = {
 }
 """Every option with its default."""
 _log = logging.getLogger(__name__)
-_STREAM: Final = "stream-"
 Messages: TypeAlias = "Sequence[datasource.WriterCommitMessage | None]"
 """The answers of the tasks; ``None`` for one without an answer."""
 
@@ -120,7 +118,7 @@ class LakelogWriter(_Stager, datasource.DataSourceArrowWriter):
         """Remove the staged files, unless rows may be in the log: such a job can be continued."""
         files = RealFileSystem()
         if staging.read_manifest(files, self._folder) is None:
-            staging.remove_run(files, self._folder, self._run)
+            staging.remove_staged(files, self._folder, self._run)
 
 
 class LakelogStreamWriter(_Stager, datasource.DataSourceStreamArrowWriter):
@@ -143,7 +141,7 @@ class LakelogStreamWriter(_Stager, datasource.DataSourceStreamArrowWriter):
     def _query(self) -> str:
         """The id of the query's files."""
         named = self._options.job if self._options.named else query_id(self._checkpoint)
-        return staging.checked_job(_STREAM + named)
+        return staging.checked_job("stream-" + named)
 
     @property
     def _folder(self) -> Path:
@@ -255,7 +253,7 @@ def query_id(location: str | None) -> str:
     parts = urlsplit(location)
     if parts.scheme not in ("", "file"):
         raise _refused(f"the checkpoint is at {location}, which this process cannot read")
-    metadata = Path(unquote(parts.path) if parts.scheme else location) / _METADATA
+    metadata = Path(unquote(parts.path) if parts.scheme else location) / "metadata"
     try:
         return str(json.loads(metadata.read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError) as error:

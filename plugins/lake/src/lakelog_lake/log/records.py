@@ -1,26 +1,111 @@
-"""Reads one range of the log as a single batch, independently of the windows of the scan.
+"""The records of a range of the log, and the columns of a message in a table.
 
-A task accounts for every byte of its range: as records, blank or damage.
+The key of a table is (store, topic, queue_id, queue_offset). Bodies are decompressed; one that
+cannot be decompressed is returned as stored.
+
+A range is read as a single batch, independently of the windows of the scan. A task accounts for
+every byte of its range: as records, blank or damage.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import attrs
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from lakelog.arrow import to_arrow
 from lakelog.errors import CorruptRecord
-from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.identity import read_identity
+from lakelog.format import compression, layout
+from lakelog.format.record_batch import Damage, Piece, RecordBatch
 from lakelog_lake.errors import CorruptBody, CorruptLog
 from lakelog_lake.log import wanted
-from lakelog_lake.log.wanted import NumberSpan
+
+TYPES: Final = {
+    "store": "string",
+    "topic": "string",
+    "queue_id": "int",
+    "queue_offset": "bigint",
+    "physical_offset": "bigint",
+    "store_size": "int",
+    "message_id": "string",
+    "unique_key": "string",
+    "tags": "string",
+    "keys": "array<string>",
+    "properties": "map<string,string>",
+    "body": "binary",
+    "body_crc": "int",
+    "flag": "int",
+    "sys_flag": "int",
+    "transaction_type": "string",
+    "born_timestamp": "timestamp",
+    "born_host": "string",
+    "store_timestamp": "timestamp",
+    "store_host": "string",
+    "reconsume_times": "int",
+    "prepared_transaction_offset": "bigint",
+}
+"""The Spark type of each column, in column order."""
+NAMES: Final = tuple(TYPES)
+
+ERROR: Final = "error"
+"""The column of errors, which is last, and present with ``corrupt=collect`` only."""
+
+
+def store_name(path: Path) -> str:
+    """The value of the column ``store``: the store's UUID, or without one the folder's name."""
+    identity = read_identity(RealFileSystem(), path)
+    return path.resolve().name if identity is None else identity.uuid
+
+
+def unpacked(
+    batch: RecordBatch, names: Sequence[str]
+) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
+    """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
+    try:
+        return to_arrow(batch, columns=names, decompress=True), {}
+    except CorruptRecord:
+        bad = _packed_for_good(batch)
+        return _partly_unpacked(batch, names, list(bad)), bad
+
+
+def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
+
+    found = {}
+    for row, message in enumerate(batch.decoded):
+        if not message.sys_flag & layout.COMPRESSED:
+            continue
+        try:
+            compression.decompress(message.body, message.sys_flag)
+        except ValueError as error:
+            found[row] = CorruptRecord(str(error), offset=message.physical_offset)
+    return found
+
+
+def _partly_unpacked(
+    batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
+) -> pa.RecordBatch:
+    """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
+    rows = np.arange(len(batch))
+    bad = np.isin(rows, packed)
+    parts = [
+        to_arrow(batch.take(these), names, decompress=each)
+        for these, each in ((~bad, True), (bad, False))
+    ]
+    order = np.argsort(np.concatenate([rows[~bad], rows[bad]]))
+    whole = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
+    return whole.to_batches()[0]
 
 
 def record_batches(
-    pieces: Iterable[Piece], part: NumberSpan, on_damage: Callable[[Damage], None]
+    pieces: Iterable[Piece], part: wanted.NumberSpan, on_damage: Callable[[Damage], None]
 ) -> Iterator[RecordBatch]:
     """The records among ``pieces``, which must cover ``part``.
 
@@ -29,25 +114,19 @@ def record_batches(
     """
     at = part.low
     for piece in pieces:
-        first, behind = edges(piece)
+        if isinstance(piece, RecordBatch):
+            first = piece.base_offset + int(piece.starts[0])
+        else:
+            first = piece.offset
         if first > at:
             on_damage(_nothing(at, first))
         if isinstance(piece, Damage):
             on_damage(piece)
         elif isinstance(piece, RecordBatch):
             yield piece
-        at = max(at, behind)
+        at = max(at, piece.end_offset)
     if at < part.end:
         on_damage(_nothing(at, part.end))
-
-
-def edges(piece: Piece) -> tuple[int, int]:
-    """The start and the end offset of a piece of the log."""
-    if isinstance(piece, Damage):
-        return piece.offset, piece.end_offset
-    if isinstance(piece, Blank):
-        return piece.offset, piece.offset + piece.size
-    return piece.base_offset + int(piece.starts[0]), piece.end_offset
 
 
 def _nothing(offset: int, end_offset: int) -> Damage:

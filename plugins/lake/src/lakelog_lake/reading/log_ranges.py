@@ -1,12 +1,12 @@
-"""Plans a read, without a scan: splits it into ranges of the log, one for each task.
+"""The ranges of the log that a read consists of: planned without a scan, and read one by a task.
 
 A record belongs to exactly one range: the range in which it starts. Ranges are cut at the starts of
 segments, which need no search, and inside of large segments at known starts of records.
 
-For a read of few records, a range lists units of queues, and the task reads only the records of
-these units. Queue files are used only for topics that the condition names and that have queues, and
-only as far as the queues are known to be complete. If a read needs half of the log or more, one
-sequential read is faster.
+For a read of few records, a range lists units of queues, and the task reads only the surroundings
+of the records of these units. Queue files are used only for topics that the condition names and
+that have queues, and only as far as the queues are known to be complete. If a read needs half of
+the log or more, one sequential read is faster.
 
 The part of the log with a time span follows from the headers of a few records: store times increase
 along the log, except where a clock was set back. So a minute is added on both sides; the times of
@@ -15,21 +15,28 @@ the records themselves are compared exactly.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import attrs
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 import lakelog
-from lakelog.errors import MissingIndex
-from lakelog_lake.errors import OffsetUnavailable
-from lakelog_lake.log import record_starts
-from lakelog_lake.log.ends import end_of, queued_end
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog.arrow import schema, to_arrow
+from lakelog.errors import CorruptRecord, MissingIndex, OffsetOutOfRange
+from lakelog.format.record_batch import Damage, RecordBatch
+from lakelog_lake.errors import CorruptLog, OffsetUnavailable
+from lakelog_lake.log import extent, records
+from lakelog_lake.log.extent import RecordStarts, end_of, queued_end
+from lakelog_lake.log.records import ERROR, unpacked
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
-from lakelog_lake.reading.options import SKIP, ReadOptions
+from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
 
 _SAMPLE = 64
 _WORTH = 0.5
@@ -60,7 +67,7 @@ class UnitsOf:
     :ivar record_bytes: approximate size of a record
     """
 
-    queue: record_starts.QueueFiles
+    queue: extent.QueueFiles
     first: int
     end: int
     record_bytes: int
@@ -86,9 +93,9 @@ def queue_runs(
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
-    if topics - {
-        each.queue[0] for each in marks.queues
-    } or topics & record_starts.topics_of_batches(marks.store.path):
+    if topics - {each.queue[0] for each in marks.queues} or topics & extent.topics_of_batches(
+        marks.store.path
+    ):
         return None
     found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
     found = [each for each in found if each.first < each.end]
@@ -113,7 +120,7 @@ def queued_from(marks: RecordStarts, wanted: RecordCondition) -> int:
     return max(begin.values(), default=0)
 
 
-def _first_place(queue: record_starts.QueueFiles, has_broker: bool) -> int:
+def _first_place(queue: extent.QueueFiles, has_broker: bool) -> int:
     """The physical offset of a queue's first unit; 0 if that is of its first message."""
     unit = queue.first_from(1)  # units of deleted queues have offset 0
     if queue.place(unit - 1) is not None or (unit == 0 and not has_broker):
@@ -130,18 +137,12 @@ def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
     return wanted.topics
 
 
-def _units_of(
-    queue: record_starts.QueueFiles, part: NumberSpan, wanted: RecordCondition
-) -> UnitsOf:
+def _units_of(queue: extent.QueueFiles, part: NumberSpan, wanted: RecordCondition) -> UnitsOf:
     first = queue.first_from(part.low)
     span = NumberSpan(first, queue.first_from(part.end, first)).both(wanted.span_of(queue.queue))
-    raw = queue.units((span.low + span.end) // 2, _SAMPLE) if span.low < span.end else None
-    return UnitsOf(queue, span.low, span.end, 1 if raw is None else _mean_bytes(raw))
-
-
-def _mean_bytes(raw: record_starts.Raw) -> int:
-    sizes = raw["size"][record_starts.real(raw)]
-    return max(1, int(sizes.mean())) if len(sizes) else 1
+    raw = queue.units((span.low + span.end) // 2, _SAMPLE if span.low < span.end else 0)
+    sizes = raw["size"][extent.real(raw)]
+    return UnitsOf(queue, span.low, span.end, max(1, int(sizes.mean())) if len(sizes) else 1)
 
 
 def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Iterable[LogRange]:
@@ -158,30 +159,6 @@ def _split(part: NumberSpan, units: Sequence[UnitsOf], most_bytes: int) -> Itera
     yield from _split(NumberSpan(middle, part.end), [b for _, b in halves], most_bytes)
 
 
-Finds = Callable[[int, int], int | None]
-"""Returns the first known start of a record in a range of offsets, or ``None``."""
-
-
-def runs(
-    part: NumberSpan, segment_size_bytes: int, most_bytes: int, finds: Finds
-) -> list[NumberSpan]:
-    """Split ``part``; a piece exceeds ``most_bytes`` only if no record start is known inside.
-
-    :param finds: finds the first known record start in a range
-    """
-    edges = [part.low]
-    for target in _targets(part, segment_size_bytes, most_bytes):
-        if target % segment_size_bytes == 0:
-            edges.append(target)
-            continue
-        limit = min(part.end, _next_segment(target, segment_size_bytes))
-        found = finds(target, limit)
-        if found is not None and found > edges[-1]:
-            edges.append(found)
-    edges.append(part.end)
-    return [NumberSpan(a, b) for a, b in pairwise(edges) if a < b]
-
-
 def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
     """Approximate offsets of cuts."""
     first = part.low - part.low % segment
@@ -195,10 +172,6 @@ def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
         for number in range(pieces)
     ]
     return [each for each in found if part.low < each < part.end]
-
-
-def _next_segment(offset: int, segment: int) -> int:
-    return offset - offset % segment + segment
 
 
 def batch_end(
@@ -225,7 +198,7 @@ def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
     before = marks.before(target, part.low)
     if before > part.low:
         return before
-    behind = marks.behind(max(target, part.low + 1), part.end, record_starts.MANY)
+    behind = marks.behind(max(target, part.low + 1), part.end, extent.MANY)
     later = [each for each in marks.starts if part.low < each < part.end]
     return min([each for each in (behind, *later) if each is not None], default=part.end)
 
@@ -233,10 +206,10 @@ def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
 def _behind_rows(marks: RecordStarts, part: NumberSpan, most: int) -> int:
     """The largest offset before which at most ``most`` records have units."""
     ends = range(part.low + 1, part.end + 1)
-    return part.low + bisect_right(ends, most, key=lambda end: _rows(marks, part.low, end))
+    return part.low + bisect_right(ends, most, key=lambda end: _queued_rows(marks, part.low, end))
 
 
-def _rows(marks: RecordStarts, low: int, end: int) -> int:
+def _queued_rows(marks: RecordStarts, low: int, end: int) -> int:
     return sum(
         each.first_from(end) - each.first_from(low)
         for each in marks.queues
@@ -247,15 +220,13 @@ def _rows(marks: RecordStarts, low: int, end: int) -> int:
 SLACK_MS: Final = 60_000
 
 
-def part_of_times(
-    marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
-) -> NumberSpan:
+def part_of_times(marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan) -> NumberSpan:
     """The bytes of ``part`` that can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
-    if times_ms.low > slack_ms:
-        low = _edge(marks, part, times_ms.low - slack_ms)[0]
-    if times_ms.end < LAST - slack_ms:
-        end = _edge(marks, part, times_ms.end + slack_ms)[1]
+    if times_ms.low > SLACK_MS:
+        low = _edge(marks, part, times_ms.low - SLACK_MS)[0]
+    if times_ms.end < LAST - SLACK_MS:
+        end = _edge(marks, part, times_ms.end + SLACK_MS)[1]
     return NumberSpan(low, max(low, end))
 
 
@@ -276,7 +247,7 @@ def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int
 
 
 def _edge_in(
-    queue: record_starts.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
+    queue: extent.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
 ) -> tuple[int, int]:
     """As :func:`_edge`, among the records of one queue."""
     first = queue.first_from(part.low)
@@ -397,8 +368,216 @@ def check_start(marks: RecordStarts, options: ReadOptions, end: int) -> None:
 
 
 def _scanned(marks: RecordStarts, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
-    segment = marks.store.settings.core.segment_size_bytes
+    """The ranges of a sequential read; one is too large only if no record start is known inside."""
+    segment, edges = marks.store.settings.core.segment_size_bytes, [part.low]
     if part.low >= part.end:
         return []
-    cut = runs(part, segment, options.max_partition_bytes, marks.behind)
-    return [LogRange(each.low, each.end) for each in cut]
+    for target in _targets(part, segment, options.max_partition_bytes):
+        found: int | None = target
+        if target % segment:
+            found = marks.behind(target, min(part.end, target - target % segment + segment))
+        if found is not None and found > edges[-1]:
+            edges.append(found)
+    return [LogRange(a, b) for a, b in pairwise((*edges, part.end)) if a < b]
+
+
+Longs: TypeAlias = "NDArray[np.int64]"
+GAP_BYTES: Final = 64 << 10
+"""Records with smaller gaps between them are read together."""
+
+_log = logging.getLogger("lakelog_lake")
+
+
+def byte_spans(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
+    """The spans to read, in log order; each starts where a record should."""
+    if part.places is not None:
+        yield from _joined(*_at_places(store, part.places))
+    elif part.units is not None:
+        yield from _joined(*_led_to(store.path, part))
+    else:
+        yield NumberSpan(part.start, part.end)
+
+
+def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Longs]:
+    """Start and end of records at offsets from an index, which may name deleted records."""
+    found: list[tuple[int, int]] = []
+    for place in places:
+        try:
+            found.append((place, place + store.look_up(place).size))
+        except (CorruptRecord, OffsetOutOfRange) as error:
+            _log.warning("the key index names an offset without a whole record: %s", error)
+    both = np.array(found, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
+    """Start and end of the records of the units, sorted."""
+    offsets, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    with extent.queue_files(path) as queues:
+        by_name = {each.queue: each for each in queues}
+        for topic, queue_id, first, end in part.units or ():
+            raw = by_name[topic, queue_id].units(first, end - first)
+            raw = raw[extent.real(raw)]
+            offsets.append(raw["offset"].astype(np.int64))
+            ends.append(offsets[-1] + raw["size"])
+    starts, stops = np.concatenate(offsets), np.concatenate(ends)
+    inside = (starts >= part.start) & (starts < part.end)
+    order = np.argsort(starts[inside], kind="stable")
+    return starts[inside][order], stops[inside][order]
+
+
+def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
+    """Merge neighbouring records to spans."""
+    if not len(starts):
+        return
+    ends = np.maximum.accumulate(ends)
+    far = np.flatnonzero(starts[1:] - ends[:-1] > GAP_BYTES) + 1
+    bounds = [0, *far.tolist(), len(starts)]
+    for first, behind in pairwise(bounds):
+        yield NumberSpan(int(starts[first]), int(ends[behind - 1]))
+
+
+def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted records of ``part``, in log order.
+
+    Raises :class:`CorruptLog` at damage, unless that is skipped or collected.
+    """
+    with lakelog.open(options.path, mode="read") as store:
+        yield from rows_in(store, options, name, part)
+
+
+def rows_in(
+    store: lakelog.Store,
+    options: ReadOptions,
+    name: str,
+    part: LogRange,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted records of ``part`` from an open store.
+
+    :param columns: the columns of the rows; by default all columns of the options
+    """
+    names = names_of(options) if columns is None else tuple(columns)
+    unpack = options.decompress and "body" in names
+    tables = Tables(name, names, unpack, lenient=options.corrupt != FAIL)
+    yield from joined(_rows(store, options, part, tables))
+
+
+def _rows(
+    store: lakelog.Store, options: ReadOptions, part: LogRange, tables: Tables
+) -> Iterator[pa.RecordBatch]:
+    wanted = options.wanted
+    damages: list[Damage] = []
+
+    def on_damage(damage: Damage) -> None:
+        if options.corrupt == FAIL:
+            raise CorruptLog(damage)
+        if options.corrupt == SKIP:
+            _log.warning("%s", damage)
+        else:
+            damages.append(damage)
+
+    for span in byte_spans(store, part):
+        pieces = store.scan_pieces(span.low, span.end)
+        for batch in records.record_batches(pieces, span, on_damage):
+            yield from _collected(damages, tables, wanted)
+            good = wanted.flags(batch)
+            if good.any():
+                yield tables.of_records(batch if good.all() else batch.take(good))
+        yield from _collected(damages, tables, wanted)
+
+
+def _collected(
+    damages: list[Damage], tables: Tables, wanted: RecordCondition
+) -> Iterator[pa.RecordBatch]:
+    """Rows for damage, with only its place and cause."""
+    span = wanted.physical
+    found = [each for each in damages if each.offset < span.end and each.end_offset > span.low]
+    damages.clear()
+    if found:
+        yield tables.of_damage(found)
+
+
+_LARGEST_INT: Final = (1 << 31) - 1
+_ROWS: Final = 8192
+_BYTES: Final = 4 << 20
+
+
+@attrs.frozen
+class Tables:
+    """Makes rows.
+
+    :ivar store: the value of the column ``store``
+    :ivar names: the columns, in table order
+    :ivar unpack: whether bodies are unpacked
+    :ivar lenient: whether a body that cannot be unpacked is returned as stored, instead of an error
+    """
+
+    store: str
+    names: Sequence[str]
+    unpack: bool
+    lenient: bool
+
+    def of_records(self, batch: RecordBatch) -> pa.RecordBatch:
+        """One row for each record; raises :class:`~lakelog.errors.CorruptRecord`."""
+        errors: Mapping[int, CorruptRecord] = {}
+        if self.unpack and self.lenient:
+            fields, errors = unpacked(batch, self._fields)
+        else:
+            fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
+        return self._with_own(fields, self._errors(len(batch), errors), len(batch))
+
+    def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
+        if ERROR not in self.names:
+            return None
+        if not errors:
+            return pa.nulls(count, pa.string())
+        texts = {row: error.what for row, error in errors.items()}
+        return pa.array([texts.get(row) for row in range(count)], pa.string())
+
+    def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
+        """One row for each damage, with its place, length and cause; other columns are null."""
+        count, lengths = len(damages), [each.end_offset - each.offset for each in damages]
+        known: dict[str, list[Any]] = {
+            "physical_offset": [each.offset for each in damages],
+            "store_size": [each if each <= _LARGEST_INT else None for each in lengths],
+        }
+        arrays = [
+            pa.array(known.get(each.name, [None] * count), each.type)
+            for each in schema(self._fields)
+        ]
+        fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
+        error_texts = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
+        return self._with_own(fields, error_texts, count)
+
+    @property
+    def _fields(self) -> list[str]:
+        return [name for name in self.names if name not in ("store", ERROR)]
+
+    def _with_own(
+        self, fields: pa.RecordBatch, errors: pa.Array | None, rows: int
+    ) -> pa.RecordBatch:
+        arrays = [*fields.columns, *([] if errors is None else [errors])]
+        if "store" in self.names:
+            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
+
+
+def joined(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, as each one costs Spark about a millisecond."""
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for table in tables:
+        held.append(table)
+        count, size = count + len(table), size + table.nbytes
+        if count >= _ROWS or size >= _BYTES:
+            yield from _as_one(held)
+            held, count, size = [], 0, 0
+    yield from _as_one(held)
+
+
+def _as_one(tables: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(tables) > 1:
+        yield from pa.Table.from_batches(tables).combine_chunks().to_batches()
+    else:
+        yield from tables
