@@ -26,8 +26,7 @@ from typing import Final, NamedTuple, Protocol
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
-from lakelog.processes.positions import Positions
-from lakelog.processes.wake_page import LONGEST_SLEEP_S, PageWaiter
+from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
 from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 

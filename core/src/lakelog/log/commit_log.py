@@ -32,9 +32,8 @@ from lakelog.processes.append_section import AppendLock, AppendSection
 from lakelog.processes.group_sync import CopiedEnd, GroupSync
 from lakelog.processes.locks import ByteLock, is_locked
 from lakelog.processes.ownership import SERVICES
-from lakelog.processes.positions import Positions
+from lakelog.processes.positions import PageWaiter, Positions
 from lakelog.processes.queue_table import QueueTable
-from lakelog.processes.wake_page import PageWaiter
 from lakelog.results import AppendStatus, PutStatus
 from lakelog.runtime.locks import Mutex
 

@@ -22,16 +22,8 @@ from lakelog.format.message_id import parse_message_id
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Decoder, Piece
 from lakelog.hooks import SegmentSource
-from lakelog.log.damage import KnownDamage
+from lakelog.log import sources
 from lakelog.log.segments import deleted
-from lakelog.log.sources import (
-    ArchiveBackedSource,
-    Extent,
-    NoGapSource,
-    ReadBounds,
-    Source,
-    head_in,
-)
 from lakelog.log.store_directory import unread
 from lakelog.message import StoredMessage
 
@@ -60,8 +52,8 @@ class LogReader:
 
     def __init__(
         self,
-        source: Source,
-        bounds: ReadBounds,
+        source: sources.Source,
+        bounds: sources.ReadBounds,
         is_live: Callable[[], bool],
         flushed: Flushed | None = None,
         wait_flushed: Callable[[int, float], bool] | None = None,
@@ -75,17 +67,17 @@ class LogReader:
         """
         self.decoder = decoder
         self.source = source
-        self.known_damage = KnownDamage(source)
+        self.known_damage = sources.KnownDamage(source)
         self.bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
         self._wait_flushed = wait_flushed
         self._older: LogReader | None = None
-        self._scanned: Source = source
+        self._scanned: sources.Source = source
 
     def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
         """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
-        both = ArchiveBackedSource(self.source, self.bounds, archive, size_bytes)
+        both = sources.ArchiveBackedSource(self.source, self.bounds, archive, size_bytes)
         self._scanned = both
         self._older = LogReader(both, both, self._is_live, decoder=self.decoder)
 
@@ -182,7 +174,7 @@ class LogReader:
     def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
         from lakelog.log.scan import scan  # not for a store that only writes
 
-        source = NoGapSource(self._scanned, self.bounds.minimum)
+        source = sources.NoGapSource(self._scanned, self.bounds.minimum)
         found = scan(source, start, end, verify=verify)
         return found if self.decoder is None else _with(self.decoder, found)
 
@@ -281,8 +273,8 @@ class LogReader:
         raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
 
     @staticmethod
-    def _decode_from(extent: Extent, offset: int) -> StoredMessage:
-        size, magic = head_in(extent, offset)
+    def _decode_from(extent: sources.Extent, offset: int) -> StoredMessage:
+        size, magic = sources.head_in(extent, offset)
         if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
         if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:

@@ -11,21 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from lakelog import hooks
 from lakelog.errors import BadStrategy
 from lakelog.format.record_batch import Blank, Damage
-from lakelog.hooks import (
-    Cleaner,
-    CleaningContext,
-    CleaningReport,
-    Clock,
-    Deleted,
-    Deletion,
-    DeletionRate,
-    DiskState,
-    DiskWatcher,
-    KeptSegment,
-    SegmentInfo,
-)
 from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.maintenance.pins import Pin, PinValidator, holders, read_pins
@@ -38,7 +26,7 @@ MANUAL_ROUNDS: Final = 20
 class Candidate(NamedTuple):
     """A segment chosen by the cleaner."""
 
-    info: SegmentInfo
+    info: hooks.SegmentInfo
     reason: str
     forced: bool
 
@@ -47,10 +35,10 @@ class Candidate(NamedTuple):
         """Offset behind its last byte."""
         return self.info.start_offset + self.info.size_bytes
 
-    def deleted(self) -> Deleted:
+    def deleted(self) -> hooks.Deleted:
         """Its entry in a report."""
         info = self.info
-        return Deleted(
+        return hooks.Deleted(
             info.start_offset,
             info.size_bytes,
             info.last_timestamp_ms,
@@ -60,7 +48,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    cleaner: Cleaner, infos: Sequence[SegmentInfo], situation: CleaningContext
+    cleaner: hooks.Cleaner, infos: Sequence[hooks.SegmentInfo], situation: hooks.CleaningContext
 ) -> list[Candidate]:
     """Run the cleaner; raises :class:`~lakelog.errors.BadStrategy` if its choice has a gap."""
     chosen = list(cleaner.choose(infos, situation))
@@ -75,7 +63,7 @@ def candidates(
     ]
 
 
-def _starts(chosen: Sequence[Deletion]) -> list[int]:
+def _starts(chosen: Sequence[hooks.Deletion]) -> list[int]:
     return [each.start_offset for each in chosen]
 
 
@@ -87,36 +75,36 @@ class Holds(Protocol):
 
 
 def dry_run(
-    cleaner: Cleaner,
-    infos: Sequence[SegmentInfo],
-    situation: CleaningContext,
+    cleaner: hooks.Cleaner,
+    infos: Sequence[hooks.SegmentInfo],
+    situation: hooks.CleaningContext,
     holds: Holds,
     minimum: int,
-) -> CleaningReport:
+) -> hooks.CleaningReport:
     """Report the segments that a manual cleaning would delete, and the one that would stop it.
 
     Deletion for lack of disk space counts as one batch, since its effect on the disk is unknown.
     """
-    deleted: list[Deleted] = []
+    deleted: list[hooks.Deleted] = []
     for _ in range(MANUAL_ROUNDS):
         chosen = candidates(cleaner, infos[len(deleted) :], situation)[: cleaner.pace.batch_max]
         for each in chosen:
             why = holds(each)
             if why is not None:
-                kept = KeptSegment(each.info.start_offset, why)
-                return CleaningReport(True, tuple(deleted), kept, minimum)
+                kept = hooks.KeptSegment(each.info.start_offset, why)
+                return hooks.CleaningReport(True, tuple(deleted), kept, minimum)
             deleted.append(each.deleted())
             minimum = each.end_offset
         if not chosen:
             break
-        situation = situation._replace(disk=DiskState.OK)
-    return CleaningReport(True, tuple(deleted), None, minimum)
+        situation = situation._replace(disk=hooks.DiskState.OK)
+    return hooks.CleaningReport(True, tuple(deleted), None, minimum)
 
 
 class ReaderGrace:
     """Measures the time for which a segment in use by readers has waited for deletion."""
 
-    def __init__(self, clock: Clock, pace: DeletionRate) -> None:
+    def __init__(self, clock: hooks.Clock, pace: hooks.DeletionRate) -> None:
         self._clock = clock
         self._after_ms = pace.destroy_forcibly_after_ms
         self._since_ms: tuple[int, int] | None = None
@@ -178,10 +166,10 @@ class MaintainedLog(NamedTuple):
     reader: LogReader
     starts: Callable[[], Sequence[int]]
     segment_size_bytes: int
-    cleaner: Callable[[], Cleaner | None]
-    disk_watcher: Callable[[], DiskWatcher | None]
+    cleaner: Callable[[], hooks.Cleaner | None]
+    disk_watcher: Callable[[], hooks.DiskWatcher | None]
     events: Events
-    clock: Clock | None
+    clock: hooks.Clock | None
     ask: Callable[[str], Any] | None = None
 
 
@@ -189,7 +177,7 @@ class SegmentInfos:
     """The sealed segments of a log.
 
     :param readers: returns the number of held maps of the segment that starts at an offset
-    :param pin_expires_after_ms: see :class:`~lakelog.settings.catalog.MaintenanceSettings`
+    :param pin_expires_after_ms: see :class:`~lakelog.settings.effective.MaintenanceSettings`
     """
 
     def __init__(
@@ -210,7 +198,7 @@ class SegmentInfos:
         """Offset where the log begins."""
         return self._reader.min_offset
 
-    def sealed(self, now_ms: int) -> list[SegmentInfo]:
+    def sealed(self, now_ms: int) -> list[hooks.SegmentInfo]:
         """The segments that hold acknowledged messages only, oldest first."""
         pins = self._pins(now_ms)
         end, minimum = self._reader.max_offset, self._reader.min_offset
@@ -224,7 +212,7 @@ class SegmentInfos:
             del self._times_ms[start]
         times_ms = self._last_times(starts, now_ms)
         return [
-            SegmentInfo(
+            hooks.SegmentInfo(
                 start,
                 self._size_bytes,
                 last_ms,

@@ -54,7 +54,7 @@ from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import checked_frame, decode_frame
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.log.damage import read_damage
+from lakelog.log.sources import read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.report import NO_LOG, RecoveryPlan, RecoveryReport
 

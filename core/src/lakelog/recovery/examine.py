@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -40,18 +40,30 @@ from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.log.damage import noted_before, read_damage
-from lakelog.log.sources import FileExtent, FileSource, Source, head_in, read_at
+from lakelog.log.sources import (
+    FileExtent,
+    FileSource,
+    Source,
+    head_in,
+    noted_before,
+    read_at,
+    read_damage,
+)
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.shared_page import whole_end
-from lakelog.recovery import lost_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
-from lakelog.recovery.filler import GapFiller, LogGap
-from lakelog.recovery.quarantine import Tail, tails
+from lakelog.recovery.filler import GapFiller, LogGap, Tail, tails
+from lakelog.recovery.proof import (
+    Cut,
+    DurabilityClaims,
+    Proof,
+    cut_off,
+    damage_refused,
+    no_log,
+    refuse_missing,
+    sound_segments,
+)
 from lakelog.recovery.report import NO_LOG, Aside, Progress, RecoveryPlan, RecoveryReport
-
-if TYPE_CHECKING:
-    from lakelog.recovery.proof import Proof
 
 MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""
@@ -95,9 +107,9 @@ def examine(
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
         held = _ends(directory)
-        claims = lost_end.DurabilityClaims(directory, clean, checkpoint, held)
+        claims = DurabilityClaims(directory, clean, checkpoint, held)
         if claims.any():
-            raise lost_end.no_log(claims)
+            raise no_log(claims)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
@@ -158,7 +170,7 @@ class _Reading:
         start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "refuse":
-            raise lost_end.damage_refused(noted[0], self.directory.commitlog)
+            raise damage_refused(noted[0], self.directory.commitlog)
         if on_unclean is not None and not self.clean:
             on_unclean(start.offset)
         found = QueueOffsetSurvey(start.offset, start.offset)
@@ -176,10 +188,10 @@ class _Reading:
         )
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
-        claims = lost_end.DurabilityClaims(self.directory, self.clean, checkpoint, ends)
+        claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
         missing = () if cut or self.cut is not None else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
-            lost_end.refuse_missing(missing, self.directory.commitlog)
+            refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
@@ -215,8 +227,6 @@ class _Reading:
 
     def _read_sound_segments(self, found: QueueOffsetSurvey) -> None:
         """Add the sound part from the start on, read in several threads."""
-        from lakelog.recovery.proof import sound_segments
-
         starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
         total = self._total(found.start_offset)
         files, sealed = self.directory.files, self.core.require_record_crc
@@ -307,8 +317,6 @@ class _Reading:
         return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
     def _proof(self, found: QueueOffsetSurvey, checkpoint: StoreCheckpoint) -> Proof:
-        from lakelog.recovery.proof import Proof
-
         files, path = self.directory.files, self.directory.path
         return Proof(
             found,
@@ -338,7 +346,7 @@ class _Reading:
 
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
-    ) -> tuple[tuple[Damage, ...], lost_end.Cut | None]:
+    ) -> tuple[tuple[Damage, ...], Cut | None]:
         """Count the records of the log; return the damage followed by a record, and the cut.
 
         The cut is that of ``on_damage = "truncate"``, if any.
@@ -360,7 +368,7 @@ class _Reading:
                 pending.clear()
                 found.count(piece)
             else:
-                cut = lost_end.cut_off(pending, piece, pieces, found, proof)
+                cut = cut_off(pending, piece, pieces, found, proof)
                 break
             self.progress(found.end_offset - start, total)
         self.progress(total, total)
@@ -373,7 +381,7 @@ class _Reading:
         """Whether to keep whole records behind damage, according to the settings."""
         for piece in pending:
             if isinstance(piece, Damage) and self.core.on_damage == "refuse":
-                raise lost_end.damage_refused(piece, self.directory.commitlog)
+                raise damage_refused(piece, self.directory.commitlog)
         return not pending or self.core.on_damage != "truncate"
 
 

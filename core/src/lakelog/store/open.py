@@ -16,13 +16,12 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
 from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
-from lakelog.settings.catalog import ATTACH
+from lakelog.settings.effective import ATTACH
 from lakelog.settings.resolver import resolve
-from lakelog.store.joining import kept_services, shared_parts
+from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
 from lakelog.store.owner import owner_parts
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
-from lakelog.store.reader_parts import reader_parts
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import Progress

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.settings.catalog import ServeSettings
+from lakelog.settings.effective import ServeSettings
 from lakelog_daemon.child import Child, ChildEvents
 from lakelog_daemon.logs import fields, read_line
 from lakelog_daemon.notify import READY, STATUS, WATCHDOG

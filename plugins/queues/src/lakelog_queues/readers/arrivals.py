@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from lakelog.dispatch import Arrivals, always
 from lakelog.errors import StoreClosed
 from lakelog.format.queue_offsets import Queue
-from lakelog.processes.wake_page import PageWaiter, WakePage
+from lakelog.processes.positions import PageWaiter, WakePage
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.finding.results import QueueInfo
 

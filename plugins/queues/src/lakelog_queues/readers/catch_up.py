@@ -24,7 +24,7 @@ from lakelog.hooks import DispatchedLog
 from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import unread
 from lakelog.processes.ownership import is_owned
-from lakelog.processes.wake_page import PageWaiter
+from lakelog.processes.positions import PageWaiter
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.readers.arrivals import PolledArrivals
 

@@ -14,7 +14,7 @@ from lakelog.errors import LakelogError, PluginError
 from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import ABORT_FILE
-from lakelog.log.damage import read_damage
+from lakelog.log.sources import read_damage
 from lakelog.message import Message, StoredMessage
 from lakelog_testing.crash import verdicts
 from lakelog_testing.crash.ledger import Entry, Expected

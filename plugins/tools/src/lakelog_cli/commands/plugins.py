@@ -16,8 +16,7 @@ from lakelog.hooks import Kind
 from lakelog.registry import Registry
 from lakelog.registry.loading import PluginSource, kind_text
 from lakelog.registry.registry import Offered
-from lakelog.settings.catalog import keys_of
-from lakelog.settings.effective import Settings
+from lakelog.settings.effective import Settings, keys_of
 from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli.app import App
 from lakelog_cli.newplugin.package import TEMPLATES, PluginNames, PluginTemplate, write_package
