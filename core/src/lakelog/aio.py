@@ -31,7 +31,6 @@ from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from threading import Condition, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from lakelog import Store
@@ -112,12 +111,7 @@ class AsyncOpening:
         self._store = await self._open()
         return self._store
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._store is not None:
             await self._store.close()
 
@@ -253,15 +247,10 @@ class AsyncConsumer:
     async def __aenter__(self) -> AsyncConsumer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         """Close; after an error without a commit, so that the batch is delivered again."""
         self._closed = True
-        await self._in_thread(self._consumer.__exit__, kind, error, traceback)
+        await self._in_thread(self._consumer.__exit__, *raised)
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Run ``work`` in a thread, after any call whose task was cancelled."""
@@ -358,12 +347,7 @@ class AsyncGroupConsumer:
     async def __aenter__(self) -> AsyncGroupConsumer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -632,12 +616,7 @@ class AsyncStore:
     async def __aenter__(self) -> AsyncStore:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

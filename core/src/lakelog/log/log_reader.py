@@ -31,16 +31,6 @@ OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
 
 
-class Flushed(Protocol):
-    """Determines the durable end of a log."""
-
-    def end(self, log_end: Callable[[], int]) -> int | None:
-        """The durable end; ``None`` if unknown.
-
-        :param log_end: finds the end of the log
-        """
-
-
 class LogReader:
     """Reads records of one log.
 
@@ -55,7 +45,7 @@ class LogReader:
         source: sources.Source,
         bounds: sources.ReadBounds,
         is_live: Callable[[], bool],
-        flushed: Flushed | None = None,
+        flushed: Callable[[Callable[[], int]], int | None] | None = None,
         wait_flushed: Callable[[int, float], bool] | None = None,
         decoder: Decoder | None = None,
     ) -> None:
@@ -99,7 +89,7 @@ class LogReader:
 
     def flushed(self) -> int | None:
         """The durable end; ``None`` if unknown."""
-        return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
+        return None if self._flushed is None else self._flushed(lambda: self.max_offset)
 
     def wait_flushed(self, offset: int, timeout_s: float) -> bool:
         """Wait until the log is durable up to ``offset``; ``False`` on timeout or if unknown."""

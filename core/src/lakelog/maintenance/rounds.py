@@ -16,12 +16,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from _thread import LockType
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import attrs
 
@@ -36,7 +37,7 @@ from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.maintenance import planning
-from lakelog.maintenance.planning import Candidate, Holds
+from lakelog.maintenance.planning import Candidate
 from lakelog.processes.positions import Positions
 from lakelog.processes.shared_page import SharedPage
 from lakelog.registry.registry import Events
@@ -46,31 +47,22 @@ from lakelog.settings.effective import MaintenanceSettings
 _LOG: Final = logging.getLogger("lakelog")
 
 
+@attrs.define(eq=False, repr=False)
 class Remover:
     """Deletes the cleaner's choices; for one thread at a time.
 
     :param path_of: returns the path of the segment that starts at an offset
     """
 
-    def __init__(
-        self,
-        log: CommitLog,
-        health: Health,
-        events: Events,
-        path_of: Callable[[int], Path],
-        clock: hooks.Clock,
-        pace: hooks.DeletionRate,
-    ) -> None:
-        self._log = log
-        self._health = health
-        self._events = events
-        self._path_of = path_of
-        self._clock = clock
-        self._pace = pace
-        self._left: Candidate | None = None
+    _log: CommitLog
+    _events: Events
+    _path_of: Callable[[int], Path]
+    _clock: hooks.Clock
+    _pace: hooks.DeletionRate
+    _left: Candidate | None = attrs.field(default=None, init=False)
 
     def act(
-        self, chosen: Sequence[Candidate], holds: Holds, stop: Event
+        self, chosen: Sequence[Candidate], holds: planning.RetentionHolds, stop: Event
     ) -> tuple[list[hooks.Deleted], hooks.KeptSegment | None]:
         """Delete at most one batch; return the deleted segments, and the one that stopped it."""
         deleted: list[hooks.Deleted] = []
@@ -93,7 +85,7 @@ class Remover:
             deleted.append(each.deleted())
         return deleted, None
 
-    def _held(self, candidate: Candidate, holds: Holds) -> str | None:
+    def _held(self, candidate: Candidate, holds: planning.RetentionHolds) -> str | None:
         """The reason to stay; hooks of plugins run last, since they may act on the segment."""
         start = candidate.info.start_offset
         why = holds(candidate)
@@ -124,7 +116,7 @@ class Remover:
         try:
             self._log.segments.remove(start)
         except MakingFailed as error:  # a later deletion could become durable before this one
-            raise self._health.fail(error.cause) from error
+            raise self._log.health.fail(error.cause) from error
         except OSError as error:
             _LOG.warning("%s; it is tried again in the next round", error)
             return str(error)
@@ -233,6 +225,7 @@ def paths_of(directory: StoreDirectory) -> tuple[Path, ...]:
     return watched(directory.path, directory.commitlog)
 
 
+@attrs.define(eq=False, repr=False)
 class Disks:
     """The disks of one open store; thread-safe.
 
@@ -240,21 +233,13 @@ class Disks:
     :param set_pause: publishes the reason for a pause of puts to other processes; ``None`` ends it
     """
 
-    def __init__(
-        self,
-        watcher: hooks.DiskWatcher,
-        paths: Callable[[], Sequence[Path]],
-        health: Health,
-        events: Events,
-        set_pause: Callable[[str | None], None],
-    ) -> None:
-        self._watcher = watcher
-        self._paths = paths
-        self._health = health
-        self._events = events
-        self._set_pause = set_pause
-        self._report: hooks.DiskReport | None = None
-        self._lock = Lock()
+    _watcher: hooks.DiskWatcher
+    _paths: Callable[[], Sequence[Path]]
+    _health: Health
+    _events: Events
+    _set_pause: Callable[[str | None], None]
+    _report: hooks.DiskReport | None = attrs.field(default=None, init=False)
+    _lock: LockType = attrs.field(factory=Lock, init=False)
 
     def look(self) -> hooks.DiskReport:
         """Check the disks; pause or resume puts accordingly."""
@@ -303,36 +288,46 @@ class Cleaning:
 
     cleaner: hooks.Cleaner
     infos: planning.SegmentInfos
-    holds: planning.Holds
+    holds: planning.RetentionHolds
     remover: Remover
     following: IndexTrimmer
 
 
 class MaintenanceRounds:
-    """Disk-space maintenance of one open store, in the process with its services."""
+    """Disk-space maintenance of one open store, in the process with its services.
+
+    Segments are deleted from the front, one at a time, each durably before the next. The minimum is
+    raised and published before the file is deleted. A segment stays while it is not durable or not
+    dispatched, or while a pin or a plugin keeps it.
+
+    :param log: the log as all processes see it
+    :param commit_log: its segments are deleted, and its health pauses the puts of this process
+    :param page: pauses the puts of the other processes
+    :param reput: is paused and resumed
+    """
 
     def __init__(
         self,
         settings: MaintenanceSettings,
-        clock: hooks.Clock,
-        health: Health,
-        cleaning: Cleaning | None,
-        disks: Disks | None,
-        go_on: Callable[[], None],
-        delete_unused: Callable[[], list[str]],
+        log: planning.MaintainedLog,
+        commit_log: CommitLog,
+        page: SharedPage,
+        reput: DispatchRunner,
     ) -> None:
-        """Keep the collaborators.
-
-        :param go_on: called after each round, to resume dispatching that a full disk stopped
-        :param delete_unused: removes the queues of unused topics; returns their names
-        """
         self._settings = settings
-        self._clock = clock
-        self._health = health
-        self._cleaning = cleaning
-        self._disks = disks
-        self._go_on = go_on
-        self._delete_unused = delete_unused
+        self._clock = clock = log.clock or hooks.Clock()
+        self._log = commit_log
+        self._health = health = commit_log.health
+        self._reput = reput
+        watcher, cleaner = log.disk_watcher(), log.cleaner()
+        self._disks: Disks | None = None
+        if watcher is not None:
+            paths = partial(paths_of, log.directory)
+            self._disks = Disks(watcher, paths, health, log.events, page.set_pause)
+            commit_log.segments.hold_back(self._disks.is_scarce)
+        self._cleaning: Cleaning | None = None
+        if cleaner is not None:
+            self._cleaning = _cleaning(settings, log, commit_log, reput, cleaner, clock)
         self._stop = Event()
         self._one_at_a_time = Lock()
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
@@ -379,12 +374,13 @@ class MaintenanceRounds:
                 before, report = report, _joined(report, self._clean(self._cleaning, manual=True))
                 if report.deleted == before.deleted:
                     break
-            self._go_on()
+            dispatch_again(self._reput)
             return report
 
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics without remaining records; return the topic names."""
-        return self._delete_unused()
+        with self._reput.paused() as dispatchers:
+            return delete_unused(self._log, dispatchers)
 
     def _check(self) -> None:
         if self._health.failure is not None:
@@ -407,7 +403,7 @@ class MaintenanceRounds:
                     self._clean(self._cleaning)
                 else:
                     self.disk()
-                self._go_on()
+                dispatch_again(self._reput)
             except StoreFailed:
                 return  # listeners are notified already
             except Exception:  # noqa: BLE001  # whatever a plugin or a disk does, the next round comes
@@ -551,68 +547,22 @@ def _report_of(reply: Sequence[Any]) -> hooks.CleaningReport:
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-class ServedLog(NamedTuple):
-    """The log in the process with the services of its store, which alone may delete segments.
-
-    :ivar log: its ``segments`` and ``positions`` are used
-    :ivar health: pauses the puts of this process, and fails the store
-    :ivar page: pauses the puts of the other processes
-    :ivar reput: is paused and resumed
-    """
-
-    log: CommitLog
-    health: Health
-    page: SharedPage
-    reput: DispatchRunner
-
-
-def maintenance(
-    settings: MaintenanceSettings, log: planning.MaintainedLog, served: ServedLog
-) -> MaintenanceRounds:
-    """Build the maintenance in the process with the services.
-
-    Segments are deleted from the front, one at a time, each durably before the next. The minimum is
-    raised and published before the file is deleted. A segment stays while it is not durable or not
-    dispatched, or while a pin or a plugin keeps it.
-    """
-    clock, watcher, cleaner = log.clock or hooks.Clock(), log.disk_watcher(), log.cleaner()
-    disks = cleaning = None
-    if watcher is not None:
-        paths = partial(paths_of, log.directory)
-        disks = Disks(watcher, paths, served.health, log.events, served.page.set_pause)
-        served.log.segments.hold_back(disks.is_scarce)
-    if cleaner is not None:
-        cleaning = _cleaning(settings, log, served, cleaner, clock)
-    return MaintenanceRounds(
-        settings,
-        clock,
-        served.health,
-        cleaning,
-        disks,
-        partial(dispatch_again, served.reput),
-        partial(_delete_unused, served),
-    )
-
-
 def _cleaning(
     settings: MaintenanceSettings,
     log: planning.MaintainedLog,
-    served: ServedLog,
+    commit_log: CommitLog,
+    reput: DispatchRunner,
     cleaner: hooks.Cleaner,
     clock: hooks.Clock,
 ) -> Cleaning:
-    of_log, pace = served.log, cleaner.pace
-    forget = partial(delete_unused, of_log)
+    forget = partial(delete_unused, commit_log) if cleaner.remove_empty_queues else None
+    grace = planning.ReaderGrace(clock, cleaner.pace)
     return Cleaning(
         cleaner,
-        planning.SegmentInfos(log, of_log.segments.readers, settings.pin_expires_after_ms),
-        planning.RetentionHolds(
-            lambda: served.reput.offset, settings.override_pins, planning.ReaderGrace(clock, pace)
-        ),
-        Remover(of_log, served.health, log.events, log.directory.segment, clock, pace),
-        IndexTrimmer(
-            served.reput, of_log.positions, forget if cleaner.remove_empty_queues else None
-        ),
+        planning.SegmentInfos(log, commit_log.segments.readers, settings.pin_expires_after_ms),
+        planning.RetentionHolds(lambda: reput.offset, settings.override_pins, grace),
+        Remover(commit_log, log.events, log.directory.segment, clock, cleaner.pace),
+        IndexTrimmer(reput, commit_log.positions, forget),
     )
 
 
@@ -628,8 +578,3 @@ def dispatch_again(reput: DispatchRunner) -> None:
     if error is not None:
         with suppress(DispatchStopped):
             reput.resume()
-
-
-def _delete_unused(served: ServedLog) -> list[str]:
-    with served.reput.paused() as dispatchers:
-        return delete_unused(served.log, dispatchers)

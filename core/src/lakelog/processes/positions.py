@@ -142,12 +142,12 @@ class WakePage:
         Lock().acquire(blocking=False)  # a fence: the caller's next read must not pass the store
         return seen
 
-    def sleep(self, seen: int, timeout_s: float, longest_s: float = LONGEST_SLEEP_S) -> bool:
+    def sleep(self, seen: int, timeout_s: float) -> bool:
         """Sleep until the sequence differs from ``seen``; ``False`` if that is not possible.
 
-        :param longest_s: the longest sleep, and so the longest delay after a lost wake-up
+        A wake-up can be lost, so ``timeout_s`` bounds the delay after one.
         """
-        return self._futex.wait(seen, min(timeout_s, longest_s))
+        return self._futex.wait(seen, timeout_s)
 
 
 class PageWaiter:
@@ -171,14 +171,11 @@ class PageWaiter:
         return None if page is None else (page, page.ask())
 
     def sleep(
-        self,
-        asked: tuple[WakePage, int],
-        timeout_s: float,
-        longest_s: float = LONGEST_SLEEP_S,
+        self, asked: tuple[WakePage, int], timeout_s: float, longest_s: float = LONGEST_SLEEP_S
     ) -> bool:
         """Sleep until woken, at most ``longest_s``; ``False`` if that is not possible."""
         page, seen = asked
-        return page.sleep(seen, timeout_s, longest_s)
+        return page.sleep(seen, min(timeout_s, longest_s))
 
     def wake_all(self) -> None:
         """Wake the waiters, so that they check a condition other than a position."""

@@ -27,7 +27,6 @@ import attrs
 from lakelog import errors
 from lakelog.dispatch import Lag, resume
 from lakelog.files.checkpoint import CheckpointKeeper
-from lakelog.files.filesystem import FileSystem
 from lakelog.files.identity import warn_of_others
 from lakelog.hooks import Clock, Kind
 from lakelog.hooks.kinds import StoreSettings
@@ -73,45 +72,33 @@ _LONGEST_NAP_S: Final = 0.1
 _NOBODY: Final = -1
 
 
-class FlushWait:
-    """Waits for the syncs of a living owner, which wakes the waiters; does not read the log.
+def wait_flushed(
+    page: Callable[[], shared_page.PageView | None],
+    page_waiter: PageWaiter,
+    offset: int,
+    timeout_s: float,
+) -> bool:
+    """Wait until the log is durable up to ``offset``; ``False`` on timeout.
 
-    :param page: returns the current shared page, if any
+    Also ``False``, at once, if no living owner publishes its positions. A waiter that was woken
+    for another position sleeps briefly before it waits again.
+
+    :param page: returns the page of a living owner, if there is one
     """
-
-    def __init__(
-        self, files: FileSystem, path: Path, page: Callable[[], shared_page.PageView | None]
-    ) -> None:
-        self._page = page
-        self._page_waiter = PageWaiter(files, path)
-
-    def wait(self, offset: int, timeout_s: float) -> bool:
-        """Wait until the log is durable up to ``offset``; ``False`` on timeout.
-
-        Also ``False``, at once, if no living owner publishes its positions. A waiter that was woken
-        for another position sleeps briefly before it waits again.
-        """
-        end, nap = time.monotonic() + timeout_s, _FIRST_NAP_S
-        while True:
-            asked = self._page_waiter.ask()
-            found, left = self._look(), end - time.monotonic()
-            if found >= offset or found == _NOBODY or left <= 0:
-                return found >= offset
-            if asked is not None and self._slept(asked, min(left, LONGEST_SLEEP_S)):
-                nap = _FIRST_NAP_S
-            else:
-                time.sleep(min(nap, left))
-                nap = min(2 * nap, _LONGEST_NAP_S)
-
-    def _slept(self, asked: tuple[WakePage, int], seconds: float) -> bool:
-        """Whether the full time passed; ``False`` if woken early, or if it cannot sleep."""
-        begun = time.monotonic()
-        slept = self._page_waiter.sleep(asked, seconds, LONGEST_SLEEP_S)
-        return slept and time.monotonic() - begun >= seconds
-
-    def _look(self) -> int:
-        page = self._page()
-        return _NOBODY if page is None else page.flushed
+    end, nap = time.monotonic() + timeout_s, _FIRST_NAP_S
+    while True:
+        asked = page_waiter.ask()
+        seen, begun = page(), time.monotonic()
+        found, left = _NOBODY if seen is None else seen.flushed, end - begun
+        if found >= offset or found == _NOBODY or left <= 0:
+            return found >= offset
+        seconds = min(left, LONGEST_SLEEP_S)
+        slept = asked is not None and page_waiter.sleep(asked, seconds, LONGEST_SLEEP_S)
+        if slept and time.monotonic() - begun >= seconds:
+            nap = _FIRST_NAP_S
+        else:  # woken early, or it cannot sleep
+            time.sleep(min(nap, left))
+            nap = min(2 * nap, _LONGEST_NAP_S)
 
 
 def reader_parts(
@@ -191,8 +178,8 @@ def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogRe
         source,
         ReaderBounds(source, page_reader.page, CleanEnd(prepared.files, prepared.path, commitlog)),
         lambda: is_owned(prepared.files, prepared.path),
-        shared_page.ReaderDurableEnd(prepared.files, prepared.path, page_reader.page),
-        FlushWait(prepared.files, prepared.path, page_reader.page).wait,
+        shared_page.ReaderDurableEnd(prepared.files, prepared.path, page_reader.page).end,
+        partial(wait_flushed, page_reader.page, PageWaiter(prepared.files, prepared.path)),
         make_decoder(prepared.registry, prepared.settings, context),
     )
     archive = make_archive(prepared.registry, prepared.settings, context)

@@ -590,7 +590,7 @@ def with_maintenance(
 def _maintenance(prepared: OpenRequest, owned: OwnedStore) -> MaintenanceRounds:
     """Build the maintenance; most stores have no cleaner and no watcher, and load none of it."""
     from lakelog.maintenance.planning import MaintainedLog
-    from lakelog.maintenance.rounds import ServedLog, maintenance
+    from lakelog.maintenance.rounds import MaintenanceRounds
 
     log = MaintainedLog(
         directory=owned.directory,
@@ -602,8 +602,8 @@ def _maintenance(prepared: OpenRequest, owned: OwnedStore) -> MaintenanceRounds:
         events=prepared.registry.events,
         clock=prepared.clock,
     )
-    served = ServedLog(log=owned.log, health=owned.health, page=owned.page, reput=owned.reput)
-    made = maintenance(prepared.settings.section(MAINTENANCE), log, served)
+    section = prepared.settings.section(MAINTENANCE)
+    made = MaintenanceRounds(section, log, owned.log, owned.page, owned.reput)
     made.start()
     return made
 

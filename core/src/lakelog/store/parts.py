@@ -72,15 +72,11 @@ class OpenRequest:
 
     @cached_property
     def extension(self) -> StoreExtension | None:
-        """The extension of open stores, if one is installed."""
-        made: StoreExtension | None = self._single(Kind.STORE_EXTENSION)
-        return made
-
-    def _single(self, kind: Kind) -> Any:
-        """Build the only strategy of a kind; ``None`` without a plugin.
+        """The extension of open stores, if one is installed.
 
         Raises :class:`~lakelog.errors.PluginError` if several are installed.
         """
+        kind = Kind.STORE_EXTENSION
         names = self.registry.names(kind)
         if len(names) > 1:
             raise PluginError(
@@ -90,7 +86,8 @@ class OpenRequest:
         if not names:
             return None
         plain = Context(self.path, self.settings.core, self.files, read_only=True)
-        return self.registry.build(kind, names[0], self.settings, plain)
+        made: StoreExtension = self.registry.build(kind, names[0], self.settings, plain)
+        return made
 
     def extended(
         self,
