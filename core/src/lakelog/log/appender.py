@@ -222,9 +222,8 @@ class Appender:
         later = getattr(flush, "submit_later", None)
         at_once = _all_have("answers_at_once", replicator)
         self._submit_later: Callable[[PutFuture, Settle], None] | None = later if at_once else None
-        self._wait_flushed: Callable[[int], PutStatus | None] = (
-            getattr(flush, "wait", _no_wait) if replicator is None else _no_wait
-        )
+        wait = getattr(flush, "wait", None) if replicator is None else None
+        self._wait_flushed: Callable[[int], PutStatus | None] = wait or (lambda _end: None)
         self._submitting = AsyncPutQueue(self._submit_burst)
 
     # --- one message ---
@@ -462,10 +461,6 @@ class Appender:
         finally:
             if self._replicator is not None:
                 self._replicator.close()
-
-
-def _no_wait(_: int) -> PutStatus | None:
-    """Return ``None``: the strategy has no ``wait``, or puts also wait for copies."""
 
 
 def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:

@@ -498,7 +498,9 @@ class RemoteMaintenance:
 
     def _look(self, cleaner: hooks.Cleaner) -> hooks.CleaningReport:
         now_ms = self._clock.now_ms()
-        infos = planning.SegmentInfos(self._log, _nobody, self._settings.pin_expires_after_ms)
+        infos = planning.SegmentInfos(  # views in other processes are unknown
+            self._log, lambda _start: 0, self._settings.pin_expires_after_ms
+        )
         holds = planning.RetentionHolds(
             lambda: self._log.reader.max_offset,
             self._settings.override_pins,
@@ -526,11 +528,6 @@ class RemoteMaintenance:
 
     def close(self) -> None:
         """Do nothing: no thread runs."""
-
-
-def _nobody(_start: int) -> int:
-    """Number of views held: always 0, as views in other processes are unknown."""
-    return 0
 
 
 def _report_of(reply: Sequence[Any]) -> hooks.CleaningReport:

@@ -22,17 +22,9 @@ from typing import Final
 import attrs
 
 from lakelog.errors import CorruptRecord
+from lakelog.files import queue_ends
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.identity import ReplicaState, read_replica
-from lakelog.files.queue_ends import (
-    DurableQueueEnds,
-    QueueEnd,
-    queue_end,
-    queue_ends,
-    queue_unit,
-    read_kept,
-    settled_ends,
-)
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
@@ -121,8 +113,8 @@ def examine(
     return left or reading.plan(begun, on_unclean)
 
 
-def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
-    return queue_ends(directory.files, directory.path)
+def _ends(directory: StoreDirectory) -> dict[Queue, queue_ends.QueueEnd]:
+    return queue_ends.read_ends(directory.files, directory.path)
 
 
 @attrs.frozen
@@ -251,7 +243,7 @@ class _Reading:
         source: PaddedSource,
         checkpoint: StoreCheckpoint,
         lengths: Sequence[Length],
-        ends: Mapping[Queue, QueueEnd],
+        ends: Mapping[Queue, queue_ends.QueueEnd],
     ) -> Start:
         if self.full:
             return Start(self.segments[0].start_offset, "a full recovery was requested")
@@ -271,10 +263,10 @@ class _Reading:
             return Start(at - at % self.size, "damage was noted there, and is to be cut")
         return start
 
-    def _after_clean_stop(self, source: Source, ends: Mapping[Queue, QueueEnd]) -> Start:
+    def _after_clean_stop(self, source: Source, ends: Mapping[Queue, queue_ends.QueueEnd]) -> Start:
         """The last segment covered by the queues, or the first if the queues may lack units."""
         path = self.directory.path
-        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        starts, kept = source.starts(), queue_ends.read_kept(self.directory.files, path)
         doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
         if doubt:
             return Start(starts[0], doubt)
@@ -293,11 +285,11 @@ class _Reading:
         return Start(begins, f"a clean stop, and the queues reach to {reached}")
 
     def _after_unclean_stop(
-        self, source: Source, ends: Mapping[Queue, QueueEnd], checkpoint: StoreCheckpoint
+        self, source: Source, ends: Mapping[Queue, queue_ends.QueueEnd], checkpoint: StoreCheckpoint
     ) -> Start:
         """The last segment whose first record is durable by the checkpoint, or the first."""
         path = self.directory.path
-        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        starts, kept = source.starts(), queue_ends.read_kept(self.directory.files, path)
         doubt = _doubt(path, ends, kept)
         if doubt:
             return Start(starts[0], doubt)
@@ -322,8 +314,8 @@ class _Reading:
             found,
             checkpoint.confirm_offset,
             max(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms),
-            partial(queue_unit, files, path),
-            partial(queue_end, files, path),
+            partial(queue_ends.queue_unit, files, path),
+            partial(queue_ends.read_end, files, path),
             self.segments[0].start_offset,
             self._whole_end(checkpoint),
         )
@@ -334,13 +326,15 @@ class _Reading:
             return checkpoint.confirm_offset
         return None if self.clean else whole_end(self.directory.files, self.directory.path)
 
-    def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
+    def _complete_offsets(
+        self, found: QueueOffsetSurvey, ends: Mapping[Queue, queue_ends.QueueEnd]
+    ) -> None:
         """Raise the next offsets to the ends of the queues, for messages that were not read.
 
         They may be deleted, or before the start of reading. Units of cut records do not count.
         """
         files, path = self.directory.files, self.directory.path
-        for queue, each in settled_ends(files, path, ends, found.end_offset).items():
+        for queue, each in queue_ends.settled_ends(files, path, ends, found.end_offset).items():
             found.settle(queue, each.end, each.reached)
         found.log_doubtful_offsets()
 
@@ -412,7 +406,7 @@ def _right(
     return right if right != checkpoint else None
 
 
-def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
+def _synced(source: Source, kept: queue_ends.DurableQueueEnds) -> int | None:
     """Start of the last record that had units at the last sync confirmed by the log.
 
     If the log does not have the marked record any more, it was replaced since.
@@ -432,7 +426,9 @@ def _last_sound(source: Source, starts: Sequence[int]) -> int:
     return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
 
 
-def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
+def _doubt(
+    path: Path, ends: Mapping[Queue, queue_ends.QueueEnd], kept: queue_ends.DurableQueueEnds
+) -> str:
     """Why the queues may lack queue offsets; empty if they are complete."""
     if not ends:
         return "there are no queues"

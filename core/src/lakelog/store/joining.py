@@ -52,7 +52,6 @@ from lakelog.store.strategies import (
     Strategies,
     add_services,
     make_archive,
-    make_chosen,
     make_decoder,
     make_dispatchers,
     make_strategies,
@@ -123,8 +122,15 @@ def reader_parts(
         read_damage(prepared.files, prepared.path),
     )
     reader = _reader(prepared, source, directory.commitlog)
-    made = prepared.registry, prepared.settings, prepared.context(read_only=True)
-    dispatchers = () if prepared.extension is None else make_dispatchers(*made)
+    registry, settings, context = (
+        prepared.registry,
+        prepared.settings,
+        prepared.context(read_only=True),
+    )
+    dispatchers = (
+        () if prepared.extension is None else make_dispatchers(registry, settings, context)
+    )
+    build = partial(registry.build, settings=settings, context=context)
     extension = prepared.extended(reader, dispatchers, read_only=appender is None)
 
     def maintain() -> RemoteMaintenance:
@@ -136,8 +142,8 @@ def reader_parts(
             reader=reader,
             starts=source.starts,
             segment_size_bytes=core.segment_size_bytes,
-            cleaner=lambda: make_chosen(*made, Kind.CLEANER, core.cleaner),
-            disk_watcher=lambda: make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
+            cleaner=lambda: build(Kind.CLEANER, core.cleaner),
+            disk_watcher=lambda: build(Kind.DISK_WATCHER, core.disk_watcher),
             events=prepared.registry.events,
             clock=prepared.clock,
             ask=asking,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event, Thread
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -41,7 +41,7 @@ class Committing:
         if (submit_later := getattr(inner, "submit_later", None)) is not None:
             self.submit_later = submit_later
         self._inner = inner
-        self._wake = inner.wake if isinstance(inner, hooks.Wakeable) else _nobody
+        self._wake = inner.wake if isinstance(inner, hooks.Wakeable) else lambda: None
         self._rules = rules
         self._over = Event()
         self._thread: Thread | None = None
@@ -92,10 +92,6 @@ def is_due(rules: hooks.CommitRules, appended: int, committed: int, idle_seconds
     return appended > committed and (
         rules.least_pages == 0 or idle_seconds * 1000 >= rules.thorough_interval_ms
     )
-
-
-def _nobody() -> None:
-    """Do nothing: the strategy is not woken."""
 
 
 class CheckedDecoder:
@@ -229,11 +225,11 @@ def add_services(
     strategies: Strategies, registry: Registry, settings: Settings, context: hooks.Context
 ) -> Strategies:
     """Return ``strategies`` with dispatchers, cleaner and disk watcher added."""
-    made, core = (registry, settings, context), settings.core
+    core = settings.core
     return strategies._replace(
-        dispatchers=make_dispatchers(*made),
-        cleaner=make_chosen(*made, hooks.Kind.CLEANER, core.cleaner),
-        disk_watcher=make_chosen(*made, hooks.Kind.DISK_WATCHER, core.disk_watcher),
+        dispatchers=make_dispatchers(registry, settings, context),
+        cleaner=registry.build(hooks.Kind.CLEANER, core.cleaner, settings, context),
+        disk_watcher=registry.build(hooks.Kind.DISK_WATCHER, core.disk_watcher, settings, context),
     )
 
 
@@ -284,19 +280,6 @@ def make_decoder(
         return None
     made = registry.build(hooks.Kind.APPEND_CALLBACK, name, settings, context)
     return decoder_of(made, registry, name)
-
-
-def make_chosen(
-    registry: Registry,
-    settings: Settings,
-    context: hooks.Context,
-    kind: hooks.Kind,
-    name: str | None,
-) -> Any:
-    """Build a cleaner or a disk watcher; ``None`` if none is configured."""
-    if name is None:
-        return None
-    return registry.build(kind, name, settings, context)
 
 
 def make_dispatchers(
