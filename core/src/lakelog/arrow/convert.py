@@ -29,12 +29,6 @@ from lakelog.arguments import WrongValue, wrong_type
 from lakelog.errors import CorruptRecord
 from lakelog.format import layout
 from lakelog.format.compression import decompress
-from lakelog.format.layout import (
-    HOST_V4_BYTES,
-    HOST_V6_BYTES,
-    NAME_VALUE_SEPARATOR,
-    PROPERTY_SEPARATOR,
-)
 from lakelog.format.message_id import decode_host
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.record_batch import LONG_BYTES, SUFFIX_BYTES, RecordBatch, anywhere
@@ -133,10 +127,10 @@ def alike_properties(table: Octets) -> dict[bytes, slice] | None:
     :param table: one property string per row, at least one row
     """
     values, fixed = _parts(table[0].tobytes())
-    marks = np.count_nonzero(table == NAME_VALUE_SEPARATOR[0])
-    marks += np.count_nonzero(table == PROPERTY_SEPARATOR[0])
+    marks = np.count_nonzero(table == layout.NAME_VALUE_SEPARATOR[0])
+    marks += np.count_nonzero(table == layout.PROPERTY_SEPARATOR[0])
     first = table[0]
-    of_first = (first == NAME_VALUE_SEPARATOR[0]) | (first == PROPERTY_SEPARATOR[0])
+    of_first = (first == layout.NAME_VALUE_SEPARATOR[0]) | (first == layout.PROPERTY_SEPARATOR[0])
     # Every separator of the first row must be in every row, and there must be no others.
     if marks != len(table) * int(of_first.sum()):
         return None
@@ -149,13 +143,13 @@ def _parts(row: bytes) -> tuple[dict[bytes, slice], NDArray[np.bool_]]:
     values: dict[bytes, slice] = {}
     names = np.zeros(len(row), np.bool_)
     start = 0
-    for each in row.split(PROPERTY_SEPARATOR):
-        name, separator, value = each.partition(NAME_VALUE_SEPARATOR)
+    for each in row.split(layout.PROPERTY_SEPARATOR):
+        name, separator, value = each.partition(layout.NAME_VALUE_SEPARATOR)
         if separator:
             mark = start + len(name)
             names[start:mark] = True
             values[name] = slice(mark + 1, mark + 1 + len(value))
-        start += len(each) + len(PROPERTY_SEPARATOR)
+        start += len(each) + len(layout.PROPERTY_SEPARATOR)
     return values, names
 
 
@@ -232,8 +226,8 @@ class PropertyColumns:
     @cached_property
     def _pieces(self) -> tuple[Split, Longs]:
         """The properties, with the position of the separator after each name."""
-        pieces = split(self._octets, self._bounds, PROPERTY_SEPARATOR[0])
-        marks = first_mark(self._octets, pieces, NAME_VALUE_SEPARATOR[0])
+        pieces = split(self._octets, self._bounds, layout.PROPERTY_SEPARATOR[0])
+        marks = first_mark(self._octets, pieces, layout.NAME_VALUE_SEPARATOR[0])
         named = marks >= 0
         if not named.all():
             pieces = Split(pieces.rows[named], pieces.starts[named], pieces.ends[named])
@@ -455,7 +449,9 @@ def _unpacked(batch: RecordBatch, body: pa.BinaryScalar, row: int) -> bytes:
 
 def born_hosts(batch: RecordBatch) -> pa.StringArray:
     """``address:port`` of the sender of each record; IPv6 addresses are in brackets."""
-    return _hosts(batch, batch.starts + layout.AT_BORN_HOST, _lengths(batch, layout.BORN_HOST_V6))
+    return _hosts(
+        batch, batch.starts + layout.AT_BORN_HOST, batch.host_lengths(layout.BORN_HOST_V6)
+    )
 
 
 def store_hosts(batch: RecordBatch) -> pa.StringArray:
@@ -463,12 +459,8 @@ def store_hosts(batch: RecordBatch) -> pa.StringArray:
     return _hosts(batch, *_store_hosts(batch))
 
 
-def _lengths(batch: RecordBatch, v6: int) -> Longs:
-    return np.where(batch.sys_flags & v6, HOST_V6_BYTES, HOST_V4_BYTES).astype(np.int64)
-
-
 def _store_hosts(batch: RecordBatch) -> tuple[Longs, Longs]:
-    lengths = _lengths(batch, layout.STORE_HOST_V6)
+    lengths = batch.host_lengths(layout.STORE_HOST_V6)
     return batch.body_positions - SUFFIX_BYTES - lengths, lengths
 
 
@@ -486,7 +478,7 @@ def message_ids(batch: RecordBatch) -> pa.StringArray:
     """
     positions, lengths = _store_hosts(batch)
     ids, rows = [], []
-    for length in (HOST_V4_BYTES, HOST_V6_BYTES):
+    for length in (layout.HOST_V4_BYTES, layout.HOST_V6_BYTES):
         these = np.flatnonzero(lengths == length)
         if len(these):
             ids.append(_in_hex(batch, positions[these], batch.starts[these], length))

@@ -485,7 +485,7 @@ def _putting(callback: AppendCallback, log: CommitLog) -> Any:
     """The compiled put of one message, if records have lakelog's own encoding."""
     if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
         return None
-    return log.putting(callback.accelerator, callback.encoder)
+    return None if log.staged else callback.accelerator.putting(callback.encoder, log)
 
 
 def _all_have(trait: str, *strategies: FlushStrategy | Replicator | None) -> bool:

@@ -34,16 +34,8 @@ import attrs
 
 from lakelog.dispatch import NamedDispatcher, forget
 from lakelog.errors import StoreError
+from lakelog.files import filesystem
 from lakelog.files.checkpoint import StoreCheckpoint
-from lakelog.files.filesystem import (
-    WINDOW_BYTES,
-    File,
-    FileSystem,
-    chunks,
-    last_nonzero,
-    read_file,
-    write_file,
-)
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format import layout
 from lakelog.format.checksum import is_sealed
@@ -93,7 +85,7 @@ class Tail:
 
 
 def tails(
-    files: FileSystem,
+    files: filesystem.FileSystem,
     segments: Sequence[SegmentFile],
     size_bytes: int,
     end_offset: int,
@@ -118,15 +110,15 @@ def tails(
 
 
 def _tail(
-    files: FileSystem, segment: SegmentFile, begin: int, stop: int, reason: str
+    files: filesystem.FileSystem, segment: SegmentFile, begin: int, stop: int, reason: str
 ) -> Iterator[Tail]:
     with closing(files.open(segment.path)) as file:
-        last = last_nonzero(file.next_data, file.read_at, begin, stop)
+        last = filesystem.last_nonzero(file.next_data, file.read_at, begin, stop)
     if last is not None:
         yield Tail(segment.path, begin, last + 1 - begin, segment.start_offset + begin, reason)
 
 
-def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
+def keep(files: filesystem.FileSystem, path: Path, tail: Tail) -> Aside:
     """Copy bytes of a segment to the quarantine of the store directory ``path``, durably.
 
     Bytes already in quarantine are not copied again. A copy from an interrupted recovery counts
@@ -153,12 +145,14 @@ def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
     return Aside(tail.offset, tail.end_offset, tail.reason, kept)
 
 
-def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
+def entries(files: filesystem.FileSystem, path: Path) -> list[dict[str, Any]]:
     """The entries of the quarantine of the store directory ``path``, oldest first."""
     return list(_lines(files, path / OWN_DIR / QUARANTINE_DIR))
 
 
-def _there(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path | None:
+def _there(
+    files: filesystem.FileSystem, folder: Path, source: filesystem.File, tail: Tail
+) -> Path | None:
     """An earlier copy that contains all of these bytes that are non-zero, if any."""
     begin = f"{tail.offset:020d}-"
     for name, size in files.list(folder):
@@ -169,7 +163,7 @@ def _there(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path | 
     return None
 
 
-def _holds(kept: File, source: File, tail: Tail) -> bool:
+def _holds(kept: filesystem.File, source: filesystem.File, tail: Tail) -> bool:
     for at, data in _pieces(source, tail):
         new = np.frombuffer(data, np.uint8)
         old = np.frombuffer(kept.read_at(at, len(data)), np.uint8)
@@ -178,7 +172,7 @@ def _holds(kept: File, source: File, tail: Tail) -> bool:
     return True
 
 
-def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
+def _copy(files: filesystem.FileSystem, folder: Path, source: filesystem.File, tail: Tail) -> Path:
     temporary = folder / COPYING
     try:
         digest = _fill(files, temporary, source, tail)
@@ -192,7 +186,7 @@ def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
     return target
 
 
-def _fill(files: FileSystem, target: Path, source: File, tail: Tail) -> str:
+def _fill(files: filesystem.FileSystem, target: Path, source: filesystem.File, tail: Tail) -> str:
     from hashlib import sha256  # slow to import
 
     digest = sha256()
@@ -205,12 +199,12 @@ def _fill(files: FileSystem, target: Path, source: File, tail: Tail) -> str:
     return digest.hexdigest()
 
 
-def _pieces(source: File, tail: Tail) -> Iterator[tuple[int, bytes]]:
-    for at in range(0, tail.length, WINDOW_BYTES):
-        yield at, source.read_at(tail.position + at, min(WINDOW_BYTES, tail.length - at))
+def _pieces(source: filesystem.File, tail: Tail) -> Iterator[tuple[int, bytes]]:
+    for at in range(0, tail.length, filesystem.WINDOW_BYTES):
+        yield at, source.read_at(tail.position + at, min(filesystem.WINDOW_BYTES, tail.length - at))
 
 
-def _note(files: FileSystem, folder: Path, kept: Path, tail: Tail) -> None:
+def _note(files: filesystem.FileSystem, folder: Path, kept: Path, tail: Tail) -> None:
     """Record the origin of a copy, once."""
     known = list(_lines(files, folder))
     if any(each.get("file") == kept.name for each in known):
@@ -225,11 +219,11 @@ def _note(files: FileSystem, folder: Path, kept: Path, tail: Tail) -> None:
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
     text = "".join(json.dumps(each) + "\n" for each in (*known, line))
-    write_file(files, folder / LIST_FILE, text.encode())
+    filesystem.write_file(files, folder / LIST_FILE, text.encode())
 
 
-def _lines(files: FileSystem, folder: Path) -> Iterator[dict[str, Any]]:
-    content = read_file(files, folder / LIST_FILE) or b""
+def _lines(files: filesystem.FileSystem, folder: Path) -> Iterator[dict[str, Any]]:
+    content = filesystem.read_file(files, folder / LIST_FILE) or b""
     for line in content.splitlines():
         with suppress(ValueError):  # the line was edited; the copies are named well enough
             found = json.loads(line)
@@ -430,14 +424,16 @@ def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterato
     for filling in fillings:
         gap, position = filling.gap, filling.gap.offset - filling.start_offset
         with closing(directory.files.open(filling.path)) as file:
-            held = chunks(file.next_data, file.read_at, position, position + gap.size_bytes)
+            held = filesystem.chunks(
+                file.next_data, file.read_at, position, position + gap.size_bytes
+            )
             is_zero = not any(any(data) for _, data in held)
         if not is_zero:
             tail = Tail(filling.path, position, gap.size_bytes, gap.offset, gap.reason)
             yield keep(directory.files, directory.path, tail)
 
 
-def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -> None:
+def fill(files: filesystem.FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -> None:
     """Write the fillers in log order, and sync; the former bytes are in quarantine already."""
     for filling in fillings:
         gap = filling.gap
@@ -450,7 +446,7 @@ def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -
             file.sync()
 
 
-def write_blank(file: File, position: int, size_bytes: int) -> None:
+def write_blank(file: filesystem.File, position: int, size_bytes: int) -> None:
     """Write the head of a blank record of ``size_bytes`` at ``position``."""
     file.write_at(position, layout.BLANK.pack(size_bytes, layout.MAGIC_BLANK))
 

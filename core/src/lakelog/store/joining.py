@@ -29,7 +29,6 @@ from lakelog.dispatch import Lag, resume
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.identity import warn_of_others
 from lakelog.hooks import Clock, Kind
-from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.appender import Appender
 from lakelog.log.health import Health
 from lakelog.log.log_reader import LogReader
@@ -266,7 +265,8 @@ class JoinedLog:
         errors of :func:`~lakelog.store.agreeing.agreed`.
         """
         files, path, registry = prepared.files, prepared.path, prepared.registry
-        try:
+        with ExitStack() as undo:
+            undo.callback(lock.leave)
             page = shared_page.SharedPage.join(files, path)
             if not page.settings:  # with its own settings it could write another log
                 raise errors.StoreError(
@@ -282,14 +282,29 @@ class JoinedLog:
                 why = owner.staging(settings.core.writer)
                 advice = f", and {why}; choose another writer, or close the store there"
                 raise locked(files, path, advice)
-            directory = StoreDirectory.of(files, path, settings.core)
-            health = Health(path, partial(registry.events.store_failed, path))
-            log = join_log(directory, settings.core, strategies, health, lock, page)
-        except BaseException:  # Ctrl-C too
-            lock.leave()
-            raise
-        made = cls(prepared, log)
-        log.watch.on_turn = made._turn
+            maker = LogMaker(
+                directory=StoreDirectory.of(files, path, settings.core),
+                core=settings.core,
+                strategies=strategies,
+                health=Health(path, partial(registry.events.store_failed, path)),
+                lock=lock,
+                page=page,
+                undo=undo,
+            )
+            opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
+            opened.health.add_listener(lambda cause: page.fail(str(cause)))
+            wake = WakePage.open(files, path)
+            if wake is not None:
+                opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
+            page.words[shared_page.SEVERAL] = 1
+            opened.watch.start()
+            undo.callback(opened.watch.close)
+            announce(page)
+            lock.publish()
+            lock.let_in()
+            undo.pop_all()
+        made = cls(prepared, opened)
+        opened.watch.on_turn = made._turn
         return made
 
     def parts(self) -> RoleParts:
@@ -430,45 +445,6 @@ class JoinedLog:
             log.leave()  # the next open recovers the store
             raise
         parts.close()
-
-
-def join_log(
-    directory: StoreDirectory,
-    core: StoreSettings,
-    strategies: Strategies,
-    health: Health,
-    lock: Membership,
-    page: shared_page.SharedPage,
-) -> OpenLog:
-    """Open the log of a store that other processes may have open too.
-
-    :param lock: a membership that keeps others from joining until ``let_in`` is called here
-
-    On failure only the membership is still held.
-    """
-    with ExitStack() as undo:
-        maker = LogMaker(
-            directory=directory,
-            core=core,
-            strategies=strategies,
-            health=health,
-            lock=lock,
-            page=page,
-            undo=undo,
-        )
-        opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
-        health.add_listener(lambda cause: page.fail(str(cause)))
-        wake = WakePage.open(directory.files, directory.path)
-        if wake is not None:
-            opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
-        page.words[shared_page.SEVERAL] = 1
-        opened.watch.start()
-        undo.callback(opened.watch.close)
-        announce(page)
-        lock.publish()
-        lock.let_in()
-        undo.pop_all()
-    return opened
 
 
 _RETRY_S: Final = 0.01
