@@ -358,12 +358,7 @@ def _in_thread(
     method: Callable[Concatenate[Store, P], T],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
     """A method of :class:`~lakelog.Store`, with its arguments and docstring, run in a thread."""
-
-    @wraps(method)
-    async def call(self: AsyncStore, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await in_thread(method, self._store, *arguments, **named)
-
-    return call
+    return _made(method, lambda result, _store: result)
 
 
 def _made(

@@ -29,8 +29,7 @@ from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.locks import Mutex
-from lakelog.runtime.signals import raised_by_handler
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import raised_by_handler, started
 
 MAX_WAITING: Final = 65_536
 """The largest number of waiting messages; a further caller blocks."""

@@ -178,7 +178,8 @@ def _taken(files: FileSystem, path: Path) -> StoreLocked:
     if ownership.is_published(files, path):
         with suppress(StoreError, OSError):
             why = SharedPage.join(files, path).settings.get(ALONE)
-    return ownership.closed_to_all(files, path, why)
+    why = why or "it is RocketMQ, or repairs or rebuilds the store"
+    return ownership.locked(files, path, f" and lets nobody in: {why}{ownership.CLOSE_IT}")
 
 
 def alone(files: FileSystem, path: Path) -> Membership:

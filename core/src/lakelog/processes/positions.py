@@ -374,11 +374,8 @@ class Publisher:
 
     def set_state(self, state: shared_page.OwnerState) -> None:
         """Publish the owner's state; ``FAILED`` stays until the store is closed."""
-        words = self.page.words
-        if words[shared_page.STATE] != shared_page.OwnerState.FAILED or state in (
-            shared_page.OwnerState.CLOSED,
-            shared_page.OwnerState.OPENING,
-        ):
+        words, states = self.page.words, shared_page.OwnerState
+        if words[shared_page.STATE] != states.FAILED or state in (states.CLOSED, states.OPENING):
             words[shared_page.STATE] = state
 
     def failed(self, cause: BaseException) -> None:

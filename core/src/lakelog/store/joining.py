@@ -405,10 +405,8 @@ class JoinedLog:
         parts = self._serving
         try:
             others = self.parts()
-        except (
-            errors.LakelogError,
-            OSError,
-        ) as error:  # it keeps the services; a request may come again
+        except (errors.LakelogError, OSError) as error:
+            # It keeps the services; a request may come again.
             _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
             return
         if parts is None or not store.give_up(parts, others):

@@ -460,10 +460,8 @@ class _Taking(LogMaker):
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
-        page.words[shared_page.FLUSHED], page.words[shared_page.FLUSHED_TIMESTAMP] = (
-            flushed,
-            flushed_ms,
-        )
+        page.words[shared_page.FLUSHED] = flushed
+        page.words[shared_page.FLUSHED_TIMESTAMP] = flushed_ms
         remove_tables(files, path)
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)

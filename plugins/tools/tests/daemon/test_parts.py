@@ -19,7 +19,7 @@ from types import FrameType
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog.runtime.signals import soon
+from lakelog.runtime.threads import soon
 from lakelog.settings.effective import ServeSettings
 from lakelog_daemon import follower, logs
 from lakelog_daemon.daemon import every, log_failure

@@ -27,8 +27,7 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
-from lakelog.runtime.signals import raised_by_handler
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import raised_by_handler, started
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.address import is_in, plain_address
 from lakelog_replication.master.link import LinkEnded, SlaveLink
