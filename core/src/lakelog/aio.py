@@ -511,8 +511,9 @@ class AsyncStore:
         properties: Mapping[str, str] | None = None,
     ) -> Sequence[PutResult]:
         """Append many messages of one topic, without an object for each."""
-        make = partial(_columns, topic, bodies, queue_ids, tags, keys, properties)
-        return await self.put_batch(await in_thread(make))
+        shared = queue_ids, tags, keys, properties
+        columns = await in_thread(lambda: MessageColumns(topic, body_column(bodies), *shared))
+        return await self.put_batch(columns)
 
     def producer(
         self, topic: str, *, tags: str | None = None, queue: int | None = None
@@ -644,10 +645,6 @@ class AsyncProducer:
         of = self._of
         put = self._store.put_columns
         return await put(of.topic, bodies, queue_ids=of.queue, tags=of.tags, keys=keys)
-
-
-def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
-    return MessageColumns(topic, body_column(bodies), *columns)
 
 
 class PutThread:

@@ -226,9 +226,8 @@ class Positions:
         words[shared_page.FLAGS] = shared_page.DURABLE * durable | shared_page.STAGED * staged
         words[shared_page.LAST_TIMESTAMP] = words[shared_page.FLUSHED_TIMESTAMP] = last_timestamp_ms
         words[shared_page.MINIMUM], words[shared_page.DISPATCHED] = minimum, dispatched
-        words[shared_page.APPENDED] = words[shared_page.COMMITTED] = words[shared_page.FLUSHED] = (
-            end
-        )
+        words[shared_page.APPENDED] = words[shared_page.COMMITTED] = end
+        words[shared_page.FLUSHED] = end
 
     @property
     def minimum(self) -> int:
@@ -248,11 +247,8 @@ class Positions:
     def committed(self) -> int:
         """End of the bytes in the page cache or on disk, where other processes see them."""
         words = self.words
-        return (
-            words[shared_page.COMMITTED]
-            if words[shared_page.FLAGS] & shared_page.STAGED
-            else words[shared_page.APPENDED]
-        )
+        staged = words[shared_page.FLAGS] & shared_page.STAGED
+        return words[shared_page.COMMITTED if staged else shared_page.APPENDED]
 
     @property
     def flushed(self) -> int:
@@ -263,11 +259,8 @@ class Positions:
     def readable(self) -> int:
         """End of the bytes that an appending process reads."""
         words = self.words
-        return (
-            words[shared_page.FLUSHED]
-            if words[shared_page.FLAGS] & shared_page.DURABLE
-            else words[shared_page.APPENDED]
-        )
+        durable = words[shared_page.FLAGS] & shared_page.DURABLE
+        return words[shared_page.FLUSHED if durable else shared_page.APPENDED]
 
     @property
     def readable_elsewhere(self) -> int:
@@ -305,9 +298,9 @@ class Positions:
 
     def count_records(self, count: int) -> None:
         """Count ``count`` more dispatched records in the shared page."""
-        self.words[shared_page.RECORDS] = (
-            self.words[shared_page.RECORDS] + count
-        ) & _WORD  # the page may be damaged
+        words = self.words
+        # A damaged page may hold the largest number.
+        words[shared_page.RECORDS] = (words[shared_page.RECORDS] + count) & _WORD
 
     def moved(self) -> None:
         """Wake the waiters after a position has moved."""

@@ -32,15 +32,7 @@ from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.log.sources import (
-    FileExtent,
-    FileSource,
-    Source,
-    head_in,
-    noted_before,
-    read_at,
-    read_damage,
-)
+from lakelog.log import sources
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.shared_page import whole_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
@@ -235,8 +227,8 @@ class _Reading:
 
     def _source(self) -> PaddedSource:
         files, log = self.directory.files, self.directory.commitlog
-        known_damage = read_damage(files, self.directory.path)
-        return PaddedSource(FileSource(files, log, self.size, known_damage), self.size)
+        known_damage = sources.read_damage(files, self.directory.path)
+        return PaddedSource(sources.FileSource(files, log, self.size, known_damage), self.size)
 
     def _start(
         self,
@@ -263,7 +255,9 @@ class _Reading:
             return Start(at - at % self.size, "damage was noted there, and is to be cut")
         return start
 
-    def _after_clean_stop(self, source: Source, ends: Mapping[Queue, queue_ends.QueueEnd]) -> Start:
+    def _after_clean_stop(
+        self, source: sources.Source, ends: Mapping[Queue, queue_ends.QueueEnd]
+    ) -> Start:
         """The last segment covered by the queues, or the first if the queues may lack units."""
         path = self.directory.path
         starts, kept = source.starts(), queue_ends.read_kept(self.directory.files, path)
@@ -285,7 +279,10 @@ class _Reading:
         return Start(begins, f"a clean stop, and the queues reach to {reached}")
 
     def _after_unclean_stop(
-        self, source: Source, ends: Mapping[Queue, queue_ends.QueueEnd], checkpoint: StoreCheckpoint
+        self,
+        source: sources.Source,
+        ends: Mapping[Queue, queue_ends.QueueEnd],
+        checkpoint: StoreCheckpoint,
     ) -> Start:
         """The last segment whose first record is durable by the checkpoint, or the first."""
         path = self.directory.path
@@ -306,7 +303,7 @@ class _Reading:
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
         """Known damage before ``start``, where nothing is read; it is assumed to be unchanged."""
-        return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
+        return sources.noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
     def _proof(self, found: QueueOffsetSurvey, checkpoint: StoreCheckpoint) -> Proof:
         files, path = self.directory.files, self.directory.path
@@ -406,7 +403,7 @@ def _right(
     return right if right != checkpoint else None
 
 
-def _synced(source: Source, kept: queue_ends.DurableQueueEnds) -> int | None:
+def _synced(source: sources.Source, kept: queue_ends.DurableQueueEnds) -> int | None:
     """Start of the last record that had units at the last sync confirmed by the log.
 
     If the log does not have the marked record any more, it was replaced since.
@@ -415,13 +412,13 @@ def _synced(source: Source, kept: queue_ends.DurableQueueEnds) -> int | None:
         (
             each.offset
             for each in kept.marks
-            if read_at(source, each.offset, len(each.head)) == each.head
+            if sources.read_at(source, each.offset, len(each.head)) == each.head
         ),
         default=None,
     )
 
 
-def _last_sound(source: Source, starts: Sequence[int]) -> int:
+def _last_sound(source: sources.Source, starts: Sequence[int]) -> int:
     """The last segment that begins with a whole record; the first one if there is none."""
     return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
 
@@ -441,12 +438,12 @@ def _doubt(
     return ""
 
 
-def _first_store_time(source: Source, start: int) -> int:
+def _first_store_time(source: sources.Source, start: int) -> int:
     """Store time of the checked first record of a segment; 0 if there is none."""
     for extent in source.extents(start):  # open as long as the loop runs
         if extent.start == start:
             with suppress(CorruptRecord):
-                record = extent.read(start, head_in(extent, start)[0])
+                record = extent.read(start, sources.head_in(extent, start)[0])
                 return decode(record, offset=start).store_timestamp_ms
         break
     return 0
@@ -470,7 +467,7 @@ class Length:
 class PaddedExtent:
     """A segment of full length; zeros replace the bytes that its file lacks."""
 
-    def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
+    def __init__(self, inner: sources.FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
         self.start = inner.start
         self.end = inner.start + size_bytes
         self._inner = inner
@@ -506,7 +503,7 @@ class PaddedSource:
     :ivar known_damage: the noted damage with unproved records; all other is examined again
     """
 
-    def __init__(self, source: FileSource, size_bytes: int) -> None:
+    def __init__(self, source: sources.FileSource, size_bytes: int) -> None:
         self.zeros: dict[int, int] = {}
         self.known_damage = {at: each for at, each in source.known_damage.items() if each.unproven}
         self._source = source

@@ -243,10 +243,6 @@ class Catalog(NamedTuple):
         cls = self.classes.get(given.section)
         return cls is not None and given.key in keys_of(cls)
 
-    def dotted_keys(self) -> list[str]:
-        """All keys, with their sections."""
-        return [dotted(name, key) for name, cls in self.classes.items() for key in keys_of(cls)]
-
     def section_named(self, spelling: str) -> str | None:
         """The section for a spelling in any case, with ``_`` or ``-``; ``None`` if unknown."""
         wanted = spelling.lower().replace("_", "-")
@@ -436,7 +432,7 @@ def _unknown_section(given: Given, catalog: Catalog) -> str:
 
 def _unknown_key(given: Given, catalog: Catalog) -> str:
     """Suggest another system's key translated, the key in another section, or the most similar."""
-    known = catalog.dotted_keys()
+    known = [dotted(name, key) for name, cls in catalog.classes.items() for key in keys_of(cls)]
     translated = (key for key in catalog.formats.translate_key(given.key) if key in known)
     elsewhere = (key for key in known if key.rpartition(".")[2] == given.key)
     near = (*translated, *elsewhere, nearest(given.dotted, known, cutoff=0) or known[0])[0]
