@@ -18,7 +18,7 @@ from mkdocs.structure.files import File
 import lakelog
 import lakelog.errors
 from lakelog.registry import Registry
-from lakelog.settings.catalog import CORE
+from lakelog.settings.effective import CORE
 from lakelog_cli.app import make_app
 from lakelog_cli.commands.man import Command, commands
 from lakelog_cli.schema import (

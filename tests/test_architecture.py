@@ -28,7 +28,7 @@ FLOOR: Final = {room["name"]: floor for floor, room in enumerate(ROOMS)}
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "accelerate arguments arrow builtin errors files.filesystem files.identity format hooks lazy "
-    "log.scan log.sources maintenance.pins message results runtime.forks runtime.signals "
+    "log.scan log.sources maintenance.pins message results runtime.forks "
     "runtime.threads times"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())

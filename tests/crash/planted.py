@@ -25,7 +25,7 @@ from lakelog.processes.shared_page import (
     PAGE_BYTES,
     page_path,
 )
-from lakelog.recovery.quarantine import Tail
+from lakelog.recovery.filler import Tail
 from lakelog.recovery.report import Aside
 from lakelog.results import PutStatus
 from lakelog.store.owner import OwnedStore

@@ -15,7 +15,7 @@ from typing import Any, Final
 import lakelog
 from lakelog import Store
 from lakelog.errors import LakelogError
-from lakelog.runtime.signals import soon
+from lakelog.runtime.threads import soon
 from tests.processes.words import Journal
 
 _PR_SET_PDEATHSIG: Final = 1

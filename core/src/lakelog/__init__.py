@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakelog.message import MessageColumns
     from lakelog.recovery.report import RecoveryReport
     from lakelog.results import BatchResult, PutResult
-    from lakelog.settings.toml import embedded
+    from lakelog.settings.resolver import embedded
     from lakelog.store.log_store import LogStore, Producer
     from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
     from lakelog_doctor.recover import cut_replica, promote, recover
@@ -71,7 +71,7 @@ _MODULES = {
     "lakelog.message": "MessageColumns",
     "lakelog.recovery.report": "RecoveryReport",
     "lakelog.results": "BatchResult PutResult",
-    "lakelog.settings.toml": "embedded",
+    "lakelog.settings.resolver": "embedded",
     "lakelog.store.log_store": "LogStore Producer",
     "lakelog.store.open": "open_store",
     "lakelog_doctor.recover": "cut_replica promote recover",

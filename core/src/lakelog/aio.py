@@ -31,7 +31,6 @@ from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from threading import Condition, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from lakelog import Store
@@ -112,12 +111,7 @@ class AsyncOpening:
         self._store = await self._open()
         return self._store
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._store is not None:
             await self._store.close()
 
@@ -253,15 +247,10 @@ class AsyncConsumer:
     async def __aenter__(self) -> AsyncConsumer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         """Close; after an error without a commit, so that the batch is delivered again."""
         self._closed = True
-        await self._in_thread(self._consumer.__exit__, kind, error, traceback)
+        await self._in_thread(self._consumer.__exit__, *raised)
 
     async def _in_thread(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Run ``work`` in a thread, after any call whose task was cancelled."""
@@ -358,12 +347,7 @@ class AsyncGroupConsumer:
     async def __aenter__(self) -> AsyncGroupConsumer:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -374,12 +358,7 @@ def _in_thread(
     method: Callable[Concatenate[Store, P], T],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
     """A method of :class:`~lakelog.Store`, with its arguments and docstring, run in a thread."""
-
-    @wraps(method)
-    async def call(self: AsyncStore, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await in_thread(method, self._store, *arguments, **named)
-
-    return call
+    return _made(method, lambda result, _store: result)
 
 
 def _made(
@@ -532,8 +511,9 @@ class AsyncStore:
         properties: Mapping[str, str] | None = None,
     ) -> Sequence[PutResult]:
         """Append many messages of one topic, without an object for each."""
-        make = partial(_columns, topic, bodies, queue_ids, tags, keys, properties)
-        return await self.put_batch(await in_thread(make))
+        shared = queue_ids, tags, keys, properties
+        columns = await in_thread(lambda: MessageColumns(topic, body_column(bodies), *shared))
+        return await self.put_batch(columns)
 
     def producer(
         self, topic: str, *, tags: str | None = None, queue: int | None = None
@@ -632,12 +612,7 @@ class AsyncStore:
     async def __aenter__(self) -> AsyncStore:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -670,10 +645,6 @@ class AsyncProducer:
         of = self._of
         put = self._store.put_columns
         return await put(of.topic, bodies, queue_ids=of.queue, tags=of.tags, keys=keys)
-
-
-def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
-    return MessageColumns(topic, body_column(bodies), *columns)
 
 
 class PutThread:

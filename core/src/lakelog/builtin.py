@@ -192,18 +192,16 @@ class NoFlush:
 
     def __init__(self) -> None:
         self._log: Flushable | None = None
-        self._staged: Flushable | None = None
 
     def start(self, log: Flushable) -> None:
         """Keep the log for the sync at close."""
         self._log = log
-        self._staged = log if log.staged else None
         self.answers_at_once = not log.staged
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # not needed here
         """Commit staged bytes to the page cache; there is nothing to wait for."""
-        if self._staged is not None:
-            self._staged.commit()
+        if self._log is not None and not self.answers_at_once:
+            self._log.commit()
         return _PUT_OK
 
     def close(self) -> None:

@@ -26,8 +26,7 @@ from typing import Final, NamedTuple, Protocol
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
-from lakelog.processes.positions import Positions
-from lakelog.processes.wake_page import LONGEST_SLEEP_S, PageWaiter
+from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
 from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 
@@ -145,6 +144,8 @@ def always() -> bool:
 class Arrivals:
     """The notifications of an owner; thread-safe.
 
+    :ivar version: the number of calls of :meth:`notify`
+    :ivar closed: whether :meth:`close` was called
     :ivar on_wait: called when a wait begins, in the waiting thread
     """
 
@@ -152,20 +153,10 @@ class Arrivals:
         self.on_wait: Callable[[], None] = lambda: None
         self._lock = Mutex()
         self._condition = Condition(self._lock)
-        self._version = 0
+        self.version = 0
         self._waiting = 0
-        self._closed = False
+        self.closed = False
         self._listeners: dict[object, tuple[Callable[[], object], Callable[[], bool]]] = {}
-
-    @property
-    def version(self) -> int:
-        """The number of calls of :meth:`notify`."""
-        return self._version
-
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
-        return self._closed
 
     @property
     def has_waiters(self) -> bool:
@@ -175,7 +166,7 @@ class Arrivals:
     def notify(self) -> None:
         """Notify the waiters that new messages can be read."""
         with self._lock:
-            self._version += 1
+            self.version += 1
             if self._waiting:
                 self._condition.notify_all()
             listeners = tuple(self._listeners.values())
@@ -185,7 +176,7 @@ class Arrivals:
 
     def close(self) -> None:
         """Wake all present and future waiters: no more messages will come."""
-        self._closed = True
+        self.closed = True
         self.notify()
 
     def wait(self, seen: int, timeout_s: float) -> int:
@@ -198,11 +189,11 @@ class Arrivals:
             try:
                 self.on_wait()
                 self._condition.wait_for(
-                    lambda: self._version != seen or self._closed, max(timeout_s, 0)
+                    lambda: self.version != seen or self.closed, max(timeout_s, 0)
                 )
             finally:
                 self._waiting -= 1
-            return self._version
+            return self.version
 
     async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
         """As :meth:`wait` without a timeout, in an event loop; uses no thread.
@@ -214,7 +205,7 @@ class Arrivals:
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
         unsubscribe = self.subscribe(lambda: loop.call_soon_threadsafe(arrived.set), is_urgent)
         try:
-            while self._version == seen and not self._closed:
+            while self.version == seen and not self.closed:
                 await arrived.wait()
                 arrived.clear()
         finally:

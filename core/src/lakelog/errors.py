@@ -50,9 +50,6 @@ from typing import TYPE_CHECKING, Any, Self
 from lakelog.results import PutStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
     from lakelog.results import PutResult
 
 

@@ -29,7 +29,7 @@ from lakelog.format.layout import ABORT_FILE
 from lakelog.log.put_future import BatchFuture
 from lakelog.processes import membership
 from lakelog.processes.ownership import is_followed, is_owned, is_served, write_abort
-from lakelog.store import joining, reader_parts
+from lakelog.store import joining
 from lakelog.store.open import open_to_serve
 from lakelog.store.parts import RoleParts
 from lakelog_queues.readers import CurrentArrivals, ReaderWait
@@ -355,7 +355,7 @@ def test_an_owner_that_closes_just_before_it_is_asked(
 def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real, calls = reader_parts.reader_parts, list[int]()
+    real, calls = joining.reader_parts, list[int]()
 
     def fails_once(*arguments: Any) -> RoleParts:
         calls.append(0)

@@ -21,8 +21,8 @@ from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.processes import locks, membership
-from lakelog.processes import wake_page as wake
-from lakelog.processes.wake_page import (
+from lakelog.processes import positions as wake
+from lakelog.processes.positions import (
     FLAG,
     MAGIC,
     SEQUENCE,
@@ -31,7 +31,7 @@ from lakelog.processes.wake_page import (
     WakePage,
     wake_path,
 )
-from lakelog.store import reader_parts as flushwait
+from lakelog.store import joining as flushwait
 from tests.support.waiting import until
 
 FILES = RealFileSystem()

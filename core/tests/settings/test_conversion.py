@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.errors import SettingsError
-from lakelog.settings.catalog import Given
 from lakelog.settings.conversion import (
     DURATION_MS,
     SIZE_BYTES,
@@ -30,6 +29,7 @@ from lakelog.settings.conversion import (
     parser_for,
     pattern_for,
 )
+from lakelog.settings.effective import Given
 
 
 def test_sizes_and_durations() -> None:

@@ -18,7 +18,7 @@ from core.tests.settings.samples import Resolve
 from lakelog.errors import BadStrategy, MissingPlugin, SettingsError, UnknownSetting
 from lakelog.hooks import Context, Factory, Kind, NoSettings, TranslatedValue, Translation
 from lakelog.registry import Registry
-from lakelog.settings.toml import embedded, from_toml
+from lakelog.settings.resolver import embedded, from_toml
 
 Write = Callable[[str, str], Path]
 

@@ -23,8 +23,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.hooks import Outcome
 from lakelog.message import Message, MessageColumns
 from lakelog.processes import queue_table
+from lakelog.processes.positions import FLAG, WakePage
 from lakelog.processes.shared_page import INTENT_END, INTENT_START, LAST_TIMESTAMP, SharedPage
-from lakelog.processes.wake_page import FLAG, WakePage
 from lakelog_native import plugin
 from lakelog_testing.crash.opener import owned_by
 

@@ -63,7 +63,7 @@ class QueueEnd:
     highest: int = attrs.field(default=-1, eq=False)
 
 
-def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[Queue, QueueEnd]:
+def read_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[Queue, QueueEnd]:
     """The end of each consume queue of the store directory ``path``.
 
     :param limit: ignore units of records at or behind this log offset
@@ -92,10 +92,10 @@ def settled_ends(
     """
     if all(each.highest < limit for each in ends.values()):
         return ends
-    return queue_ends(files, path, limit)
+    return read_ends(files, path, limit)
 
 
-def queue_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
+def read_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
     """The end of one queue, with ``limit`` as in :func:`queue_ends`; ``None`` if it is missing."""
     directory = _directory(path, queue)
     segments = segment_files(directory, files.list(directory))

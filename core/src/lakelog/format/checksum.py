@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import attrs
+from isal import isal_zlib
 
 from lakelog.format import layout
 from lakelog.message import Body
@@ -22,16 +23,8 @@ Crc: TypeAlias = "Callable[[Any], int]"
 CRC31_MASK = 0x7FFFFFFF
 
 
-def _fast_crc32() -> Callable[..., int]:
-    try:
-        from isal.isal_zlib import crc32 as fast
-    except ImportError:
-        from zlib import crc32 as fast
-    return fast
-
-
-crc32: Callable[..., int] = _fast_crc32()
-"""CRC-32 (``zlib.crc32``), computed by isa-l if it is installed."""
+crc32: Callable[..., int] = isal_zlib.crc32
+"""CRC-32 (as ``zlib.crc32``), computed by isa-l."""
 
 
 def body_crc(body: Any) -> int:

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from lakelog.format import properties
 from lakelog.format.layout import INNER_BATCH, PREPARED, RECORD_MIN_BYTES
-from lakelog.format.properties import (
-    INNER_MULTI_DISPATCH,
-    INNER_MULTI_QUEUE_OFFSET,
-    MULTI_DISPATCH_SEPARATOR,
-    decode_properties,
-    light_queues,
-)
 from lakelog.format.queue_offsets import Queue
 
 if TYPE_CHECKING:
@@ -23,7 +17,7 @@ if TYPE_CHECKING:
 
 INNER_NUMBER = "INNER_NUM"
 """Property with the number of messages in an inner batch; each takes a queue offset."""
-_DISPATCHED = INNER_MULTI_DISPATCH.encode()
+_DISPATCHED = properties.INNER_MULTI_DISPATCH.encode()
 _IMPOSSIBLE = 1 << 62
 _LOG = logging.getLogger("lakelog")
 
@@ -257,10 +251,10 @@ class QueueOffsetSurvey:
     def _count_light_queues(self, batch: RecordBatch) -> None:
         for at, raw in enumerate(batch.property_strings):
             if _DISPATCHED in raw:
-                properties = decode_properties(raw)
-                topics = light_queues(properties.get(INNER_MULTI_DISPATCH, ""))
-                stated = properties.get(INNER_MULTI_QUEUE_OFFSET, "")
-                offsets = stated.split(MULTI_DISPATCH_SEPARATOR)
+                named = properties.decode_properties(raw)
+                topics = properties.light_queues(named.get(properties.INNER_MULTI_DISPATCH, ""))
+                stated = named.get(properties.INNER_MULTI_QUEUE_OFFSET, "")
+                offsets = stated.split(properties.MULTI_DISPATCH_SEPARATOR)
                 for topic, offset in zip(topics, offsets, strict=False):
                     if offset.isdigit():
                         self._take(batch, (topic, 0), at, int(offset), 1, free=False)

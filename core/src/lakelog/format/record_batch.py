@@ -237,7 +237,7 @@ class RecordBatch:
 
     # --- positions of the parts of varying length ---
 
-    def _host_bytes(self, v6: int) -> Ints:
+    def host_lengths(self, v6: int) -> Ints:
         """Length in bytes of each host, given the flag bit ``v6`` for that host."""
         is_v6 = (self.sys_flags & v6).astype(np.bool_)
         return np.where(is_v6, layout.HOST_V6_BYTES, layout.HOST_V4_BYTES).astype(
@@ -246,13 +246,13 @@ class RecordBatch:
 
     @_column
     def _store_times_at(self) -> Ints:
-        return self.starts + layout.AT_BORN_HOST + self._host_bytes(layout.BORN_HOST_V6)
+        return self.starts + layout.AT_BORN_HOST + self.host_lengths(layout.BORN_HOST_V6)
 
     @_column
     def body_positions(self) -> Ints:
         """``int64``: first byte of each body in ``buffer``."""
         store_host_at = self._store_times_at + LONG_BYTES
-        return store_host_at + self._host_bytes(layout.STORE_HOST_V6) + SUFFIX_BYTES
+        return store_host_at + self.host_lengths(layout.STORE_HOST_V6) + SUFFIX_BYTES
 
     @cached_property
     def octets(self) -> NDArray[np.uint8]:

@@ -10,13 +10,25 @@ from typing import Any
 
 from lakelog.accelerate import Accelerator as Accelerator
 from lakelog.hooks.appending import AppendCallback as AppendCallback
+from lakelog.hooks.appending import AppendedPut as AppendedPut
 from lakelog.hooks.appending import BodyDecoder as BodyDecoder
 from lakelog.hooks.appending import CommitRules as CommitRules
 from lakelog.hooks.appending import Extendable as Extendable
+from lakelog.hooks.appending import Flushable as Flushable
+from lakelog.hooks.appending import FlushStrategy as FlushStrategy
 from lakelog.hooks.appending import InMemory as InMemory
+from lakelog.hooks.appending import LeadingReplicator as LeadingReplicator
 from lakelog.hooks.appending import Mapped as Mapped
+from lakelog.hooks.appending import Outcome as Outcome
+from lakelog.hooks.appending import Pending as Pending
+from lakelog.hooks.appending import Receiver as Receiver
+from lakelog.hooks.appending import ReplicaLog as ReplicaLog
+from lakelog.hooks.appending import ReplicatedLog as ReplicatedLog
+from lakelog.hooks.appending import Replicator as Replicator
 from lakelog.hooks.appending import Sealable as Sealable
 from lakelog.hooks.appending import SegmentWriter as SegmentWriter
+from lakelog.hooks.appending import Settle as Settle
+from lakelog.hooks.appending import Wakeable as Wakeable
 from lakelog.hooks.appending import Writer as Writer
 from lakelog.hooks.appending import WriterTraits as WriterTraits
 from lakelog.hooks.dispatching import DispatchedLog as DispatchedLog
@@ -31,13 +43,6 @@ from lakelog.hooks.dispatching import KeyIndex as KeyIndex
 from lakelog.hooks.dispatching import QueueReader as QueueReader
 from lakelog.hooks.dispatching import StoreExtension as StoreExtension
 from lakelog.hooks.dispatching import WatchedFollower as WatchedFollower
-from lakelog.hooks.flushing import AppendedPut as AppendedPut
-from lakelog.hooks.flushing import Flushable as Flushable
-from lakelog.hooks.flushing import FlushStrategy as FlushStrategy
-from lakelog.hooks.flushing import Outcome as Outcome
-from lakelog.hooks.flushing import Pending as Pending
-from lakelog.hooks.flushing import Settle as Settle
-from lakelog.hooks.flushing import Wakeable as Wakeable
 from lakelog.hooks.housekeeping import Cleaner as Cleaner
 from lakelog.hooks.housekeeping import CleaningContext as CleaningContext
 from lakelog.hooks.housekeeping import CleaningReport as CleaningReport
@@ -59,11 +64,6 @@ from lakelog.hooks.kinds import NoSettings as NoSettings
 from lakelog.hooks.kinds import SettingsFormat as SettingsFormat
 from lakelog.hooks.kinds import TranslatedValue as TranslatedValue
 from lakelog.hooks.kinds import Translation as Translation
-from lakelog.hooks.replicating import LeadingReplicator as LeadingReplicator
-from lakelog.hooks.replicating import Receiver as Receiver
-from lakelog.hooks.replicating import ReplicaLog as ReplicaLog
-from lakelog.hooks.replicating import ReplicatedLog as ReplicatedLog
-from lakelog.hooks.replicating import Replicator as Replicator
 from lakelog.processes.group_sync import CopiedEnd as CopiedEnd
 
 PROTOCOLS: dict[Kind, type[Any]] = {

@@ -29,8 +29,7 @@ from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.locks import Mutex
-from lakelog.runtime.signals import raised_by_handler
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import raised_by_handler, started
 
 MAX_WAITING: Final = 65_536
 """The largest number of waiting messages; a further caller blocks."""
@@ -222,9 +221,8 @@ class Appender:
         later = getattr(flush, "submit_later", None)
         at_once = _all_have("answers_at_once", replicator)
         self._submit_later: Callable[[PutFuture, Settle], None] | None = later if at_once else None
-        self._wait_flushed: Callable[[int], PutStatus | None] = (
-            getattr(flush, "wait", _no_wait) if replicator is None else _no_wait
-        )
+        wait = getattr(flush, "wait", None) if replicator is None else None
+        self._wait_flushed: Callable[[int], PutStatus | None] = wait or (lambda _end: None)
         self._submitting = AsyncPutQueue(self._submit_burst)
 
     # --- one message ---
@@ -464,10 +462,6 @@ class Appender:
                 self._replicator.close()
 
 
-def _no_wait(_: int) -> PutStatus | None:
-    """Return ``None``: the strategy has no ``wait``, or puts also wait for copies."""
-
-
 def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:
     if batch.wait:
         admit(len(batch.buffer))
@@ -490,7 +484,7 @@ def _putting(callback: AppendCallback, log: CommitLog) -> Any:
     """The compiled put of one message, if records have lakelog's own encoding."""
     if type(callback) is not RocketmqAppendCallback or callback.accelerator is None:
         return None
-    return log.putting(callback.accelerator, callback.encoder)
+    return None if log.staged else callback.accelerator.putting(callback.encoder, log)
 
 
 def _all_have(trait: str, *strategies: FlushStrategy | Replicator | None) -> bool:

@@ -12,14 +12,14 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
 from lakelog.accelerate import Accelerator
 from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
-from lakelog.format.encoder import EncodedBatch, Encoder
+from lakelog.format.encoder import EncodedBatch
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog.hooks import AppendCallback
@@ -32,9 +32,8 @@ from lakelog.processes.append_section import AppendLock, AppendSection
 from lakelog.processes.group_sync import CopiedEnd, GroupSync
 from lakelog.processes.locks import ByteLock, is_locked
 from lakelog.processes.ownership import SERVICES
-from lakelog.processes.positions import Positions
+from lakelog.processes.positions import PageWaiter, Positions
 from lakelog.processes.queue_table import QueueTable
-from lakelog.processes.wake_page import PageWaiter
 from lakelog.results import AppendStatus, PutStatus
 from lakelog.runtime.locks import Mutex
 
@@ -138,13 +137,6 @@ class CommitLog:
         self.layout = shared_page
         self._is_read_at_once = not page.words[shared_page.FLAGS] & shared_page.DURABLE
         self.on_synced: Callable[[], None] = lambda: None
-
-    def putting(self, accelerator: Accelerator, encoder: Encoder) -> Any:
-        """The object of compiled code that appends messages; see ``Accelerator.putting``.
-
-        ``None`` with a staged writer, or if ``accelerator`` does not support this log.
-        """
-        return None if self.staged else accelerator.putting(encoder, self)
 
     def _paused(self) -> str | None:
         """Why puts are paused by the process with the services, if that is another process.

@@ -22,31 +22,13 @@ from lakelog.format.message_id import parse_message_id
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Decoder, Piece
 from lakelog.hooks import SegmentSource
-from lakelog.log.damage import KnownDamage
+from lakelog.log import sources
 from lakelog.log.segments import deleted
-from lakelog.log.sources import (
-    ArchiveBackedSource,
-    Extent,
-    NoGapSource,
-    ReadBounds,
-    Source,
-    head_in,
-)
 from lakelog.log.store_directory import unread
 from lakelog.message import StoredMessage
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
-
-
-class Flushed(Protocol):
-    """Determines the durable end of a log."""
-
-    def end(self, log_end: Callable[[], int]) -> int | None:
-        """The durable end; ``None`` if unknown.
-
-        :param log_end: finds the end of the log
-        """
 
 
 class LogReader:
@@ -60,10 +42,10 @@ class LogReader:
 
     def __init__(
         self,
-        source: Source,
-        bounds: ReadBounds,
+        source: sources.Source,
+        bounds: sources.ReadBounds,
         is_live: Callable[[], bool],
-        flushed: Flushed | None = None,
+        flushed: Callable[[Callable[[], int]], int | None] | None = None,
         wait_flushed: Callable[[int, float], bool] | None = None,
         decoder: Decoder | None = None,
     ) -> None:
@@ -75,17 +57,17 @@ class LogReader:
         """
         self.decoder = decoder
         self.source = source
-        self.known_damage = KnownDamage(source)
+        self.known_damage = sources.KnownDamage(source)
         self.bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
         self._wait_flushed = wait_flushed
         self._older: LogReader | None = None
-        self._scanned: Source = source
+        self._scanned: sources.Source = source
 
     def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
         """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
-        both = ArchiveBackedSource(self.source, self.bounds, archive, size_bytes)
+        both = sources.ArchiveBackedSource(self.source, self.bounds, archive, size_bytes)
         self._scanned = both
         self._older = LogReader(both, both, self._is_live, decoder=self.decoder)
 
@@ -107,7 +89,7 @@ class LogReader:
 
     def flushed(self) -> int | None:
         """The durable end; ``None`` if unknown."""
-        return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
+        return None if self._flushed is None else self._flushed(lambda: self.max_offset)
 
     def wait_flushed(self, offset: int, timeout_s: float) -> bool:
         """Wait until the log is durable up to ``offset``; ``False`` on timeout or if unknown."""
@@ -182,7 +164,7 @@ class LogReader:
     def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
         from lakelog.log.scan import scan  # not for a store that only writes
 
-        source = NoGapSource(self._scanned, self.bounds.minimum)
+        source = sources.NoGapSource(self._scanned, self.bounds.minimum)
         found = scan(source, start, end, verify=verify)
         return found if self.decoder is None else _with(self.decoder, found)
 
@@ -281,8 +263,8 @@ class LogReader:
         raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
 
     @staticmethod
-    def _decode_from(extent: Extent, offset: int) -> StoredMessage:
-        size, magic = head_in(extent, offset)
+    def _decode_from(extent: sources.Extent, offset: int) -> StoredMessage:
+        size, magic = sources.head_in(extent, offset)
         if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
         if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:

@@ -9,23 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
+import attrs
+
+from lakelog import hooks
 from lakelog.errors import BadStrategy
 from lakelog.format.record_batch import Blank, Damage
-from lakelog.hooks import (
-    Cleaner,
-    CleaningContext,
-    CleaningReport,
-    Clock,
-    Deleted,
-    Deletion,
-    DeletionRate,
-    DiskState,
-    DiskWatcher,
-    KeptSegment,
-    SegmentInfo,
-)
 from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.maintenance.pins import Pin, PinValidator, holders, read_pins
@@ -38,7 +28,7 @@ MANUAL_ROUNDS: Final = 20
 class Candidate(NamedTuple):
     """A segment chosen by the cleaner."""
 
-    info: SegmentInfo
+    info: hooks.SegmentInfo
     reason: str
     forced: bool
 
@@ -47,10 +37,10 @@ class Candidate(NamedTuple):
         """Offset behind its last byte."""
         return self.info.start_offset + self.info.size_bytes
 
-    def deleted(self) -> Deleted:
+    def deleted(self) -> hooks.Deleted:
         """Its entry in a report."""
         info = self.info
-        return Deleted(
+        return hooks.Deleted(
             info.start_offset,
             info.size_bytes,
             info.last_timestamp_ms,
@@ -60,7 +50,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    cleaner: Cleaner, infos: Sequence[SegmentInfo], situation: CleaningContext
+    cleaner: hooks.Cleaner, infos: Sequence[hooks.SegmentInfo], situation: hooks.CleaningContext
 ) -> list[Candidate]:
     """Run the cleaner; raises :class:`~lakelog.errors.BadStrategy` if its choice has a gap."""
     chosen = list(cleaner.choose(infos, situation))
@@ -75,58 +65,51 @@ def candidates(
     ]
 
 
-def _starts(chosen: Sequence[Deletion]) -> list[int]:
+def _starts(chosen: Sequence[hooks.Deletion]) -> list[int]:
     return [each.start_offset for each in chosen]
 
 
-class Holds(Protocol):
-    """Returns the reason why a segment must stay."""
-
-    def __call__(self, candidate: Candidate) -> str | None:
-        """The reason; ``None`` if it may be deleted."""
-
-
 def dry_run(
-    cleaner: Cleaner,
-    infos: Sequence[SegmentInfo],
-    situation: CleaningContext,
-    holds: Holds,
+    cleaner: hooks.Cleaner,
+    infos: Sequence[hooks.SegmentInfo],
+    situation: hooks.CleaningContext,
+    holds: RetentionHolds,
     minimum: int,
-) -> CleaningReport:
+) -> hooks.CleaningReport:
     """Report the segments that a manual cleaning would delete, and the one that would stop it.
 
     Deletion for lack of disk space counts as one batch, since its effect on the disk is unknown.
     """
-    deleted: list[Deleted] = []
+    deleted: list[hooks.Deleted] = []
     for _ in range(MANUAL_ROUNDS):
         chosen = candidates(cleaner, infos[len(deleted) :], situation)[: cleaner.pace.batch_max]
         for each in chosen:
             why = holds(each)
             if why is not None:
-                kept = KeptSegment(each.info.start_offset, why)
-                return CleaningReport(True, tuple(deleted), kept, minimum)
+                kept = hooks.KeptSegment(each.info.start_offset, why)
+                return hooks.CleaningReport(True, tuple(deleted), kept, minimum)
             deleted.append(each.deleted())
             minimum = each.end_offset
         if not chosen:
             break
-        situation = situation._replace(disk=DiskState.OK)
-    return CleaningReport(True, tuple(deleted), None, minimum)
+        situation = situation._replace(disk=hooks.DiskState.OK)
+    return hooks.CleaningReport(True, tuple(deleted), None, minimum)
 
 
+@attrs.define(eq=False, repr=False)
 class ReaderGrace:
     """Measures the time for which a segment in use by readers has waited for deletion."""
 
-    def __init__(self, clock: Clock, pace: DeletionRate) -> None:
-        self._clock = clock
-        self._after_ms = pace.destroy_forcibly_after_ms
-        self._since_ms: tuple[int, int] | None = None
+    _clock: hooks.Clock
+    _pace: hooks.DeletionRate
+    _since_ms: tuple[int, int] | None = attrs.field(default=None, init=False)
 
     def is_over(self, start_offset: int) -> bool:
         """Whether the first segment has waited so long that it is deleted despite readers."""
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None or self._since_ms[0] != start_offset:
             self._since_ms = (start_offset, now_ms)
-        return now_ms - self._since_ms[1] >= self._after_ms
+        return now_ms - self._since_ms[1] >= self._pace.destroy_forcibly_after_ms
 
 
 class RetentionHolds(NamedTuple):
@@ -178,71 +161,63 @@ class MaintainedLog(NamedTuple):
     reader: LogReader
     starts: Callable[[], Sequence[int]]
     segment_size_bytes: int
-    cleaner: Callable[[], Cleaner | None]
-    disk_watcher: Callable[[], DiskWatcher | None]
+    cleaner: Callable[[], hooks.Cleaner | None]
+    disk_watcher: Callable[[], hooks.DiskWatcher | None]
     events: Events
-    clock: Clock | None
+    clock: hooks.Clock | None
     ask: Callable[[str], Any] | None = None
 
 
+@attrs.define(eq=False, repr=False)
 class SegmentInfos:
     """The sealed segments of a log.
 
     :param readers: returns the number of held maps of the segment that starts at an offset
-    :param pin_expires_after_ms: see :class:`~lakelog.settings.catalog.MaintenanceSettings`
+    :param pin_expires_after_ms: see :class:`~lakelog.settings.effective.MaintenanceSettings`
     """
 
-    def __init__(
-        self, log: MaintainedLog, readers: Callable[[int], int], pin_expires_after_ms: int | None
-    ) -> None:
-        self._directory: StoreDirectory = log.directory
-        self._reader: LogReader = log.reader
-        self._starts = log.starts
-        self._size_bytes = log.segment_size_bytes
-        self._readers = readers
-        self._pin_expires_after_ms = pin_expires_after_ms
-        self._times_ms: dict[int, int | None] = {}
-        self._judge = PinValidator(log.reader.pieces)
-        self._logged = frozenset[str]()
+    _log: MaintainedLog
+    _readers: Callable[[int], int]
+    _pin_expires_after_ms: int | None
+    _times_ms: dict[int, int | None] = attrs.field(factory=dict, init=False)
+    _logged: frozenset[str] = attrs.field(default=frozenset(), init=False)
 
     @property
     def minimum(self) -> int:
         """Offset where the log begins."""
-        return self._reader.min_offset
+        return self._log.reader.min_offset
 
-    def sealed(self, now_ms: int) -> list[SegmentInfo]:
+    def sealed(self, now_ms: int) -> list[hooks.SegmentInfo]:
         """The segments that hold acknowledged messages only, oldest first."""
         pins = self._pins(now_ms)
-        end, minimum = self._reader.max_offset, self._reader.min_offset
+        size = self._log.segment_size_bytes
+        end, minimum = self._log.reader.max_offset, self._log.reader.min_offset
         pins = self._judged(pins, minimum, end)
-        starts = [
-            start
-            for start in self._starts()
-            if start >= minimum and start + self._size_bytes <= end
-        ]
+        starts = [start for start in self._log.starts() if start >= minimum and start + size <= end]
         for start in [start for start in self._times_ms if start < minimum]:
             del self._times_ms[start]
         times_ms = self._last_times(starts, now_ms)
         return [
-            SegmentInfo(
+            hooks.SegmentInfo(
                 start,
-                self._size_bytes,
+                size,
                 last_ms,
                 self._readers(start),
-                holders(pins, start + self._size_bytes, now_ms),
+                holders(pins, start + size, now_ms),
             )
             for start, last_ms in zip(starts, times_ms, strict=True)
         ]
 
     def _pins(self, now_ms: int) -> list[Pin]:
         """The pins that have not expired."""
-        after_ms = self._pin_expires_after_ms
-        pins = read_pins(self._directory.files, self._directory.path)
+        after_ms, directory = self._pin_expires_after_ms, self._log.directory
+        pins = read_pins(directory.files, directory.path)
         return [each for each in pins if not each.has_expired(now_ms, after_ms)]
 
     def _judged(self, pins: Sequence[Pin], minimum: int, end: int) -> list[Pin]:
         """Check the pins; a problem is logged once while it lasts, since it lets the disk fill."""
-        judged = [self._judge.judged(each, minimum, end) for each in pins]
+        judge = PinValidator(self._log.reader.pieces)
+        judged = [judge.judged(each, minimum, end) for each in pins]
         problems = frozenset(each.problem for each in judged if each.problem is not None)
         for each in sorted(problems - self._logged):
             _LOG.warning("%s", each)
@@ -262,15 +237,20 @@ class SegmentInfos:
         return times_ms[::-1]
 
     def _find(self, start: int) -> int | None:
-        for look in (*(look for look in _LOOKS if look < self._size_bytes), self._size_bytes):
-            found = self._last_time(start + self._size_bytes - look, start + self._size_bytes)
+        for look in (
+            *(look for look in _LOOKS if look < self._log.segment_size_bytes),
+            self._log.segment_size_bytes,
+        ):
+            found = self._last_time(
+                start + self._log.segment_size_bytes - look, start + self._log.segment_size_bytes
+            )
             if found is not None:
                 return found
         return None
 
     def _last_time(self, begin: int, end: int) -> int | None:
         last_ms = None
-        for piece in self._reader.pieces(begin, end):
+        for piece in self._log.reader.pieces(begin, end):
             if not isinstance(piece, Blank | Damage) and len(piece):
                 last_ms = int(piece.store_timestamps_ms[-1])
         return last_ms

@@ -56,7 +56,7 @@ class Membership:
 
     path: Path
     is_alone: bool
-    _file: File
+    file: File
     is_parting: bool = attrs.field(default=False, init=False)
     _is_open: bool = attrs.field(default=True, init=False)
 
@@ -77,40 +77,32 @@ class Membership:
             if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
                 raise _taken(files, path)
             membership.is_alone = membership._set(ownership.OPEN, fcntl.F_WRLCK)
-            if membership.is_alone and membership._file.size() == 0:
-                membership._file.write_at(0, LOCK_CONTENT)
+            if membership.is_alone and membership.file.size() == 0:
+                membership.file.write_at(0, LOCK_CONTENT)
         except BaseException:  # Ctrl-C too
             membership.forked()
             raise
         return membership
 
     @classmethod
-    def alone(
-        cls, files: FileSystem, path: Path, timeout_s: float = 1.0, why: str | None = None
-    ) -> Membership:
+    def alone(cls, files: FileSystem, path: Path, why: str | None = None) -> Membership:
         """Become the only member; no other process joins until :meth:`let_in`.
 
-        :param timeout_s: as in :meth:`join`
         :param why: why this process excludes others, for their error message
 
         Raises :class:`~lakelog.errors.StoreLocked` if another process has it open.
         """
-        membership = cls.join(files, path, timeout_s)
+        membership = cls.join(files, path, 1.0)
         if not membership.is_alone:
             membership.leave()
             raise ownership.locked(files, path, why and f", and {why}{ownership.CLOSE_IT}")
         return membership
 
-    @property
-    def file(self) -> File:
-        """The file ``lock``, for further locks of this process on other bytes."""
-        return self._file
-
     def _set(self, at: int, kind: int) -> bool:
-        return set_lock(self._file, at, kind)
+        return set_lock(self.file, at, kind)
 
     def _begin(self, timeout_s: float) -> None:
-        if not wait_lock(self._file, SET_UP, timeout_s):
+        if not wait_lock(self.file, SET_UP, timeout_s):
             raise StoreLocked(
                 f"another process has been opening or closing this store for {timeout_s:g} s: it "
                 "recovers, or hangs; wait, or end it",
@@ -140,9 +132,9 @@ class Membership:
         self._set(ownership.FOLLOWED, fcntl.F_UNLCK)
         self._set(ownership.SERVICES, fcntl.F_UNLCK)
 
-    def set_followed(self, yes: bool = True) -> None:
+    def set_followed(self) -> None:
         """Publish whether the queues are complete and follow the log, for readers."""
-        self._set(ownership.FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
+        self._set(ownership.FOLLOWED, fcntl.F_WRLCK)
 
     def if_alone(self, action: Callable[[], None]) -> None:
         """Call ``action`` if no other process has the store open; none can join meanwhile."""
@@ -170,14 +162,14 @@ class Membership:
         """End the membership; a second call does nothing."""
         if self._is_open:
             with suppress(OSError):  # a child between fork and exec may have the file open too
-                unlock_all(self._file)
+                unlock_all(self.file)
             self.forked()
 
     def forked(self) -> None:
         """Close the file; in a forked child, only its copy, since the parent stays a member."""
         if self._is_open:
             self._is_open = False
-            self._file.close()
+            self.file.close()
 
 
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
@@ -186,7 +178,8 @@ def _taken(files: FileSystem, path: Path) -> StoreLocked:
     if ownership.is_published(files, path):
         with suppress(StoreError, OSError):
             why = SharedPage.join(files, path).settings.get(ALONE)
-    return ownership.closed_to_all(files, path, why)
+    why = why or "it is RocketMQ, or repairs or rebuilds the store"
+    return ownership.locked(files, path, f" and lets nobody in: {why}{ownership.CLOSE_IT}")
 
 
 def alone(files: FileSystem, path: Path) -> Membership:

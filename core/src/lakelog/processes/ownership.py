@@ -82,27 +82,14 @@ def unowned(files: FileSystem, path: Path) -> Iterator[None]:
         raise locked(files, path, _STOP_IT) from None
 
 
-def locked(files: FileSystem, path: Path, advice: str | None = None) -> StoreLocked:
-    """The error for a store directory that is open.
+def locked(files: FileSystem, path: Path, more: str | None = None) -> StoreLocked:
+    """The error for a store that is open elsewhere; names the process.
 
-    :param advice: further facts, and what to do
+    :param more: continues the sentence, as with advice
     """
-    return _locked(files, path, CLOSE_IT if advice is None else advice)
-
-
-def closed_to_all(files: FileSystem, path: Path, why: str | None) -> StoreLocked:
-    """The error for a store directory that a process has exclusively.
-
-    :param why: the reason given by that process; ``None`` without one
-    """
-    why = why or "it is RocketMQ, or repairs or rebuilds the store"
-    return _locked(files, path, f" and lets nobody in: {why}{CLOSE_IT}")
-
-
-def _locked(files: FileSystem, path: Path, more: str) -> StoreLocked:
     pid = owner_pid(files, path)
     who = _process(pid) if pid and Path(f"/proc/{pid}").exists() else "another process"
-    return StoreLocked(f"{who} has this store open{more}", path=path, owner_pid=pid)
+    return StoreLocked(f"{who} has this store open{more or CLOSE_IT}", path=path, owner_pid=pid)
 
 
 def _process(pid: int) -> str:

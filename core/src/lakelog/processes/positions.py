@@ -1,12 +1,36 @@
-"""The positions of a log: the words of the shared page, by name.
+"""The positions of a log: words of the shared page, their owner's state, and waits for them.
 
 Every position is an offset in bytes from the start of the log.
 ``minimum <= dispatched <= readable <= appended`` and ``flushed <= committed <= appended``.
 
-Publishes an owner's state in the shared page: state, heartbeat, and wake-ups of waiters.
-
 Positions are stored by the code that moves them. At each turn of the watch thread, the owner stores
 a heartbeat. Every ``CHECKPOINT_MS`` it also advances the checkpoint to the durable end.
+
+Waiters in other processes set a flag in the wake page, the file ``lakelog/wake``, and are woken.
+It is one page of 4,096 bytes, mapped by the owner and by the waiters; it is never synced, and its
+content need not survive. Numbers are in machine byte order::
+
+    bytes  0..3    flag        not 0: a process waits. Set by waiters, cleared by wakers
+    bytes  4..7    sequence    the futex word; changed by each wake-up
+    bytes  8..15   magic       MAGIC; without it the page is ignored
+    bytes 16..     zeros
+
+To wait for a position of the shared page, in any language:
+
+1. read the sequence, 2. store 1 in the flag, 3. after a full fence, read the position once more
+(x86 may reorder a load before a store), 4. if the position is not reached, call
+``futex(&sequence, FUTEX_WAIT, value of step 1, 100 ms)``, not process-private; then repeat.
+
+A process that appends readable bytes, syncs, commits staged bytes, or moves ``dispatched`` checks
+the flag; while it is 0, it makes no system call. Otherwise it clears the flag, adds 1 to the
+sequence, and wakes all waiters.
+
+Wake-ups can be lost, since several processes store both words without a lock. Hence a waiter
+sleeps at most 100 ms (500 ms if a delay does not matter) before it reads the position again, and
+correctness does not depend on the page. The owner's heartbeat replaces a damaged or missing page.
+A process without write permission polls.
+
+Like every mapped file, it must not be truncated while an owner lives.
 """
 
 from __future__ import annotations
@@ -17,15 +41,147 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Final, TypeAlias
 
 import attrs
 
 from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.format.layout import OWN_DIR
 from lakelog.processes import shared_page
+from lakelog.processes.locks import futex
+from lakelog.processes.ownership import is_published
 from lakelog.processes.shared_page import proof_words, readable_end, sign_page
-from lakelog.processes.wake_page import WakePage
+
+WAKE_FILE: Final = "wake"
+
+WAKE_BYTES: Final = 4096
+
+FLAG: Final = 0
+
+SEQUENCE: Final = 1
+
+MAGIC: Final = 0x6C6B_6C77_616B_0001
+"""The bytes ``lklwak`` and the version, as a number."""
+
+LONGEST_SLEEP_S: Final = 0.1
+
+_MAGIC_BYTE: Final = 8
+
+
+def wake_path(path: Path) -> Path:
+    """The path of the page of the store directory ``path``."""
+    return path / OWN_DIR / WAKE_FILE
+
+
+class WakePage:
+    """A mapped wake page, for waiters and wakers; thread-safe.
+
+    :ivar asked: 32-bit words; the first is the flag
+    """
+
+    def __init__(self, memory: memoryview, identity: shared_page.Identity | None) -> None:
+        self.asked = memory.cast("I")
+        self.identity = identity
+        self._magic = memory[_MAGIC_BYTE : _MAGIC_BYTE + 8].cast("Q")
+        self._futex = futex(memory, 4 * SEQUENCE)
+
+    @classmethod
+    def make(cls, files: FileSystem, path: Path) -> WakePage:
+        """Create the owner's page, or map the existing one.
+
+        Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
+        """
+        memory = shared_page.make_mapped(files, wake_path(path), WAKE_BYTES)
+        page = cls(memory, shared_page.identity_of(wake_path(path), WAKE_BYTES))
+        page.repair()
+        return page
+
+    @classmethod
+    def open(cls, files: FileSystem, path: Path) -> WakePage | None:
+        """Map the page to wait at; ``None`` if it is missing or not writable."""
+        target = wake_path(path)
+        try:
+            memory = shared_page.open_mapped(files, target, WAKE_BYTES, writable=True)
+        except (OSError, ValueError):
+            return None
+        page = None if memory is None else cls(memory, shared_page.identity_of(target, WAKE_BYTES))
+        return page if page is not None and page.is_whole else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its magic number is present."""
+        return self._magic[0] == MAGIC
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this page is the current file of the store directory ``path``, in full length."""
+        return shared_page.identity_of(wake_path(path), WAKE_BYTES) == self.identity
+
+    def repair(self) -> None:
+        """Store the magic number if it is missing."""
+        if not self.is_whole:
+            self._magic[0] = MAGIC
+
+    def wake(self) -> None:
+        """Wake all waiters if the flag is set."""
+        if not self.asked[FLAG]:
+            return
+        self.asked[FLAG] = 0
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Wake all waiters, whether the flag is set or not."""
+        self._futex.change()
+        self._futex.wake()
+
+    def ask(self) -> int:
+        """Set the flag; return the sequence read before, the argument ``seen`` of :meth:`sleep`."""
+        seen = self._futex.value
+        self.asked[FLAG] = 1
+        Lock().acquire(blocking=False)  # a fence: the caller's next read must not pass the store
+        return seen
+
+    def sleep(self, seen: int, timeout_s: float) -> bool:
+        """Sleep until the sequence differs from ``seen``; ``False`` if that is not possible.
+
+        A wake-up can be lost, so ``timeout_s`` bounds the delay after one.
+        """
+        return self._futex.wait(seen, timeout_s)
+
+
+class PageWaiter:
+    """Waits at the wake page of the store's current owner, if there is one."""
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._page: WakePage | None = None
+
+    def ask(self) -> tuple[WakePage, int] | None:
+        """Set the flag; return the argument of :meth:`sleep`, to be called after one more check.
+
+        ``None`` means that no process would wake this one: the caller must poll.
+        """
+        if not is_published(self._files, self._path):
+            return None
+        page = self._page
+        if page is None or not page.is_whole or not page.is_at(self._path):
+            page = self._page = WakePage.open(self._files, self._path)
+        return None if page is None else (page, page.ask())
+
+    def sleep(
+        self, asked: tuple[WakePage, int], timeout_s: float, longest_s: float = LONGEST_SLEEP_S
+    ) -> bool:
+        """Sleep until woken, at most ``longest_s``; ``False`` if that is not possible."""
+        page, seen = asked
+        return page.sleep(seen, min(timeout_s, longest_s))
+
+    def wake_all(self) -> None:
+        """Wake the waiters, so that they check a condition other than a position."""
+        if self._page is not None:
+            self._page.wake_all()
+
 
 Words: TypeAlias = "memoryview[int] | list[int]"
 """Words of 8 bytes: of the shared page, or of a private list."""
@@ -70,9 +226,8 @@ class Positions:
         words[shared_page.FLAGS] = shared_page.DURABLE * durable | shared_page.STAGED * staged
         words[shared_page.LAST_TIMESTAMP] = words[shared_page.FLUSHED_TIMESTAMP] = last_timestamp_ms
         words[shared_page.MINIMUM], words[shared_page.DISPATCHED] = minimum, dispatched
-        words[shared_page.APPENDED] = words[shared_page.COMMITTED] = words[shared_page.FLUSHED] = (
-            end
-        )
+        words[shared_page.APPENDED] = words[shared_page.COMMITTED] = end
+        words[shared_page.FLUSHED] = end
 
     @property
     def minimum(self) -> int:
@@ -92,11 +247,8 @@ class Positions:
     def committed(self) -> int:
         """End of the bytes in the page cache or on disk, where other processes see them."""
         words = self.words
-        return (
-            words[shared_page.COMMITTED]
-            if words[shared_page.FLAGS] & shared_page.STAGED
-            else words[shared_page.APPENDED]
-        )
+        staged = words[shared_page.FLAGS] & shared_page.STAGED
+        return words[shared_page.COMMITTED if staged else shared_page.APPENDED]
 
     @property
     def flushed(self) -> int:
@@ -107,11 +259,8 @@ class Positions:
     def readable(self) -> int:
         """End of the bytes that an appending process reads."""
         words = self.words
-        return (
-            words[shared_page.FLUSHED]
-            if words[shared_page.FLAGS] & shared_page.DURABLE
-            else words[shared_page.APPENDED]
-        )
+        durable = words[shared_page.FLAGS] & shared_page.DURABLE
+        return words[shared_page.FLUSHED if durable else shared_page.APPENDED]
 
     @property
     def readable_elsewhere(self) -> int:
@@ -149,9 +298,9 @@ class Positions:
 
     def count_records(self, count: int) -> None:
         """Count ``count`` more dispatched records in the shared page."""
-        self.words[shared_page.RECORDS] = (
-            self.words[shared_page.RECORDS] + count
-        ) & _WORD  # the page may be damaged
+        words = self.words
+        # A damaged page may hold the largest number.
+        words[shared_page.RECORDS] = (words[shared_page.RECORDS] + count) & _WORD
 
     def moved(self) -> None:
         """Wake the waiters after a position has moved."""
@@ -168,6 +317,7 @@ class Positions:
 
 
 _LOG: Final = logging.getLogger("lakelog")
+
 CHECKPOINT_MS: Final = 5_000
 
 
@@ -217,11 +367,8 @@ class Publisher:
 
     def set_state(self, state: shared_page.OwnerState) -> None:
         """Publish the owner's state; ``FAILED`` stays until the store is closed."""
-        words = self.page.words
-        if words[shared_page.STATE] != shared_page.OwnerState.FAILED or state in (
-            shared_page.OwnerState.CLOSED,
-            shared_page.OwnerState.OPENING,
-        ):
+        words, states = self.page.words, shared_page.OwnerState
+        if words[shared_page.STATE] != states.FAILED or state in (states.CLOSED, states.OPENING):
             words[shared_page.STATE] = state
 
     def failed(self, cause: BaseException) -> None:

@@ -30,12 +30,11 @@ from lakelog.files.checkpoint import write_checkpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, chunks, sync_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.record_batch import Damage
-from lakelog.log.damage import keep_damage
+from lakelog.log.sources import keep_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.examine import Length
-from lakelog.recovery.filler import by_segment, keep_gaps
-from lakelog.recovery.lost_end import keep_missing
-from lakelog.recovery.quarantine import Tail, keep
+from lakelog.recovery.filler import Tail, by_segment, keep, keep_gaps
+from lakelog.recovery.proof import keep_missing
 from lakelog.recovery.report import RecoveryPlan, RecoveryReport
 from lakelog.runtime.threads import submitted
 

@@ -36,25 +36,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lakelog.errors import CorruptRecord
+from lakelog.files import queue_ends
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileIdentity, FileSystem, identity_at
 from lakelog.files.identity import read_own, read_replica, write_own
-from lakelog.files.queue_ends import (
-    QUEUES_FILE,
-    DurableQueueEnds,
-    QueueEnd,
-    by_queue,
-    by_topic,
-    queue_ends,
-    read_kept,
-)
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import checked_frame, decode_frame
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.log.damage import read_damage
+from lakelog.log.sources import read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.report import NO_LOG, RecoveryPlan, RecoveryReport
 
@@ -149,7 +141,7 @@ def _stop(found: Mapping[str, Any]) -> CleanStop | None:
     names = "segment", "checkpoint_file", "lock_file"
     identities = {name: FileIdentity(**row[name]) for name in names}
     checkpoint = StoreCheckpoint(*row["checkpoint"])
-    next_offsets = dict(by_queue(row["next_offsets"]))
+    next_offsets = dict(queue_ends.by_queue(row["next_offsets"]))
     fields = {**row, **identities, "checkpoint": checkpoint, "next_offsets": next_offsets}
     return CleanStop(**fields)
 
@@ -181,7 +173,7 @@ def note_clean_stop(
     :param next_offsets: the next queue offset of every queue
     """
     files, path = directory.files, directory.path
-    kept = read_kept(files, path).ends
+    kept = queue_ends.read_kept(files, path).ends
     start = end_offset - end_offset % core.segment_size_bytes
     try:
         with closing(files.open(directory.segment(start), write=True)) as file:
@@ -199,7 +191,7 @@ def note_clean_stop(
             "segment": segment._asdict(),
             "checkpoint_file": checkpoint._asdict(),
             "lock_file": lock._asdict(),
-            "next_offsets": by_topic(
+            "next_offsets": queue_ends.by_topic(
                 {queue: end for queue, end in next_offsets.items() if kept.get(queue) != end}
             ),
         }
@@ -217,11 +209,11 @@ def unread_plan(directory: StoreDirectory, core: StoreSettings) -> RecoveryPlan 
     """
     begun, files, path = time.monotonic(), directory.files, directory.path
     directory.check_segments(core.segment_size_bytes)
-    segments, ends = directory.segments(), queue_ends(files, path)
+    segments, ends = directory.segments(), queue_ends.read_ends(files, path)
     if (path / layout.ABORT_FILE).exists() or read_replica(files, path) is not None:
         return None
     if not segments:
-        kept = (layout.CHECKPOINT_FILE, f"{layout.OWN_DIR}/{QUEUES_FILE}")
+        kept = (layout.CHECKPOINT_FILE, f"{layout.OWN_DIR}/{queue_ends.QUEUES_FILE}")
         if ends or any((path / each).exists() for each in kept):
             return None
         return RecoveryPlan(RecoveryReport(True, 0, NO_LOG, 0, 0, 0), QueueOffsetSurvey(0, 0))
@@ -240,7 +232,7 @@ def left_unchanged(
     directory: StoreDirectory,
     core: StoreSettings,
     segments: Sequence[SegmentFile],
-    ends: Mapping[Queue, QueueEnd],
+    ends: Mapping[Queue, queue_ends.QueueEnd],
 ) -> QueueOffsetSurvey | None:
     """The survey of an unchanged log after a clean stop; ``None`` if that is not proved.
 
@@ -251,7 +243,7 @@ def left_unchanged(
     stop = read_clean_stop(files, path, directory.commitlog)
     if stop is None or not _is_of(stop, core, segments):
         return None
-    kept = read_kept(files, path)
+    kept = queue_ends.read_kept(files, path)
     if stop.checkpoint != read_checkpoint(files, path) or not _queues_agree(stop, kept, ends):
         return None
     found = _last_record(directory, stop, kept)
@@ -274,7 +266,9 @@ def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]
     )
 
 
-def _queues_agree(stop: CleanStop, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
+def _queues_agree(
+    stop: CleanStop, kept: queue_ends.DurableQueueEnds, ends: Mapping[Queue, queue_ends.QueueEnd]
+) -> bool:
     """Whether the queues have all units of their last sync, and none behind the end of the log."""
     return kept.are_reached_by(ends) and all(
         each.reached <= stop.end_offset and each.highest < stop.end_offset for each in ends.values()
@@ -282,7 +276,7 @@ def _queues_agree(stop: CleanStop, kept: DurableQueueEnds, ends: Mapping[Queue, 
 
 
 def _last_record(
-    directory: StoreDirectory, stop: CleanStop, kept: DurableQueueEnds
+    directory: StoreDirectory, stop: CleanStop, kept: queue_ends.DurableQueueEnds
 ) -> QueueOffsetSurvey | None:
     """The survey of the last record; ``None`` if it is not whole or not that of the queues.
 

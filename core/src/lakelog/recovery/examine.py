@@ -17,22 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from lakelog.errors import CorruptRecord
+from lakelog.files import queue_ends
 from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.identity import ReplicaState, read_replica
-from lakelog.files.queue_ends import (
-    DurableQueueEnds,
-    QueueEnd,
-    queue_end,
-    queue_ends,
-    queue_unit,
-    read_kept,
-    settled_ends,
-)
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format import layout
 from lakelog.format.queue_offsets import Queue
@@ -40,18 +32,22 @@ from lakelog.format.queue_survey import QueueOffsetSurvey
 from lakelog.format.record import decode
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.log.damage import noted_before, read_damage
-from lakelog.log.sources import FileExtent, FileSource, Source, head_in, read_at
+from lakelog.log import sources
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.shared_page import whole_end
-from lakelog.recovery import lost_end
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
-from lakelog.recovery.filler import GapFiller, LogGap
-from lakelog.recovery.quarantine import Tail, tails
+from lakelog.recovery.filler import GapFiller, LogGap, Tail, tails
+from lakelog.recovery.proof import (
+    Cut,
+    DurabilityClaims,
+    Proof,
+    cut_off,
+    damage_refused,
+    no_log,
+    refuse_missing,
+    sound_segments,
+)
 from lakelog.recovery.report import NO_LOG, Aside, Progress, RecoveryPlan, RecoveryReport
-
-if TYPE_CHECKING:
-    from lakelog.recovery.proof import Proof
 
 MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""
@@ -95,9 +91,9 @@ def examine(
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
         held = _ends(directory)
-        claims = lost_end.DurabilityClaims(directory, clean, checkpoint, held)
+        claims = DurabilityClaims(directory, clean, checkpoint, held)
         if claims.any():
-            raise lost_end.no_log(claims)
+            raise no_log(claims)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
@@ -109,8 +105,8 @@ def examine(
     return left or reading.plan(begun, on_unclean)
 
 
-def _ends(directory: StoreDirectory) -> dict[Queue, QueueEnd]:
-    return queue_ends(directory.files, directory.path)
+def _ends(directory: StoreDirectory) -> dict[Queue, queue_ends.QueueEnd]:
+    return queue_ends.read_ends(directory.files, directory.path)
 
 
 @attrs.frozen
@@ -158,7 +154,7 @@ class _Reading:
         start = self._start(source, checkpoint, lengths, ends)
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "refuse":
-            raise lost_end.damage_refused(noted[0], self.directory.commitlog)
+            raise damage_refused(noted[0], self.directory.commitlog)
         if on_unclean is not None and not self.clean:
             on_unclean(start.offset)
         found = QueueOffsetSurvey(start.offset, start.offset)
@@ -176,10 +172,10 @@ class _Reading:
         )
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
-        claims = lost_end.DurabilityClaims(self.directory, self.clean, checkpoint, ends)
+        claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
         missing = () if cut or self.cut is not None else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
-            lost_end.refuse_missing(missing, self.directory.commitlog)
+            refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
@@ -215,8 +211,6 @@ class _Reading:
 
     def _read_sound_segments(self, found: QueueOffsetSurvey) -> None:
         """Add the sound part from the start on, read in several threads."""
-        from lakelog.recovery.proof import sound_segments
-
         starts = [at for each in self.segments if (at := each.start_offset) >= found.start_offset]
         total = self._total(found.start_offset)
         files, sealed = self.directory.files, self.core.require_record_crc
@@ -233,15 +227,15 @@ class _Reading:
 
     def _source(self) -> PaddedSource:
         files, log = self.directory.files, self.directory.commitlog
-        known_damage = read_damage(files, self.directory.path)
-        return PaddedSource(FileSource(files, log, self.size, known_damage), self.size)
+        known_damage = sources.read_damage(files, self.directory.path)
+        return PaddedSource(sources.FileSource(files, log, self.size, known_damage), self.size)
 
     def _start(
         self,
         source: PaddedSource,
         checkpoint: StoreCheckpoint,
         lengths: Sequence[Length],
-        ends: Mapping[Queue, QueueEnd],
+        ends: Mapping[Queue, queue_ends.QueueEnd],
     ) -> Start:
         if self.full:
             return Start(self.segments[0].start_offset, "a full recovery was requested")
@@ -261,10 +255,12 @@ class _Reading:
             return Start(at - at % self.size, "damage was noted there, and is to be cut")
         return start
 
-    def _after_clean_stop(self, source: Source, ends: Mapping[Queue, QueueEnd]) -> Start:
+    def _after_clean_stop(
+        self, source: sources.Source, ends: Mapping[Queue, queue_ends.QueueEnd]
+    ) -> Start:
         """The last segment covered by the queues, or the first if the queues may lack units."""
         path = self.directory.path
-        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        starts, kept = source.starts(), queue_ends.read_kept(self.directory.files, path)
         doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
         if doubt:
             return Start(starts[0], doubt)
@@ -283,11 +279,14 @@ class _Reading:
         return Start(begins, f"a clean stop, and the queues reach to {reached}")
 
     def _after_unclean_stop(
-        self, source: Source, ends: Mapping[Queue, QueueEnd], checkpoint: StoreCheckpoint
+        self,
+        source: sources.Source,
+        ends: Mapping[Queue, queue_ends.QueueEnd],
+        checkpoint: StoreCheckpoint,
     ) -> Start:
         """The last segment whose first record is durable by the checkpoint, or the first."""
         path = self.directory.path
-        starts, kept = source.starts(), read_kept(self.directory.files, path)
+        starts, kept = source.starts(), queue_ends.read_kept(self.directory.files, path)
         doubt = _doubt(path, ends, kept)
         if doubt:
             return Start(starts[0], doubt)
@@ -304,18 +303,16 @@ class _Reading:
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
         """Known damage before ``start``, where nothing is read; it is assumed to be unchanged."""
-        return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
+        return sources.noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
     def _proof(self, found: QueueOffsetSurvey, checkpoint: StoreCheckpoint) -> Proof:
-        from lakelog.recovery.proof import Proof
-
         files, path = self.directory.files, self.directory.path
         return Proof(
             found,
             checkpoint.confirm_offset,
             max(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms),
-            partial(queue_unit, files, path),
-            partial(queue_end, files, path),
+            partial(queue_ends.queue_unit, files, path),
+            partial(queue_ends.read_end, files, path),
             self.segments[0].start_offset,
             self._whole_end(checkpoint),
         )
@@ -326,19 +323,21 @@ class _Reading:
             return checkpoint.confirm_offset
         return None if self.clean else whole_end(self.directory.files, self.directory.path)
 
-    def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
+    def _complete_offsets(
+        self, found: QueueOffsetSurvey, ends: Mapping[Queue, queue_ends.QueueEnd]
+    ) -> None:
         """Raise the next offsets to the ends of the queues, for messages that were not read.
 
         They may be deleted, or before the start of reading. Units of cut records do not count.
         """
         files, path = self.directory.files, self.directory.path
-        for queue, each in settled_ends(files, path, ends, found.end_offset).items():
+        for queue, each in queue_ends.settled_ends(files, path, ends, found.end_offset).items():
             found.settle(queue, each.end, each.reached)
         found.log_doubtful_offsets()
 
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
-    ) -> tuple[tuple[Damage, ...], lost_end.Cut | None]:
+    ) -> tuple[tuple[Damage, ...], Cut | None]:
         """Count the records of the log; return the damage followed by a record, and the cut.
 
         The cut is that of ``on_damage = "truncate"``, if any.
@@ -360,7 +359,7 @@ class _Reading:
                 pending.clear()
                 found.count(piece)
             else:
-                cut = lost_end.cut_off(pending, piece, pieces, found, proof)
+                cut = cut_off(pending, piece, pieces, found, proof)
                 break
             self.progress(found.end_offset - start, total)
         self.progress(total, total)
@@ -373,7 +372,7 @@ class _Reading:
         """Whether to keep whole records behind damage, according to the settings."""
         for piece in pending:
             if isinstance(piece, Damage) and self.core.on_damage == "refuse":
-                raise lost_end.damage_refused(piece, self.directory.commitlog)
+                raise damage_refused(piece, self.directory.commitlog)
         return not pending or self.core.on_damage != "truncate"
 
 
@@ -404,7 +403,7 @@ def _right(
     return right if right != checkpoint else None
 
 
-def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
+def _synced(source: sources.Source, kept: queue_ends.DurableQueueEnds) -> int | None:
     """Start of the last record that had units at the last sync confirmed by the log.
 
     If the log does not have the marked record any more, it was replaced since.
@@ -413,18 +412,20 @@ def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
         (
             each.offset
             for each in kept.marks
-            if read_at(source, each.offset, len(each.head)) == each.head
+            if sources.read_at(source, each.offset, len(each.head)) == each.head
         ),
         default=None,
     )
 
 
-def _last_sound(source: Source, starts: Sequence[int]) -> int:
+def _last_sound(source: sources.Source, starts: Sequence[int]) -> int:
     """The last segment that begins with a whole record; the first one if there is none."""
     return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
 
 
-def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
+def _doubt(
+    path: Path, ends: Mapping[Queue, queue_ends.QueueEnd], kept: queue_ends.DurableQueueEnds
+) -> str:
     """Why the queues may lack queue offsets; empty if they are complete."""
     if not ends:
         return "there are no queues"
@@ -437,12 +438,12 @@ def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -
     return ""
 
 
-def _first_store_time(source: Source, start: int) -> int:
+def _first_store_time(source: sources.Source, start: int) -> int:
     """Store time of the checked first record of a segment; 0 if there is none."""
     for extent in source.extents(start):  # open as long as the loop runs
         if extent.start == start:
             with suppress(CorruptRecord):
-                record = extent.read(start, head_in(extent, start)[0])
+                record = extent.read(start, sources.head_in(extent, start)[0])
                 return decode(record, offset=start).store_timestamp_ms
         break
     return 0
@@ -466,7 +467,7 @@ class Length:
 class PaddedExtent:
     """A segment of full length; zeros replace the bytes that its file lacks."""
 
-    def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
+    def __init__(self, inner: sources.FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
         self.start = inner.start
         self.end = inner.start + size_bytes
         self._inner = inner
@@ -502,7 +503,7 @@ class PaddedSource:
     :ivar known_damage: the noted damage with unproved records; all other is examined again
     """
 
-    def __init__(self, source: FileSource, size_bytes: int) -> None:
+    def __init__(self, source: sources.FileSource, size_bytes: int) -> None:
         self.zeros: dict[int, int] = {}
         self.known_damage = {at: each for at, each in source.known_damage.items() if each.unproven}
         self._source = source

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from lakelog.format.queue_offsets import Queue
     from lakelog.format.queue_survey import QueueOffsetSurvey
     from lakelog.recovery.examine import Length
-    from lakelog.recovery.filler import Filling
-    from lakelog.recovery.quarantine import Tail
+    from lakelog.recovery.filler import Filling, Tail
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of bytes read so far, and its maximum."""

@@ -33,8 +33,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.hooks import PROTOCOLS, Context, DiskState, Factory, Kind, NoSettings
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import loading
-from lakelog.settings.catalog import Catalog, Formats, required
-from lakelog.settings.effective import Settings
+from lakelog.settings.effective import Catalog, Formats, Settings, required
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = {"auto", *attrs.fields_dict(StoreSettings)}

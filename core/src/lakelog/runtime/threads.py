@@ -2,22 +2,33 @@
 
 Python raises a bare ``RuntimeError`` if the system refuses a thread (``EAGAIN``). An executor also
 keeps the submitted work, and would run it later, when the caller no longer expects it.
+
+A signal handler starts one by :func:`soon`, which takes no lock. A handler runs between any two
+steps of the main thread, also inside ``Event.wait``. ``Event.wait`` holds the lock that
+``Event.set`` needs, so ``Event.set`` in a handler could deadlock.
 """
 
 from __future__ import annotations
 
+import signal
+from _thread import start_new_thread
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from threading import Thread
+from traceback import walk_tb
+from types import CodeType
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from lakelog.errors import ThreadNotStarted
 
 AnyThread = TypeVar("AnyThread", bound=Thread)
+
 P = ParamSpec("P")
+
 Result = TypeVar("Result")
+
 Submit: TypeAlias = "Callable[[Callable[[], None]], object]"
 """The ``submit`` of an executor; raises ``RuntimeError`` if no thread can be started."""
 
@@ -80,3 +91,33 @@ def _run(work: Callable[[], Result], future: Future[Result]) -> None:
         future.set_exception(error)
     else:
         future.set_result(result)
+
+
+def soon(act: Callable[[], object]) -> None:
+    """Call ``act`` soon, in a thread of its own; starting it takes no Python lock.
+
+    Raises :class:`~lakelog.errors.ThreadNotStarted`.
+    """
+    try:
+        start_new_thread(act, ())
+    except RuntimeError as error:
+        raise ThreadNotStarted("lakelog-signal", error) from error
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether ``error`` passed through a signal handler, and so is not a fault of the called code.
+
+    The handler is recognised by its code object among the frames of the traceback.
+    """
+    codes = {_code(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+
+def _code(handler: object) -> CodeType | None:
+    while isinstance(handler, partial):
+        handler = handler.func
+    for each in (handler, getattr(handler, "__func__", None), type(handler).__call__):
+        code = getattr(each, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

@@ -19,7 +19,7 @@ import attrs
 
 from lakelog.arguments import LONGEST_MS
 from lakelog.errors import SettingsError
-from lakelog.settings.catalog import Given, dotted, keys_of, required
+from lakelog.settings.effective import Given, dotted, keys_of, required
 
 Parser: TypeAlias = Callable[[object], "int | float"]
 """Converts a value to the number that a field holds; raises :class:`SettingsError`."""

@@ -32,9 +32,8 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.processes.shared_page import SETTINGS_BYTES, settings_text
 from lakelog.registry import Registry
 from lakelog.registry.loading import Distribution, kind_text
-from lakelog.settings.catalog import ATTACH, MAINTENANCE, default_of, dotted, keys_of
+from lakelog.settings import effective
 from lakelog.settings.conversion import convert, hints_of
-from lakelog.settings.effective import Origins, Settings
 from lakelog.store.strategies import AUTO, dispatcher_names, flush_name
 
 PLUGINS: Final = "plugins"
@@ -50,7 +49,7 @@ _DIGEST_BYTES: Final = 4
 """Long enough to distinguish two values, too short to recover a secret."""
 
 
-def shared_settings(registry: Registry, settings: Settings) -> dict[str, Any]:
+def shared_settings(registry: Registry, settings: effective.Settings) -> dict[str, Any]:
     """The settings shared by all processes of a store, as JSON values."""
     core = settings.core
     shared = {key: getattr(core, key) for key in _SHARED}
@@ -64,7 +63,9 @@ def shared_settings(registry: Registry, settings: Settings) -> dict[str, Any]:
     for name in (*shared[PLUGINS], *_of_maintenance(shared)):
         if name in settings.sections:
             sections[name], hidden = parted(settings.sections[name])
-            digests |= {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
+            digests |= {
+                effective.dotted(name, key): digest(value, salt) for key, value in hidden.items()
+            }
     full = {**shared, SECTIONS: {name: each for name, each in sections.items() if each}}
     if digests:
         full |= {DIGESTS: digests, SALT: salt}
@@ -84,7 +85,7 @@ def _used_strategies(shared: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
 
 def _of_maintenance(shared: Mapping[str, Any]) -> tuple[str, ...]:
     """The section of the maintenance, if it has anything to do."""
-    return (MAINTENANCE,) if shared["cleaner"] or shared["disk_watcher"] else ()
+    return (effective.MAINTENANCE,) if shared["cleaner"] or shared["disk_watcher"] else ()
 
 
 _KEYS: Final = {
@@ -109,9 +110,9 @@ def parted(section: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     :returns: public values as JSON; then secret values and those that are not JSON
     """
     shown, hidden = dict[str, Any](), dict[str, Any]()
-    for key, field in keys_of(type(section)).items():
+    for key, field in effective.keys_of(type(section)).items():
         value = getattr(section, field.name)
-        if value == default_of(field, section):
+        if value == effective.default_of(field, section):
             continue
         text = _text(value) if field.repr else None
         if text is None:
@@ -143,7 +144,7 @@ def _plain(value: object) -> object:
     if isinstance(value, set | frozenset):
         return sorted(value)
     if attrs.has(type(value)):
-        return {key: getattr(value, at.name) for key, at in keys_of(type(value)).items()}
+        return {key: getattr(value, at.name) for key, at in effective.keys_of(type(value)).items()}
     raise TypeError
 
 
@@ -156,8 +157,8 @@ OTHERS: Final = "the store's processes"
 
 
 def agreed(
-    registry: Registry, settings: Settings, shared: Mapping[str, Any], path: Path
-) -> Settings:
+    registry: Registry, settings: effective.Settings, shared: Mapping[str, Any], path: Path
+) -> effective.Settings:
     """Return ``settings`` with the values shared by all processes of the store in ``path``.
 
     :param shared: see :mod:`lakelog.store.agreeing`
@@ -173,7 +174,10 @@ def agreed(
         asked = getattr(settings.core, key)
         if settings.is_chosen(key) and asked != value:
             _check(settings, key, asked, value)
-    names = (*used, *(_of_maintenance(shared) if settings.section(ATTACH).take_over else ()))
+    names = (
+        *used,
+        *(_of_maintenance(shared) if settings.section(effective.ATTACH).take_over else ()),
+    )
     sections = {name: _section(registry, settings, name, shared) for name in names}
     made = settings._replace(
         core=attrs.evolve(settings.core, **theirs),
@@ -182,16 +186,16 @@ def agreed(
     different = _different(settings, made)
     _log_differences(settings, different, path)
     origins = dict.fromkeys([*theirs, *different], OTHERS)
-    return made._replace(origins=Origins({**settings.origins, **origins}))
+    return made._replace(origins=effective.Origins({**settings.origins, **origins}))
 
 
 # --- plugins -----------------------------------------------------------------------------------
 
 
-def _used(settings: Settings, shared: Mapping[str, Any]) -> dict[str, list[str]]:
+def _used(settings: effective.Settings, shared: Mapping[str, Any]) -> dict[str, list[str]]:
     """The plugins that this process may need, by name, with kind and package."""
     plugins: Mapping[str, list[str]] = shared.get(PLUGINS, {})
-    serves = settings.section(ATTACH).take_over
+    serves = settings.section(effective.ATTACH).take_over
     return {name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES}
 
 
@@ -236,7 +240,7 @@ def _theirs(core: StoreSettings, shared: Mapping[str, Any]) -> dict[str, Any]:
     return theirs
 
 
-def _check(settings: Settings, key: str, asked: Any, value: Any) -> None:
+def _check(settings: effective.Settings, key: str, asked: Any, value: Any) -> None:
     """Raise if this process must not continue without the requested value."""
     if key in _SAME or _is_less(key, asked):
         raise SettingsError(
@@ -257,13 +261,15 @@ def _is_less(key: str, asked: Any) -> bool:
 # --- sections ----------------------------------------------------------------------------------
 
 
-def _section(registry: Registry, settings: Settings, name: str, shared: Mapping[str, Any]) -> Any:
+def _section(
+    registry: Registry, settings: effective.Settings, name: str, shared: Mapping[str, Any]
+) -> Any:
     """A section as in force; values that are not in the page must be equal here."""
     mine = settings.sections.get(name)
     shown, hidden = ({}, {}) if mine is None else parted(mine)
     digests, salt = shared.get(DIGESTS, {}), shared.get(SALT, "")
     stated = {key: each for key, each in digests.items() if key.startswith(f"{name}.")}
-    own = {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
+    own = {effective.dotted(name, key): digest(value, salt) for key, value in hidden.items()}
     for key in sorted({*stated, *own}):
         if stated.get(key) != own.get(key):
             raise _other(settings, key)
@@ -277,7 +283,7 @@ def _section(registry: Registry, settings: Settings, name: str, shared: Mapping[
 
 def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any]) -> Any:
     """Build a section from the JSON values ``stated``; keys of another version are ignored."""
-    hints, fields = hints_of(cls), keys_of(cls)
+    hints, fields = hints_of(cls), effective.keys_of(cls)
     values = {
         key: convert(value, hints[fields[key].name], "")
         for key, value in stated.items()
@@ -286,7 +292,7 @@ def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any])
     return cls(**values, **hidden)
 
 
-def _other(settings: Settings, name: str) -> SettingsError:
+def _other(settings: effective.Settings, name: str) -> SettingsError:
     return SettingsError(
         "the processes that have the store open use another value, which their shared page does "
         "not hold; give all the same value, for example in lakelog/lakelog.toml of the store",
@@ -298,7 +304,7 @@ def _other(settings: Settings, name: str) -> SettingsError:
 # --- the log -----------------------------------------------------------------------------------
 
 
-def _different(settings: Settings, made: Settings) -> dict[str, str]:
+def _different(settings: effective.Settings, made: effective.Settings) -> dict[str, str]:
     """Settings whose value in force differs from the requested one, with both values as text."""
     mine = settings.values()
     return {
@@ -308,7 +314,9 @@ def _different(settings: Settings, made: Settings) -> dict[str, str]:
     }
 
 
-def _log_differences(settings: Settings, different: Mapping[str, str], path: Path) -> None:
+def _log_differences(
+    settings: effective.Settings, different: Mapping[str, str], path: Path
+) -> None:
     """Log once the explicitly chosen settings that do not apply."""
     words = ", ".join(words for key, words in different.items() if settings.is_chosen(key))
     if words:

@@ -1,4 +1,4 @@
-"""A store that several processes have open: joining them, and the take-over of the services.
+"""A store that several processes have open: joining them, and taking the services.
 
 The services are dispatching, retention, disk watching and the checkpoint. One process at a time
 has them and holds a byte lock, which the system releases when the process ends. Another takes them
@@ -6,6 +6,9 @@ when they are released, or their process died.
 
 Only locks decide whether a process is alone. The loser of a race joins the winner after the
 winner's recovery.
+
+A process without the services, or one that only reads, has the parts of :func:`reader_parts`: it
+reads the files, and may append too.
 """
 
 from __future__ import annotations
@@ -15,35 +18,179 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lakelog import errors
-from lakelog.dispatch import resume
+from lakelog.dispatch import Lag, resume
 from lakelog.files.checkpoint import CheckpointKeeper
-from lakelog.hooks.kinds import StoreSettings
+from lakelog.files.identity import warn_of_others
+from lakelog.hooks import Clock, Kind
+from lakelog.log.appender import Appender
 from lakelog.log.health import Health
+from lakelog.log.log_reader import LogReader
+from lakelog.log.sources import FileSource, ReaderBounds, read_damage
 from lakelog.log.store_directory import StoreDirectory
+from lakelog.processes import shared_page
 from lakelog.processes.membership import Membership, announce
 from lakelog.processes.ownership import is_owned, locked
-from lakelog.processes.positions import Publisher
-from lakelog.processes.shared_page import SEVERAL, SharedPage
-from lakelog.processes.wake_page import WakePage
+from lakelog.processes.positions import PageWaiter, Publisher, WakePage
+from lakelog.recovery.clean_stop import CleanEnd
 from lakelog.recovery.report import RecoveryReport
 from lakelog.runtime.threads import started
-from lakelog.settings.catalog import ATTACH, AttachSettings
+from lakelog.settings.effective import ATTACH, MAINTENANCE, AttachSettings
 from lakelog.store import owner
 from lakelog.store.agreeing import agreed
 from lakelog.store.open_log import LogMaker, OpenLog, lead
-from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
-from lakelog.store.reader_parts import reader_parts
+from lakelog.store.parts import NO_WRITING, Manager, OpenRequest, RefusingWriter, RoleParts
 from lakelog.store.requests import HAND_OVER, Answering, Asking
-from lakelog.store.strategies import Strategies, add_services, make_archive, make_strategies
+from lakelog.store.strategies import (
+    Strategies,
+    add_services,
+    make_archive,
+    make_decoder,
+    make_dispatchers,
+    make_strategies,
+)
 
 if TYPE_CHECKING:
+    from lakelog.maintenance.rounds import RemoteMaintenance
     from lakelog.store.parts import RoleState
+
+LONGEST_SLEEP_S: Final = 0.5
+"""The longest sleep, which bounds the delay after a lost wake-up."""
+
+_FIRST_NAP_S: Final = 0.005
+
+_LONGEST_NAP_S: Final = 0.1
+
+_NOBODY: Final = -1
+
+
+def wait_flushed(
+    page: Callable[[], shared_page.PageView | None],
+    page_waiter: PageWaiter,
+    offset: int,
+    timeout_s: float,
+) -> bool:
+    """Wait until the log is durable up to ``offset``; ``False`` on timeout.
+
+    Also ``False``, at once, if no living owner publishes its positions. A waiter that was woken
+    for another position sleeps briefly before it waits again.
+
+    :param page: returns the page of a living owner, if there is one
+    """
+    end, nap = time.monotonic() + timeout_s, _FIRST_NAP_S
+    while True:
+        asked = page_waiter.ask()
+        seen, begun = page(), time.monotonic()
+        found, left = _NOBODY if seen is None else seen.flushed, end - begun
+        if found >= offset or found == _NOBODY or left <= 0:
+            return found >= offset
+        seconds = min(left, LONGEST_SLEEP_S)
+        slept = asked is not None and page_waiter.sleep(asked, seconds, LONGEST_SLEEP_S)
+        if slept and time.monotonic() - begun >= seconds:
+            nap = _FIRST_NAP_S
+        else:  # woken early, or it cannot sleep
+            time.sleep(min(nap, left))
+            nap = min(2 * nap, _LONGEST_NAP_S)
+
+
+def reader_parts(
+    prepared: OpenRequest, appender: Appender | None = None, asking: Manager | None = None
+) -> RoleParts:
+    """Open the files for reading; a store extension dispatches records that queues and index lack.
+
+    :param appender: appends in this process; without it, the role is ``read``
+    :param asking: sends requests to the process with the services; given with ``appender``
+
+    Raises :class:`~lakelog.errors.NotAStore`, and the errors of the strategies.
+    """
+    core = prepared.settings.core
+    directory = StoreDirectory.of(prepared.files, prepared.path, core)
+    if appender is None:
+        directory.check_readable()
+    prepared.registry.events.store_opening(prepared.path, read_only=appender is None)
+    source = FileSource(
+        prepared.files,
+        directory.commitlog,
+        core.segment_size_bytes,
+        read_damage(prepared.files, prepared.path),
+    )
+    reader = _reader(prepared, source, directory.commitlog)
+    registry, settings, context = (
+        prepared.registry,
+        prepared.settings,
+        prepared.context(read_only=True),
+    )
+    dispatchers = (
+        () if prepared.extension is None else make_dispatchers(registry, settings, context)
+    )
+    build = partial(registry.build, settings=settings, context=context)
+    extension = prepared.extended(reader, dispatchers, read_only=appender is None)
+
+    def maintain() -> RemoteMaintenance:
+        from lakelog.maintenance.planning import MaintainedLog
+        from lakelog.maintenance.rounds import RemoteMaintenance
+
+        log = MaintainedLog(
+            directory=directory,
+            reader=reader,
+            starts=source.starts,
+            segment_size_bytes=core.segment_size_bytes,
+            cleaner=lambda: build(Kind.CLEANER, core.cleaner),
+            disk_watcher=lambda: build(Kind.DISK_WATCHER, core.disk_watcher),
+            events=prepared.registry.events,
+            clock=prepared.clock,
+            ask=asking,
+        )
+        section = prepared.settings.section(MAINTENANCE)
+        return RemoteMaintenance(log, section, prepared.clock or Clock())
+
+    refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
+    return RoleParts(
+        prepared,
+        "read" if appender is None else "attach",
+        reader,
+        appender or RefusingWriter(prepared.path, refused),
+        Undispatched() if extension is None else extension.waits,
+        maintain,
+        extension,
+        asking,
+    )
+
+
+class Undispatched:
+    """The dispatch state without a store extension: queues and index are not used."""
+
+    offset = 0
+    lag = Lag(0, 0)
+    failure = None
+
+    def wait(self, offset: int, _timeout_s: float) -> bool:
+        """Whether ``offset`` is the start of the log: nothing is ever dispatched."""
+        return offset <= 0
+
+
+def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogReader:
+    context = prepared.context(read_only=True)
+    warn_of_others(prepared.files, prepared.path, prepared.settings.core.append)
+    page_reader = shared_page.PageReader(prepared.files, prepared.path)
+    reader = LogReader(
+        source,
+        ReaderBounds(source, page_reader.page, CleanEnd(prepared.files, prepared.path, commitlog)),
+        lambda: is_owned(prepared.files, prepared.path),
+        shared_page.ReaderDurableEnd(prepared.files, prepared.path, page_reader.page).end,
+        partial(wait_flushed, page_reader.page, PageWaiter(prepared.files, prepared.path)),
+        make_decoder(prepared.registry, prepared.settings, context),
+    )
+    archive = make_archive(prepared.registry, prepared.settings, context)
+    if archive is not None:
+        reader.add_archive(archive, prepared.settings.core.segment_size_bytes)
+    return reader
 
 
 def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
@@ -82,7 +229,9 @@ def take_services(
 
 
 _LOG: Final = logging.getLogger("lakelog")
+
 _LOOK_S: Final = 0.005
+
 _SOON_S: Final = 5.0
 """Seconds between two requests for the services: their owner syncs its queues meanwhile."""
 
@@ -116,8 +265,9 @@ class JoinedLog:
         errors of :func:`~lakelog.store.agreeing.agreed`.
         """
         files, path, registry = prepared.files, prepared.path, prepared.registry
-        try:
-            page = SharedPage.join(files, path)
+        with ExitStack() as undo:
+            undo.callback(lock.leave)
+            page = shared_page.SharedPage.join(files, path)
             if not page.settings:  # with its own settings it could write another log
                 raise errors.StoreError(
                     "the settings in its shared page are damaged; close the store in all "
@@ -132,14 +282,29 @@ class JoinedLog:
                 why = owner.staging(settings.core.writer)
                 advice = f", and {why}; choose another writer, or close the store there"
                 raise locked(files, path, advice)
-            directory = StoreDirectory.of(files, path, settings.core)
-            health = Health(path, partial(registry.events.store_failed, path))
-            log = join_log(directory, settings.core, strategies, health, lock, page)
-        except BaseException:  # Ctrl-C too
-            lock.leave()
-            raise
-        made = cls(prepared, log)
-        log.watch.on_turn = made._turn
+            maker = LogMaker(
+                directory=StoreDirectory.of(files, path, settings.core),
+                core=settings.core,
+                strategies=strategies,
+                health=Health(path, partial(registry.events.store_failed, path)),
+                lock=lock,
+                page=page,
+                undo=undo,
+            )
+            opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
+            opened.health.add_listener(lambda cause: page.fail(str(cause)))
+            wake = WakePage.open(files, path)
+            if wake is not None:
+                opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
+            page.words[shared_page.SEVERAL] = 1
+            opened.watch.start()
+            undo.callback(opened.watch.close)
+            announce(page)
+            lock.publish()
+            lock.let_in()
+            undo.pop_all()
+        made = cls(prepared, opened)
+        opened.watch.on_turn = made._turn
         return made
 
     def parts(self) -> RoleParts:
@@ -240,10 +405,8 @@ class JoinedLog:
         parts = self._serving
         try:
             others = self.parts()
-        except (
-            errors.LakelogError,
-            OSError,
-        ) as error:  # it keeps the services; a request may come again
+        except (errors.LakelogError, OSError) as error:
+            # It keeps the services; a request may come again.
             _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
             return
         if parts is None or not store.give_up(parts, others):
@@ -280,45 +443,6 @@ class JoinedLog:
             log.leave()  # the next open recovers the store
             raise
         parts.close()
-
-
-def join_log(
-    directory: StoreDirectory,
-    core: StoreSettings,
-    strategies: Strategies,
-    health: Health,
-    lock: Membership,
-    page: SharedPage,
-) -> OpenLog:
-    """Open the log of a store that other processes may have open too.
-
-    :param lock: a membership that keeps others from joining until ``let_in`` is called here
-
-    On failure only the membership is still held.
-    """
-    with ExitStack() as undo:
-        maker = LogMaker(
-            directory=directory,
-            core=core,
-            strategies=strategies,
-            health=health,
-            lock=lock,
-            page=page,
-            undo=undo,
-        )
-        opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
-        health.add_listener(lambda cause: page.fail(str(cause)))
-        wake = WakePage.open(directory.files, directory.path)
-        if wake is not None:
-            opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
-        page.words[SEVERAL] = 1
-        opened.watch.start()
-        undo.callback(opened.watch.close)
-        announce(page)
-        lock.publish()
-        lock.let_in()
-        undo.pop_all()
-    return opened
 
 
 _RETRY_S: Final = 0.01

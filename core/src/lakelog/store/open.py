@@ -16,13 +16,12 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
 from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
-from lakelog.settings.catalog import ATTACH
+from lakelog.settings.effective import ATTACH
 from lakelog.settings.resolver import resolve
-from lakelog.store.joining import kept_services, shared_parts
+from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
 from lakelog.store.owner import owner_parts
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
-from lakelog.store.reader_parts import reader_parts
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import Progress
@@ -144,7 +143,7 @@ def open_store(  # all but the path are optional, and given by name
         arguments=arguments,
     )
     try:
-        return opening.in_mode(mode)
+        return opening.store(open_role(opening, mode), mode)
     except OSError as error:
         raise (unread if mode == "read" else readable)(error, opening.path) from error
 
@@ -159,7 +158,7 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
     """
     opening = prepare(path, **given)
     try:
-        return opening.with_services()
+        return opening.store(open_serving(opening), "write")
     except OSError as error:
         raise readable(error, opening.path) from error
 
@@ -213,14 +212,6 @@ def _place(path: str | os.PathLike[str]) -> Path:
 class Opening(OpenRequest):
     """The ways to open one store."""
 
-    def in_mode(self, mode: Mode) -> Store:
-        """Open for :func:`lakelog.open`."""
-        return self._store(open_role(self, mode), mode)
-
-    def with_services(self) -> Store:
-        """Open with the services from the start."""
-        return self._store(open_serving(self), "write")
-
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as the exclusive owner, for recovery commands.
 
@@ -229,9 +220,10 @@ class Opening(OpenRequest):
         """
         alone = "lakelog recover is running"
         parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
-        return self._store(parts, "exclusive")
+        return self.store(parts, "exclusive")
 
-    def _store(self, parts: RoleParts, mode: Mode) -> Store:
+    def store(self, parts: RoleParts, mode: Mode) -> Store:
+        """The open store with these parts; ``mode`` decides what a forked process may do."""
         made = LogStore if self.extension is None else self.extension.store_class
         store = made(parts, in_a_child(parts.request, mode))
         return cast("Store", store)

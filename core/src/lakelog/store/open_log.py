@@ -22,10 +22,9 @@ from lakelog.log.segments import Segments
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes.locks import ProcessLock
 from lakelog.processes.membership import LEAVE_SECONDS, Membership, MemberWatch
-from lakelog.processes.positions import Positions
+from lakelog.processes.positions import PageWaiter, Positions
 from lakelog.processes.queue_table import QueueTable
 from lakelog.processes.shared_page import TABLE_GENERATION, SharedPage
-from lakelog.processes.wake_page import PageWaiter
 from lakelog.store.strategies import Strategies
 
 MAKING: Final = 10

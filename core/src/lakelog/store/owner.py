@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from lakelog import hooks
 from lakelog.dispatch import DispatchCursor, DispatchRunner, NamedDispatcher, resume
 from lakelog.errors import SettingsError, StoreError, StoreReadOnly
 from lakelog.files import identity
@@ -34,28 +35,17 @@ from lakelog.files.checkpoint import (
 from lakelog.files.filesystem import FileSystem, RealFileSystem, remove_tree
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
 from lakelog.format.record_batch import Blank, Damage
-from lakelog.hooks import (
-    Context,
-    LeadingReplicator,
-    QueueReader,
-    Receiver,
-    ReplicaLog,
-    SegmentSource,
-    Writer,
-)
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.commit_log import VouchedEnd
-from lakelog.log.damage import read_damage
 from lakelog.log.health import Health
 from lakelog.log.log_reader import LogReader
-from lakelog.log.sources import OwnedBounds, ViewSource
+from lakelog.log.sources import OwnedBounds, ViewSource, read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.processes import shared_page
 from lakelog.processes.membership import ALONE, Membership
 from lakelog.processes.ownership import remove_abort, write_abort
-from lakelog.processes.positions import Positions, Publisher
+from lakelog.processes.positions import PageWaiter, Positions, Publisher
 from lakelog.processes.queue_table import QueueTable, remove_tables
-from lakelog.processes.wake_page import PageWaiter
 from lakelog.recovery.clean_stop import forget_clean_stop, note_clean_stop, unread_plan
 from lakelog.recovery.report import (
     COMPLETING,
@@ -65,7 +55,7 @@ from lakelog.recovery.report import (
     RecoveryReport,
     begin,
 )
-from lakelog.settings.catalog import MAINTENANCE
+from lakelog.settings.effective import MAINTENANCE
 from lakelog.store.agreeing import shared_settings
 from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
 from lakelog.store.parts import OpenRequest, RefusingWriter, RoleParts
@@ -89,7 +79,7 @@ def is_replica(
 
     Raises :class:`~lakelog.errors.SettingsError` and :class:`~lakelog.errors.StoreReadOnly`.
     """
-    state, is_receiver = identity.read_replica(files, path), isinstance(replicator, Receiver)
+    state, is_receiver = identity.read_replica(files, path), isinstance(replicator, hooks.Receiver)
     if recovers:
         return state is not None
     if is_receiver and wanted is False:
@@ -121,7 +111,7 @@ def end_cut(files: FileSystem, path: Path) -> None:
         identity.write_replica(files, path, state._replace(cut=None))
 
 
-def replica_log(owned: OwnedStore) -> ReplicaLog:
+def replica_log(owned: OwnedStore) -> hooks.ReplicaLog:
     """The log of an open replica, for its receiver."""
 
     def store(end: int) -> None:
@@ -132,7 +122,7 @@ def replica_log(owned: OwnedStore) -> ReplicaLog:
             if not isinstance(piece, Blank | Damage):
                 yield piece
 
-    return ReplicaLog(
+    return hooks.ReplicaLog(
         log=owned.log,
         last_record=owned.last_record,
         last_timestamp_ms=owned.positions.words[shared_page.LAST_TIMESTAMP],
@@ -207,7 +197,7 @@ class OwnedStore(OpenLog):
             self._end_of_dispatching().close()
             self.checkpoint.advance()
         finally:
-            if isinstance(self.strategies.replicator, LeadingReplicator):
+            if isinstance(self.strategies.replicator, hooks.LeadingReplicator):
                 self.strategies.replicator.stop_leading()
             self.lock.drop_services()
 
@@ -267,7 +257,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
             undo.callback(each.dispatcher.close)
         lock, is_new = _take(directory, core, undo, alone)
         lead(strategies, undo)
-        if isinstance(strategies.replicator, Receiver):
+        if isinstance(strategies.replicator, hooks.Receiver):
             strategies.replicator.begin(directory.commitlog)
         begin(progress, READING)
         plan, act = _examined(directory, core, progress, undo, full=full)
@@ -390,7 +380,7 @@ def begin_services(owned: OwnedStore) -> None:
     """Start dispatching new records; existing ones are dispatched already."""
     owned.lock.take_services()
     if owned.reput.failure is None and any(
-        isinstance(each.dispatcher, QueueReader) for each in owned.dispatchers
+        isinstance(each.dispatcher, hooks.QueueReader) for each in owned.dispatchers
     ):
         owned.lock.set_followed()
     owned.watch.on_turn = owned.publisher.turn
@@ -470,10 +460,8 @@ class _Taking(LogMaker):
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
-        page.words[shared_page.FLUSHED], page.words[shared_page.FLUSHED_TIMESTAMP] = (
-            flushed,
-            flushed_ms,
-        )
+        page.words[shared_page.FLUSHED] = flushed
+        page.words[shared_page.FLUSHED_TIMESTAMP] = flushed_ms
         remove_tables(files, path)
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)
@@ -532,7 +520,7 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
     path = owned.directory.path
     refused = f"{path}: {FILLED_BY_MASTER}; put there"
     parts.puts = RefusingWriter(path, refused, owned.appender.flush)
-    if isinstance(receiver, Receiver):
+    if isinstance(receiver, hooks.Receiver):
         try:
             receiver.receive_into(replica_log(owned))
         except BaseException:  # Ctrl-C too
@@ -541,7 +529,7 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
     return parts
 
 
-def guard(context: Context, health: Health) -> None:
+def guard(context: hooks.Context, health: Health) -> None:
     """Freeze the checkpoint if the store fails; fail the store if the checkpoint cannot be written.
 
     A checkpoint that advanced after a failed sync could confirm bytes that are not durable.
@@ -553,7 +541,7 @@ def guard(context: Context, health: Health) -> None:
 def with_maintenance(
     prepared: OpenRequest,
     owned: OwnedStore,
-    archive: SegmentSource | None,
+    archive: hooks.SegmentSource | None,
     back: Callable[[], None],
 ) -> RoleParts:
     """Build the parts around a log, with its maintenance; call ``back`` on failure."""
@@ -600,7 +588,7 @@ def with_maintenance(
 def _maintenance(prepared: OpenRequest, owned: OwnedStore) -> MaintenanceRounds:
     """Build the maintenance; most stores have no cleaner and no watcher, and load none of it."""
     from lakelog.maintenance.planning import MaintainedLog
-    from lakelog.maintenance.rounds import ServedLog, maintenance
+    from lakelog.maintenance.rounds import MaintenanceRounds
 
     log = MaintainedLog(
         directory=owned.directory,
@@ -612,13 +600,13 @@ def _maintenance(prepared: OpenRequest, owned: OwnedStore) -> MaintenanceRounds:
         events=prepared.registry.events,
         clock=prepared.clock,
     )
-    served = ServedLog(log=owned.log, health=owned.health, page=owned.page, reput=owned.reput)
-    made = maintenance(prepared.settings.section(MAINTENANCE), log, served)
+    section = prepared.settings.section(MAINTENANCE)
+    made = MaintenanceRounds(section, log, owned.log, owned.page, owned.reput)
     made.start()
     return made
 
 
-def _why_alone(prepared: OpenRequest, writer: Writer) -> str | None:
+def _why_alone(prepared: OpenRequest, writer: hooks.Writer) -> str | None:
     """Why no other process may join, if so: staged buffers and replaced files are not shared."""
     if writer.traits.staged:
         return staging(prepared.settings.core.writer)

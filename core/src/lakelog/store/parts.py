@@ -72,15 +72,11 @@ class OpenRequest:
 
     @cached_property
     def extension(self) -> StoreExtension | None:
-        """The extension of open stores, if one is installed."""
-        made: StoreExtension | None = self._single(Kind.STORE_EXTENSION)
-        return made
-
-    def _single(self, kind: Kind) -> Any:
-        """Build the only strategy of a kind; ``None`` without a plugin.
+        """The extension of open stores, if one is installed.
 
         Raises :class:`~lakelog.errors.PluginError` if several are installed.
         """
+        kind = Kind.STORE_EXTENSION
         names = self.registry.names(kind)
         if len(names) > 1:
             raise PluginError(
@@ -90,7 +86,8 @@ class OpenRequest:
         if not names:
             return None
         plain = Context(self.path, self.settings.core, self.files, read_only=True)
-        return self.registry.build(kind, names[0], self.settings, plain)
+        made: StoreExtension = self.registry.build(kind, names[0], self.settings, plain)
+        return made
 
     def extended(
         self,
@@ -130,6 +127,8 @@ class RefusingWriter:
     :param sync: flushes the log of a replica; ``None`` for a reader
     """
 
+    answers_at_once = True
+
     def __init__(self, path: Path, why: str, sync: Callable[[], int] | None = None) -> None:
         self.path = path
         self.why = why
@@ -140,11 +139,6 @@ class RefusingWriter:
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
     put_batch = put_async = put_batch_async = put
-
-    @property
-    def answers_at_once(self) -> bool:
-        """True: no put waits."""
-        return True
 
     def bound(self, *_: object) -> Callable[..., Any]:
         """Return a function that refuses."""
@@ -255,7 +249,7 @@ class RoleState:
         self.path = parts.request.path
         self.parts = parts
         self.closed = False
-        self.on_swap: Callable[[RoleParts], None] = _nobody
+        self.on_swap: Callable[[RoleParts], None] = lambda _parts: None
         self._events = parts.request.registry.events
         self._again = again
         self._open = list[RoleParts]()
@@ -373,7 +367,3 @@ class RoleState:
             self._stale = False
             self.adopt(parts)
             self.swap(parts)
-
-
-def _nobody(_parts: RoleParts) -> None:
-    """Ignore the change: no listener is set."""

@@ -16,29 +16,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Event, Thread
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
-from lakelog import accelerate, errors
+from lakelog import accelerate, errors, hooks
 from lakelog.accelerate import Accelerator
 from lakelog.dispatch import NamedDispatcher
-from lakelog.hooks import (
-    AppendCallback,
-    BodyDecoder,
-    Cleaner,
-    CommitRules,
-    Context,
-    DiskWatcher,
-    Flushable,
-    FlushStrategy,
-    Kind,
-    Outcome,
-    Replicator,
-    SegmentSource,
-    Wakeable,
-    Writer,
-)
 from lakelog.message import StoredMessage
 from lakelog.registry import Registry, check_object
 from lakelog.runtime.threads import started
@@ -52,17 +36,17 @@ _log = logging.getLogger("lakelog")
 class Committing:
     """A flush strategy with periodic commits."""
 
-    def __init__(self, inner: FlushStrategy, rules: CommitRules) -> None:
+    def __init__(self, inner: hooks.FlushStrategy, rules: hooks.CommitRules) -> None:
         self.waits_for_disk: bool = getattr(inner, "waits_for_disk", False)
         if (submit_later := getattr(inner, "submit_later", None)) is not None:
             self.submit_later = submit_later
         self._inner = inner
-        self._wake = inner.wake if isinstance(inner, Wakeable) else _nobody
+        self._wake = inner.wake if isinstance(inner, hooks.Wakeable) else lambda: None
         self._rules = rules
         self._over = Event()
         self._thread: Thread | None = None
 
-    def start(self, log: Flushable) -> None:
+    def start(self, log: hooks.Flushable) -> None:
         """Start the strategy, then the timer.
 
         Raises the strategy's error, and :class:`~lakelog.errors.ThreadNotStarted`.
@@ -72,11 +56,11 @@ class Committing:
             Thread(target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True)
         )
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:
+    def submit(self, end_offset: int, wait: bool) -> hooks.Outcome:
         """Submit to the strategy, which may replace its ``submit`` in ``start``."""
         return self._inner.submit(end_offset, wait)
 
-    def _run(self, log: Flushable) -> None:
+    def _run(self, log: hooks.Flushable) -> None:
         committed, last = log.flushed, time.monotonic()
         while not self._over.wait(self._rules.interval_ms / 1000):
             begun = time.monotonic()
@@ -100,7 +84,7 @@ class Committing:
         self._inner.close()
 
 
-def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: float) -> bool:
+def is_due(rules: hooks.CommitRules, appended: int, committed: int, idle_seconds: float) -> bool:
     """Whether the bytes between ``committed`` and ``appended`` are to be committed now."""
     pages = appended // PAGE_BYTES - committed // PAGE_BYTES
     if pages >= max(rules.least_pages, 1):
@@ -108,10 +92,6 @@ def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: floa
     return appended > committed and (
         rules.least_pages == 0 or idle_seconds * 1000 >= rules.thorough_interval_ms
     )
-
-
-def _nobody() -> None:
-    """Do nothing: the strategy is not woken."""
 
 
 class CheckedDecoder:
@@ -166,20 +146,22 @@ def _shown(messages: Sequence[StoredMessage]) -> str:
     return f"messages at offset {first}{more}; check its settings, such as a key"
 
 
-def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> CheckedDecoder | None:
+def decoder_of(
+    callback: hooks.AppendCallback, registry: Registry, name: str
+) -> CheckedDecoder | None:
     """The decoder of an append callback; ``None`` if it stores bodies unchanged.
 
     Raises :class:`~lakelog.errors.BadStrategy` for a ``decode`` with wrong arguments.
     """
-    if not isinstance(callback, BodyDecoder):
+    if not isinstance(callback, hooks.BodyDecoder):
         return None
-    problem = check_object(callback, BodyDecoder)
+    problem = check_object(callback, hooks.BodyDecoder)
     if problem is not None:
-        raise registry.fault(Kind.APPEND_CALLBACK, name, errors.BadStrategy)(
+        raise registry.fault(hooks.Kind.APPEND_CALLBACK, name, errors.BadStrategy)(
             f"cannot read: {problem}"
         )
     return CheckedDecoder(
-        callback.decode, registry.fault(Kind.APPEND_CALLBACK, name, errors.DecodeFailed)
+        callback.decode, registry.fault(hooks.Kind.APPEND_CALLBACK, name, errors.DecodeFailed)
     )
 
 
@@ -198,20 +180,20 @@ class Strategies(NamedTuple):
     :ivar decoder: restores bodies if the append callback stores them encoded
     """
 
-    append: AppendCallback
-    writer: Writer
-    flush: FlushStrategy
-    replicator: Replicator | None
+    append: hooks.AppendCallback
+    writer: hooks.Writer
+    flush: hooks.FlushStrategy
+    replicator: hooks.Replicator | None
     flush_failed: Callable[[str], errors.StrategyFailed] = errors.StrategyFailed
     replicator_failed: Callable[[str], errors.StrategyFailed] = errors.StrategyFailed
     decoder: CheckedDecoder | None = None
     dispatchers: Sequence[NamedDispatcher] = ()
-    cleaner: Cleaner | None = None
-    disk_watcher: DiskWatcher | None = None
+    cleaner: hooks.Cleaner | None = None
+    disk_watcher: hooks.DiskWatcher | None = None
 
 
 def make_strategies(
-    registry: Registry, settings: Settings, context: Context, *, services: bool = True
+    registry: Registry, settings: Settings, context: hooks.Context, *, services: bool = True
 ) -> Strategies:
     """Build the strategies named by ``settings``; raises :class:`~lakelog.errors.PluginError`.
 
@@ -219,16 +201,19 @@ def make_strategies(
     """
     core, append = settings.core, settings.core.append
     make = partial(registry.build, settings=settings, context=context)
-    callback, writer = make(Kind.APPEND_CALLBACK, append), make(Kind.WRITER, core.writer)
+    callback, writer = (
+        make(hooks.Kind.APPEND_CALLBACK, append),
+        make(hooks.Kind.WRITER, core.writer),
+    )
     flushes, copies = flush_name(registry, settings), core.replicator
-    flush = make(Kind.FLUSH_STRATEGY, flushes)
+    flush = make(hooks.Kind.FLUSH_STRATEGY, flushes)
     made = Strategies(
         callback,
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
-        make(Kind.REPLICATOR, copies),
-        registry.fault(Kind.FLUSH_STRATEGY, flushes, errors.StrategyFailed),
-        registry.fault(Kind.REPLICATOR, copies, errors.StrategyFailed)
+        make(hooks.Kind.REPLICATOR, copies),
+        registry.fault(hooks.Kind.FLUSH_STRATEGY, flushes, errors.StrategyFailed),
+        registry.fault(hooks.Kind.REPLICATOR, copies, errors.StrategyFailed)
         if copies
         else errors.StrategyFailed,
         decoder_of(callback, registry, append),
@@ -237,18 +222,20 @@ def make_strategies(
 
 
 def add_services(
-    strategies: Strategies, registry: Registry, settings: Settings, context: Context
+    strategies: Strategies, registry: Registry, settings: Settings, context: hooks.Context
 ) -> Strategies:
     """Return ``strategies`` with dispatchers, cleaner and disk watcher added."""
-    made, core = (registry, settings, context), settings.core
+    core = settings.core
     return strategies._replace(
-        dispatchers=make_dispatchers(*made),
-        cleaner=make_chosen(*made, Kind.CLEANER, core.cleaner),
-        disk_watcher=make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
+        dispatchers=make_dispatchers(registry, settings, context),
+        cleaner=registry.build(hooks.Kind.CLEANER, core.cleaner, settings, context),
+        disk_watcher=registry.build(hooks.Kind.DISK_WATCHER, core.disk_watcher, settings, context),
     )
 
 
-def with_accelerator(registry: Registry, settings: Settings, context: Context) -> Context:
+def with_accelerator(
+    registry: Registry, settings: Settings, context: hooks.Context
+) -> hooks.Context:
     """Return ``context`` with the accelerator that ``settings`` choose, and activate it.
 
     An error of an installed accelerator is logged. It is raised only if the settings name the
@@ -256,7 +243,7 @@ def with_accelerator(registry: Registry, settings: Settings, context: Context) -
     """
     for name in accelerator_names(registry, settings):
         try:
-            made: Accelerator = registry.build(Kind.ACCELERATOR, name, settings, context)
+            made: Accelerator = registry.build(hooks.Kind.ACCELERATOR, name, settings, context)
             if made.seam != accelerate.SEAM:
                 raise errors.PluginError(
                     f"the accelerator {name!r} has interface version {made.seam}, but this lakelog "
@@ -276,50 +263,45 @@ def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]
     """Names of accelerators to try in order; the first usable one is used."""
     name = settings.core.accelerator
     if name == AUTO:
-        return registry.names(Kind.ACCELERATOR)
+        return registry.names(hooks.Kind.ACCELERATOR)
     return () if name == "none" else (name,)
 
 
-def make_decoder(registry: Registry, settings: Settings, context: Context) -> CheckedDecoder | None:
+def make_decoder(
+    registry: Registry, settings: Settings, context: hooks.Context
+) -> CheckedDecoder | None:
     """Build the decoder of bodies for a reader; ``None`` if its plugin is not installed."""
     name = settings.core.append
-    if name not in registry.names(Kind.APPEND_CALLBACK):
+    if name not in registry.names(hooks.Kind.APPEND_CALLBACK):
         _log.warning(
             "%s: the append callback %r is not installed; bodies are returned as stored",
             *(context.path, name),
         )
         return None
-    made = registry.build(Kind.APPEND_CALLBACK, name, settings, context)
+    made = registry.build(hooks.Kind.APPEND_CALLBACK, name, settings, context)
     return decoder_of(made, registry, name)
 
 
-def make_chosen(
-    registry: Registry, settings: Settings, context: Context, kind: Kind, name: str | None
-) -> Any:
-    """Build a cleaner or a disk watcher; ``None`` if none is configured."""
-    if name is None:
-        return None
-    return registry.build(kind, name, settings, context)
-
-
 def make_dispatchers(
-    registry: Registry, settings: Settings, context: Context
+    registry: Registry, settings: Settings, context: hooks.Context
 ) -> tuple[NamedDispatcher, ...]:
     """Build the dispatchers in their order; a reader ignores those that are not installed."""
-    installed = registry.names(Kind.DISPATCHER)
+    installed = registry.names(hooks.Kind.DISPATCHER)
     return tuple(
-        NamedDispatcher(name, registry.build(Kind.DISPATCHER, name, settings, context))
+        NamedDispatcher(name, registry.build(hooks.Kind.DISPATCHER, name, settings, context))
         for name in dispatcher_names(registry, settings)
         if name in installed or not context.read_only
     )
 
 
-def make_archive(registry: Registry, settings: Settings, context: Context) -> SegmentSource | None:
+def make_archive(
+    registry: Registry, settings: Settings, context: hooks.Context
+) -> hooks.SegmentSource | None:
     """Build the source of deleted segments, if any; a reader ignores a missing plugin."""
-    kind, name = Kind.SEGMENT_SOURCE, settings.core.archive
+    kind, name = hooks.Kind.SEGMENT_SOURCE, settings.core.archive
     if name is None or (context.read_only and name not in registry.names(kind)):
         return None
-    made: SegmentSource = registry.build(kind, name, settings, context)
+    made: hooks.SegmentSource = registry.build(kind, name, settings, context)
     return made
 
 
@@ -327,7 +309,7 @@ def dispatcher_names(registry: Registry, settings: Settings) -> tuple[str, ...]:
     """Names of the dispatchers in use, in their order."""
     if AUTO not in settings.core.dispatchers:
         return settings.core.dispatchers
-    installed = registry.names(Kind.DISPATCHER)
+    installed = registry.names(hooks.Kind.DISPATCHER)
     return tuple(name for name in _AUTO_DISPATCHERS if name in installed)
 
 
@@ -335,7 +317,7 @@ def flush_name(registry: Registry, settings: Settings) -> str:
     """Name of the flush strategy in use; an automatic choice is logged."""
     if settings.core.flush != AUTO:
         return settings.core.flush
-    installed = registry.names(Kind.FLUSH_STRATEGY)
+    installed = registry.names(hooks.Kind.FLUSH_STRATEGY)
     name = next(each for each in _AUTO_FLUSH if each in installed)
     _log.info("flush strategy %r (flush = 'auto')", name)
     return name

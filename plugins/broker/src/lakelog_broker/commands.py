@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
-from lakelog.runtime.signals import soon
+from lakelog.runtime.threads import soon
 from lakelog_broker.plugin import SECTION
 from lakelog_cli import options, output
 from lakelog_cli.commands.serve import served

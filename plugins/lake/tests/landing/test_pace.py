@@ -18,7 +18,7 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog.store import reader_parts as flushwait
+from lakelog.store import joining as flushwait
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier, NotifyReceiver
 from lakelog_lake.errors import WorkerLost
 from lakelog_lake.landing import dispatcher as newcoming

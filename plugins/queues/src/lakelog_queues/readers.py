@@ -36,7 +36,7 @@ from lakelog.hooks import DispatchedLog
 from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import unread
 from lakelog.processes.ownership import is_owned
-from lakelog.processes.wake_page import PageWaiter, WakePage
+from lakelog.processes.positions import PageWaiter, WakePage
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.finding.results import QueueInfo

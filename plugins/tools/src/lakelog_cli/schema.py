@@ -17,8 +17,8 @@ from typing import is_typeddict as is_typed_dict
 
 import attrs
 
-from lakelog.settings.catalog import CORE, OWN_SECTIONS, default_of, keys_of, required
 from lakelog.settings.conversion import hints_of, pattern_for, without_none
+from lakelog.settings.effective import CORE, OWN_SECTIONS, default_of, keys_of, required
 from lakelog_cli.output import Printed, plain_value
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -24,7 +24,7 @@ from typing import Any, Final
 from lakelog.errors import LakelogError
 from lakelog.hooks import Context, Follower, FollowerProgram, Kind, WatchedFollower
 from lakelog.processes.ownership import is_followed
-from lakelog.runtime.signals import soon
+from lakelog.runtime.threads import soon
 from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import with_accelerator
 from lakelog_daemon.logs import start_log, stop_log

@@ -18,7 +18,7 @@ import attrs
 from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog.hooks import Kind
-from lakelog.settings.catalog import SERVE, ServeSettings
+from lakelog.settings.effective import SERVE, ServeSettings
 from lakelog.store.open import Opening, open_to_serve, prepare
 
 STORE: Final = "{store}"

@@ -30,7 +30,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog.files.filesystem import FileSystem
-from lakelog.settings.catalog import ServeSettings
+from lakelog.settings.effective import ServeSettings
 from lakelog_daemon import arguments, logs, notify
 from lakelog_daemon.plan import Spec
 from lakelog_daemon.processes import look_at

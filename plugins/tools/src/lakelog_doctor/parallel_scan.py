@@ -27,9 +27,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import BLANK
 from lakelog.format.record_batch import Blank, Damage, Piece
-from lakelog.log.damage import read_damage
 from lakelog.log.scan import scan
-from lakelog.log.sources import FileSource
+from lakelog.log.sources import FileSource, read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 

@@ -25,9 +25,8 @@ from lakelog.files.queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks import Context, Dispatcher
-from lakelog.log.damage import read_damage
 from lakelog.log.scan import scan
-from lakelog.log.sources import FileSource
+from lakelog.log.sources import FileSource, read_damage
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes import membership, ownership
 from lakelog.recovery.report import Progress

@@ -32,13 +32,12 @@ from lakelog.format.layout import INDEX_DIR, is_segment_name
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.kinds import StoreSettings
-from lakelog.log.damage import keep_damage, read_damage
 from lakelog.log.scan import scan
-from lakelog.log.sources import FileSource
+from lakelog.log.sources import FileSource, keep_damage, read_damage
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes import membership, ownership
 from lakelog.recovery import filler
-from lakelog.recovery.quarantine import Tail, keep
+from lakelog.recovery.filler import Tail, keep
 from lakelog.recovery.report import Aside, Progress, RecoveryReport
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check

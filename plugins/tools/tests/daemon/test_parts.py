@@ -19,8 +19,8 @@ from types import FrameType
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog.runtime.signals import soon
-from lakelog.settings.catalog import ServeSettings
+from lakelog.runtime.threads import soon
+from lakelog.settings.effective import ServeSettings
 from lakelog_daemon import follower, logs
 from lakelog_daemon.daemon import every, log_failure
 from lakelog_daemon.logs import MOST_LINES, LogWriter, TextFormatter, fields, start_log

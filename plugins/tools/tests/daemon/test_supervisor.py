@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import pytest
 
-from lakelog.settings.catalog import ServeSettings
+from lakelog.settings.effective import ServeSettings
 from lakelog_daemon.daemon import every, log_failure
 from lakelog_daemon.logs import FIELDS
 from lakelog_daemon.plan import Spec

@@ -19,7 +19,7 @@ from lakelog import Store, accelerate
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
-from lakelog.log.damage import keep_damage
+from lakelog.log.sources import keep_damage
 from lakelog_doctor.parallel_scan import (
     Part,
     WholeSegment,

@@ -29,8 +29,7 @@ from lakelog.errors import BadSegment, LakelogError
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.record_batch import Damage
-from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap
-from lakelog.recovery.quarantine import entries
+from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap, entries
 from lakelog_doctor.check import check
 from lakelog_doctor.repair import RepairReport, repair
 from lakelog_queues.dispatching.tombstones import read_tombstones

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.runtime.signals import soon
+from lakelog.runtime.threads import soon
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing.dispatcher import AppendWaiter, Landed

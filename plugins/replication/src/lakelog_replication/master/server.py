@@ -27,7 +27,7 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
-from lakelog.runtime import signals, threads
+from lakelog.runtime import threads
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
@@ -310,7 +310,7 @@ class HaServer:
         try:
             return bool(work())
         except (LakelogError, OSError) as error:
-            if signals.raised_by_handler(error):  # in the thread of a put
+            if threads.raised_by_handler(error):  # in the thread of a put
                 raise
             self._log_end(link, error)
         self._end_link(link)

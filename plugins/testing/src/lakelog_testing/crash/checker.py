@@ -20,7 +20,7 @@ from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format import layout, properties, record
 from lakelog.format.queue_offsets import Queue, Units
-from lakelog.log.damage import read_damage
+from lakelog.log.sources import read_damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message, StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC

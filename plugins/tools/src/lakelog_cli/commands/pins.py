@@ -13,7 +13,7 @@ from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, PinValidator, read_pins, remove_pin
-from lakelog.settings.catalog import MAINTENANCE
+from lakelog.settings.effective import MAINTENANCE
 from lakelog.times import iso
 from lakelog_cli.app import subcommands_of
 from lakelog_cli.options import AsJson, GivenStore, check_name

@@ -27,8 +27,7 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import Registry
 from lakelog.registry.loading import PluginSource, kind_text
 from lakelog.registry.registry import Offered
-from lakelog.settings.catalog import keys_of
-from lakelog.settings.effective import Settings
+from lakelog.settings.effective import Settings, keys_of
 from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli import output
 from lakelog_cli.app import COMMANDS, App

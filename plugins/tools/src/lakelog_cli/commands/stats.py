@@ -16,7 +16,7 @@ from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format import layout
 from lakelog.processes.ownership import is_owned
-from lakelog.recovery.quarantine import COPYING, LIST_FILE
+from lakelog.recovery.filler import COPYING, LIST_FILE
 from lakelog.times import iso
 from lakelog_cli.options import AsJson, GivenStore
 from lakelog_cli.output import blocks, print_lines, prints, write_document
