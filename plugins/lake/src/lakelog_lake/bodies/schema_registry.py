@@ -105,6 +105,13 @@ class SchemaRegistry:
         found = _VERSIONED.fullmatch(text)
         return self._of(found[1], found[2]) if found else self._of(text, "latest")
 
+    def reader(self, text: str) -> Schema:
+        """As :meth:`named`, but an unknown schema is a :class:`~lakelog.errors.SettingsError`."""
+        try:
+            return self.named(text)
+        except UnknownSchema as error:
+            raise refused(f"{self.url} has no {text}: {error}", "--body") from error
+
     def _of(self, subject: str, version: str) -> Schema:
         return self._whole(self._get(f"subjects/{quote(subject, safe='')}/versions/{version}"))
 
