@@ -181,12 +181,10 @@ def batch_end(
 
     A batch is never empty: a record, and a range without known record starts, is not cut.
     """
-    if part.low >= part.end:
-        return part.end
     end = part.end
-    if most_bytes is not None:
+    if most_bytes is not None and part.low < end:
         end = min(end, _cut(marks, part, part.low + most_bytes))
-    if most_rows is not None:
+    if most_rows is not None and part.low < end:
         end = min(end, _cut(marks, part, _behind_rows(marks, NumberSpan(part.low, end), most_rows)))
     return end
 
@@ -205,15 +203,12 @@ def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
 
 def _behind_rows(marks: RecordStarts, part: NumberSpan, most: int) -> int:
     """The largest offset before which at most ``most`` records have units."""
+    # Light queues repeat messages.
+    queues = [each for each in marks.queues if not each.queue[0].startswith("%LMQ%")]
+    before = sum(each.first_from(part.low) for each in queues)
     ends = range(part.low + 1, part.end + 1)
-    return part.low + bisect_right(ends, most, key=lambda end: _queued_rows(marks, part.low, end))
-
-
-def _queued_rows(marks: RecordStarts, low: int, end: int) -> int:
-    return sum(
-        each.first_from(end) - each.first_from(low)
-        for each in marks.queues
-        if not each.queue[0].startswith("%LMQ%")  # light queues repeat messages
+    return part.low + bisect_right(
+        ends, before + most, key=lambda end: sum(each.first_from(end) for each in queues)
     )
 
 
@@ -355,13 +350,10 @@ def _by_key(
 def check_start(marks: RecordStarts, options: ReadOptions, end: int) -> None:
     """Raise :class:`~lakelog_lake.errors.OffsetUnavailable` unless the start is in the log."""
     start, minimum = options.start, marks.store.min_offset
-    if start.offset is not None and start.offset > end:
+    least = 0 if options.lost == SKIP else minimum
+    if start.offset is not None and not least <= start.offset <= end:
         raise OffsetUnavailable(marks.store.path, start.offset, minimum, end)
-    if options.lost == SKIP:
-        return
-    if start.offset is not None and start.offset < minimum:
-        raise OffsetUnavailable(marks.store.path, start.offset, minimum, end)
-    for queue in marks.queues:
+    for queue in marks.queues if options.lost != SKIP else ():
         asked, first = (start.queues or {}).get(queue.queue), queue.first_from(minimum)
         if asked is not None and asked < first:
             raise OffsetUnavailable(marks.store.path, asked, first, queue.end, queue.queue)
@@ -437,15 +429,6 @@ def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
         yield NumberSpan(int(starts[first]), int(ends[behind - 1]))
 
 
-def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of ``part``, in log order.
-
-    Raises :class:`CorruptLog` at damage, unless that is skipped or collected.
-    """
-    with lakelog.open(options.path, mode="read") as store:
-        yield from rows_in(store, options, name, part)
-
-
 def rows_in(
     store: lakelog.Store,
     options: ReadOptions,
@@ -453,11 +436,13 @@ def rows_in(
     part: LogRange,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of ``part`` from an open store.
+    """Yield the wanted records of ``part`` from an open store, in log order.
+
+    Raises :class:`CorruptLog` at damage, unless that is skipped or collected.
 
     :param columns: the columns of the rows; by default all columns of the options
     """
-    names = names_of(options) if columns is None else tuple(columns)
+    names = names_of(options) if columns is None else columns
     unpack = options.decompress and "body" in names
     tables = Tables(name, names, unpack, lenient=options.corrupt != FAIL)
     yield from joined(_rows(store, options, part, tables))
@@ -525,15 +510,10 @@ class Tables:
             fields, errors = unpacked(batch, self._fields)
         else:
             fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
-        return self._with_own(fields, self._errors(len(batch), errors), len(batch))
-
-    def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
-        if ERROR not in self.names:
-            return None
         if not errors:
-            return pa.nulls(count, pa.string())
+            return self._with_own(fields, pa.nulls(len(batch), pa.string()))
         texts = {row: error.what for row, error in errors.items()}
-        return pa.array([texts.get(row) for row in range(count)], pa.string())
+        return self._with_own(fields, pa.array(map(texts.get, range(len(batch))), pa.string()))
 
     def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
         """One row for each damage, with its place, length and cause; other columns are null."""
@@ -547,19 +527,16 @@ class Tables:
             for each in schema(self._fields)
         ]
         fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
-        error_texts = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
-        return self._with_own(fields, error_texts, count)
+        return self._with_own(fields, pa.array(map(str, damages), pa.string()))
 
     @property
     def _fields(self) -> list[str]:
         return [name for name in self.names if name not in ("store", ERROR)]
 
-    def _with_own(
-        self, fields: pa.RecordBatch, errors: pa.Array | None, rows: int
-    ) -> pa.RecordBatch:
-        arrays = [*fields.columns, *([] if errors is None else [errors])]
+    def _with_own(self, fields: pa.RecordBatch, errors: pa.Array) -> pa.RecordBatch:
+        arrays = [*fields.columns, *([errors] if ERROR in self.names else [])]
         if "store" in self.names:
-            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
+            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), len(errors)))
         return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
 
 
