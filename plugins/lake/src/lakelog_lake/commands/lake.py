@@ -114,7 +114,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.verify.verify import VerifyRequest, verify_here
 
     engine = options.chosen(engine)
-    options.check_topics(store.absolute(), topics or ())
+    path = store.absolute()
+    options.check_topics(path, topics or ())
     name = identity_of(store, store_id)
     compared: list[Verified] = []
     for each in all_opened(to, table, dead_letters, options.pairs_of(storage)):
@@ -122,14 +123,14 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
             continue
         wanted = topics if each.topic is None else [each.topic]
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
-        asked = VerifyRequest(store.absolute(), name, each.whole, chosen)
+        asked = VerifyRequest(path, name, each.table, chosen, each.dead_letters)
         if engine is options.EngineName.PROCESSES:
             compared.append(verify_here(asked))
         else:
             compared.append(provider(engine.value).verified(asked, master))
         print_verified(compared[-1], as_json=as_json)
     if html is not None:
-        output.write_file(html, page(store.absolute(), compared))
+        output.write_file(html, page(path, compared))
     output.exit_if_found(not all(each.is_clean for each in compared))
 
 

@@ -235,8 +235,8 @@ def _of_json(key: str, text: str) -> ReadBoundary:
         return ReadBoundary(offset=found["offset"], store=found.get("store"))
     queues: dict[tuple[str, int], int] = {}
     for topic, offsets in found.items():
-        inner = offsets.items() if isinstance(offsets, Mapping) else [("", None)]
-        for queue_id, offset in inner:
+        inner: dict[str, Any] = offsets if isinstance(offsets, dict) else {"": None}
+        for queue_id, offset in inner.items():
             if not queue_id.isdigit() or not _is_number(offset):
                 raise refused(
                     key,

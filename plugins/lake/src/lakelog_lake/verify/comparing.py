@@ -36,6 +36,8 @@ _INVERSE: Final = pow(_BASE, -1, 1 << 64)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _NULL: Final = np.uint64(0x94D049BB133111EB)
 _LEAST_BITS: Final = 20
+_WHOLE: Final = frozenset({"binary", "string", "large_binary", "large_string"})
+"""Types of texts and bytes."""
 
 
 def of_columns(batch: pa.RecordBatch) -> Words:
@@ -56,7 +58,7 @@ def of_values(array: Any) -> Words:
         found = _folded(_mixed(pairs), _offsets(array))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         found = _folded(of_values(array.values), _offsets(array))
-    elif _is_text(kind):
+    elif str(kind) in _WHOLE:
         data, offsets = _bytes(array)
         found = _folded(data.astype(np.uint64), offsets)
     else:
@@ -74,14 +76,6 @@ def of_bodies(array: Any) -> Words:
     parts = (view[low:high] for low, high in pairwise(ends))
     found = (checksum.crc32(each) | adler32(each) << 32 for each in parts)
     return np.fromiter(found, np.uint64, len(array))
-
-
-def _is_text(kind: Any) -> bool:
-    types = pa.types
-    return any(
-        of(kind)
-        for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
 
 
 def _of_numbers(array: Any) -> Words:
@@ -154,7 +148,6 @@ FACT: Final = np.dtype(
 )
 CRC_GOOD, CRC_BAD, CRC_UNKNOWN = 0, 1, 2
 NO_BODY: Final = np.uint64((1 << 64) - 1)
-_WHOLE: Final = frozenset({"binary", "string", "large_binary", "large_string"})
 OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
 """Columns of the key, and others that are compared by themselves."""
 
@@ -365,7 +358,10 @@ class Differences:
         jumps = np.diff(rows["offset"]) > rows["takes"][:-1]
         cuts = np.flatnonzero((np.diff(rows["queue"]) != 0) | jumps) + 1
         for run in np.split(rows, cuts):
-            self.add_range(_range(kind, run))
+            queue, first = int(run["queue"][0]), int(run["offset"][0])
+            last = int((run["offset"] + np.maximum(run["takes"], 1)).max()) - 1
+            start, end = int(run["at"].min()), int(run["at"].max())
+            self.add_range(Range(kind, queue, first, last, start, end, len(run)))
 
     def add_range(self, found: Range) -> None:
         """Add one range; its rows need not be counted yet."""
@@ -384,20 +380,6 @@ class Differences:
         """The ranges, by kind and in log order."""
         kinds = list(MEANINGS)
         yield from sorted(self.ranges, key=lambda each: (kinds.index(each.kind), each.start))
-
-
-def _range(kind: str, run: Any) -> Range:
-    """Make the range of ``run``, adjacent rows of one queue."""
-    takes = np.maximum(run["takes"], 1)
-    return Range(
-        kind,
-        int(run["queue"][0]),
-        int(run["offset"][0]),
-        int((run["offset"] + takes).max()) - 1,
-        int(run["at"].min()),
-        int(run["at"].max()),
-        len(run),
-    )
 
 
 @attrs.frozen
