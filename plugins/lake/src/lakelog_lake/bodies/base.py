@@ -152,38 +152,31 @@ def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def not_utf8(bodies: pa.Array) -> dict[int, str]:
-    """Errors of the rows that are not UTF-8, with the place."""
-    return dict(_faults(bodies, 0))
+def not_utf8(bodies: pa.Array, first: int = 0) -> dict[int, str]:
+    """Errors of the rows that are not UTF-8, with the place.
+
+    They are searched by halves: an invalid row costs few passes over the others.
+
+    :param first: the number of the first row
+    """
+    if len(bodies) == 1:
+        try:
+            bodies[0].as_py().decode()
+        except UnicodeDecodeError as error:
+            return {first: f"byte {error.start}: not UTF-8 ({error.reason})"}
+        return {}
+    is_large, half = pa.types.is_large_binary(bodies.type), len(bodies) // 2
+    try:
+        bodies.cast(pa.large_string() if is_large else pa.string())
+    except pa.ArrowInvalid:
+        return {**not_utf8(bodies[:half], first), **not_utf8(bodies[half:], first + half)}
+    return {}
 
 
 def without(bodies: pa.Array, faults: dict[int, str]) -> tuple[pa.Array, np.ndarray]:
     """The bodies without a fault, and their indices."""
     rows = np.delete(np.arange(len(bodies)), list(faults))
     return (bodies.take(pa.array(rows)) if faults else bodies), rows
-
-
-def _valid(bodies: pa.Array) -> bool:
-    is_large = pa.types.is_large_binary(bodies.type)
-    try:
-        bodies.cast(pa.large_string() if is_large else pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _faults(bodies: pa.Array, first: int) -> list[tuple[int, str]]:
-    """Search by halves: an invalid row costs few passes over the others."""
-    if len(bodies) == 1:
-        try:
-            bodies[0].as_py().decode()
-        except UnicodeDecodeError as error:
-            return [(first, f"byte {error.start}: not UTF-8 ({error.reason})")]
-        return []
-    if _valid(bodies):
-        return []
-    half = len(bodies) // 2
-    return [*_faults(bodies[:half], first), *_faults(bodies[half:], first + half)]
 
 
 @attrs.frozen

@@ -303,20 +303,12 @@ class Json:
         for row, why in not_objects(texts).items():
             faults[int(kept[row])] = why
         texts, kept = without(bodies, faults)
-        parts = [
-            batch
-            for first, behind in _steps(texts)
-            for batch in self._step(texts[first:behind], kept[first:behind], faults)
-        ]
+        parts = []
+        for first, behind in _steps(texts):
+            some, rows_of = texts[first:behind], kept[first:behind]
+            is_odd = has_no_number(joined(some).to_pybytes())
+            parts += (self._one_by_one if is_odd else self._read)(some, rows_of, faults)
         return parsed(self.fields, parts, faults, len(bodies))
-
-    def _step(
-        self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
-    ) -> list[pa.RecordBatch]:
-        """Parse some bodies with the indices ``rows``; adds errors to ``faults``."""
-        if has_no_number(joined(bodies).to_pybytes()):
-            return self._one_by_one(bodies, rows, faults)
-        return self._read(bodies, rows, faults)
 
     def _read(
         self,
@@ -328,6 +320,7 @@ class Json:
     ) -> list[pa.RecordBatch]:
         """Parse the bodies around invalid ones; each part is decided independently.
 
+        :param rows: their indices; errors are added to ``faults`` by index
         :param is_checked: whether each body was checked, so that only Arrow finds a fault
         """
         if not len(bodies):

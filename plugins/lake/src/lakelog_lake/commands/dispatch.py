@@ -6,9 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import attrs
 import typer
@@ -79,30 +78,6 @@ SPARK_CATALOG = "spark:"
 """The prefix of tables that only a Spark session can reach."""
 
 
-class Format(StrEnum):
-    """The format of an export."""
-
-    PARQUET = "parquet"
-    ICEBERG = "iceberg"
-    DELTA = "delta"
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-class GapChoice(StrEnum):
-    """The action where messages were deleted before they landed."""
-
-    REFUSE = "refuse"
-    ACCEPT = "accept"
-
-
-class Corrupt(StrEnum):
-    """The action at bytes that are not a whole record."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-
-
 EngineOption: TypeAlias = Annotated[
     options.EngineName,
     typer.Option(help="Engine for data files; auto: spark if it and Java are installed."),
@@ -114,8 +89,8 @@ StoreId: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="ID", help="Identity of the store in the table; default its UUID."),
 ]
-CorruptOption: TypeAlias = Annotated[
-    Corrupt, typer.Option(help="Action at damage: stop, or skip it.")
+Corrupt: TypeAlias = Annotated[
+    Literal["fail", "skip"], typer.Option(help="Action at damage: stop, or skip it.")
 ]
 CompressionOption: TypeAlias = Annotated[
     ParquetCompression, typer.Option(help="Compression of data files; auto: zstd if bodies shrink.")
@@ -139,15 +114,16 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: options.Table = None,
     storage: options.Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
-    engine: EngineOption = options.EngineName.AUTO,
+    engine: EngineOption = "auto",
     processes: Processes = None,
     interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
     store_id: StoreId = None,
-    corrupt: CorruptOption = Corrupt.FAIL,
+    corrupt: Corrupt = "fail",
     gaps: Annotated[
-        GapChoice, typer.Option(help="Action if unlanded messages were deleted.")
-    ] = GapChoice.REFUSE,
+        Literal["refuse", "accept"],
+        typer.Option(help="Action if unlanded messages were deleted."),
+    ] = "refuse",
     system_topics: SystemTopics = False,
     partition: Annotated[
         str,
@@ -270,15 +246,19 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if not is_done:
         output.print_line("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(exitcodes.INTERRUPTED)
-    if once:
-        reporter.check_parsed()
+    if once and 0 < reporter.rows == reporter.dead_letters:
+        output.print_line(
+            f"lakelog: all {reporter.rows} rows are dead letters, as no body parses: see --body",
+            err=True,
+        )
+        raise typer.Exit(exitcodes.FOUND)
 
 
 def _source(
     store: Path,
     store_id: str | None,
-    corrupt: Corrupt,
-    gaps: GapChoice = GapChoice.REFUSE,
+    corrupt: str,
+    gaps: str = "refuse",
     *,
     topics: Sequence[str] | None = None,
     since_ms: int | None = None,
@@ -290,9 +270,9 @@ def _source(
     return dispatcher.LandingSource(
         store.absolute(),
         targets.identity_of(store, store_id),
-        skip_damage=corrupt is Corrupt.SKIP,
+        skip_damage=corrupt == "skip",
         chosen=Chosen.of(topics, since_ms, system_topics=system_topics),
-        accept_gaps=gaps is GapChoice.ACCEPT,
+        accept_gaps=gaps == "accept",
     )
 
 
@@ -309,15 +289,6 @@ class _PassReporter:
     rows: int = 0
     dead_letters: int = 0
     then: Callable[[], None] = nothing
-
-    def check_parsed(self) -> None:
-        """Exit with a message if rows landed and all are dead letters."""
-        if 0 < self.rows == self.dead_letters:
-            output.print_line(
-                f"lakelog: all {self.rows} rows are dead letters, as no body parses: see --body",
-                err=True,
-            )
-            raise typer.Exit(exitcodes.FOUND)
 
     def __call__(self, landed: Landed) -> None:
         """Print the result of a pass."""
@@ -350,8 +321,9 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         str, typer.Option("--to", metavar="PATH", help="A folder or URI; for text a file.")
     ],
     made: Annotated[
-        Format, typer.Option("--format", help="Format of the output.")
-    ] = Format.PARQUET,
+        Literal["parquet", "iceberg", "delta", "jsonl", "csv"],
+        typer.Option("--format", help="Format of the output."),
+    ] = "parquet",
     table: options.Table = None,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
@@ -359,7 +331,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     since: Since = None,
     processes: Processes = None,
     store_id: StoreId = None,
-    corrupt: CorruptOption = Corrupt.FAIL,
+    corrupt: Corrupt = "fail",
     system_topics: SystemTopics = False,
     storage: options.Storage = None,
     compression: CompressionOption = ParquetCompression.AUTO,
@@ -377,14 +349,14 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         store, store_id, corrupt, topics=topics, since_ms=since, system_topics=system_topics
     )
     options.check_topics(source.path, topics or ())
-    if made in (Format.JSONL, Format.CSV):
+    if made in ("jsonl", "csv"):
         with output.progress("reading") as on_read:
-            rows = to_file(source, Path(to), made.value, on_read)
+            rows = to_file(source, Path(to), made, on_read)
     else:
-        is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
-        place = to if is_catalog else f"{made.value}:{to}"
+        is_catalog = made == "iceberg" and to.startswith(CATALOG)
+        place = to if is_catalog else f"{made}:{to}"
         spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
-        with _running(source.path, options.EngineName.PROCESSES, processes) as (run, _):
+        with _running(source.path, "processes", processes) as (run, _):
             rows = to_table(source, spec, run, _print_landed)
     output.write_result({"rows": rows}, f"{rows} rows", as_json=as_json)
     if not rows and (topics or since is not None):
@@ -410,13 +382,13 @@ def _running(
     name = options.chosen(name, needs_spark=needs_spark)
     with output.progress("landing") as advance:
         bar = _LandingBar(store, advance, then)
-        if name is options.EngineName.PROCESSES:
+        if name == "processes":
             from lakelog_lake.tasks import engines
 
             with engines.processes(count, bar.done) as run:
                 yield bar.watched(run), None
         else:
-            spark = provider(name.value)
+            spark = provider(name)
             with spark.running(to, count, master, config or {}, bar.done) as (run, place):
                 yield bar.watched(run), place
 

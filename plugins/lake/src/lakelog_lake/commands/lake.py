@@ -77,7 +77,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: options.Table = None,
     engine: Annotated[
         options.EngineName, typer.Option(help="Engine of the comparison.")
-    ] = options.EngineName.PROCESSES,
+    ] = "processes",
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
@@ -124,10 +124,10 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         wanted = topics if each.topic is None else [each.topic]
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
         asked = VerifyRequest(path, name, each.table, chosen, each.dead_letters)
-        if engine is options.EngineName.PROCESSES:
+        if engine == "processes":
             compared.append(verify_here(asked))
         else:
-            compared.append(provider(engine.value).verified(asked, master))
+            compared.append(provider(engine).verified(asked, master))
         print_verified(compared[-1], as_json=as_json)
     if html is not None:
         output.write_file(html, page(path, compared))

@@ -8,14 +8,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
 from lakelog.errors import SettingsError
 from lakelog_cli import output
+from lakelog_lake.commands.options import StorePath
 from lakelog_lake.engine_provider import VIEW, is_installed, provider
 
 if TYPE_CHECKING:
@@ -55,20 +54,13 @@ def _unless_blank(text: str) -> Iterator[str]:
         yield text.strip()
 
 
-class SqlEngine(StrEnum):
-    """Engines; ``auto`` is Spark if a session runs in this process, else DuckDB."""
-
-    AUTO = "auto"
-    DUCKDB = "duckdb"
-    SPARK = "spark"
-
-
-_SPARK = SqlEngine.SPARK.value
+SqlEngine: TypeAlias = Literal["auto", "duckdb", "spark"]
+"""Engines; ``auto`` is Spark if a session runs in this process, else DuckDB."""
 
 
 @output.prints()
 def sql(  # each is an option of the command
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    store: StorePath,
     query: Annotated[
         str | None,
         typer.Argument(help=f"Statements over the view {VIEW}, separated by ;. Default: stdin."),
@@ -84,7 +76,7 @@ def sql(  # each is an option of the command
     ] = None,
     engine: Annotated[
         SqlEngine, typer.Option(help="auto: a running Spark, else DuckDB, else Spark.")
-    ] = SqlEngine.AUTO,
+    ] = "auto",
     master: Annotated[str | None, typer.Option(help="Spark's master; default local[*].")] = None,
 ) -> None:
     """Run SQL over the messages of a store, and print the rows.
@@ -100,11 +92,11 @@ def sql(  # each is an option of the command
         raise typer.BadParameter("give --json or --csv, not both", param_hint="--csv")
     given = dict(_pair(each) for each in options or ())
     engine = _chosen(engine, master)
-    asked = statements(_lines() if query is None else [query], engine.value)
-    if engine is SqlEngine.DUCKDB:
+    asked = statements(_lines() if query is None else [query], engine)
+    if engine == "duckdb":
         found = duckdb.answers(store.absolute(), asked, limit, given)
     else:
-        found = provider(_SPARK).answers(store.absolute(), asked, limit, given, master)
+        found = provider("spark").answers(store.absolute(), asked, limit, given, master)
     for answer in found:
         if answer.rows.num_columns:  # a statement such as CREATE has none
             _write(answer.rows, as_json=as_json, as_csv=as_csv)
@@ -116,21 +108,22 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
     """The engine that was named, or the best one available, which is reported."""
     from lakelog_lake.reading import duckdb
 
-    if given is not SqlEngine.AUTO:
+    if given != "auto":
         return given
     if master is not None:
-        return SqlEngine.SPARK
-    spark, engine = provider(_SPARK) if is_installed(_SPARK) else None, SqlEngine.SPARK
+        return "spark"
+    spark = provider("spark") if is_installed("spark") else None
+    engine: SqlEngine = "spark"
     why = f"DuckDB is not installed ({duckdb.EXTRA})"
     if spark is not None and spark.is_running():
         why = "a Spark session is active"
     elif duckdb.is_installed():
-        engine, why = SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active"
+        engine, why = "duckdb", "DuckDB is installed, and no Spark session is active"
     else:
         missing = None if spark is None else spark.missing()
         if spark is None or missing is not None:
             raise SettingsError("; ".join(filter(None, (why, missing))), key="--engine")
-    output.print_line(f"lakelog: engine {engine.value}: {why}", err=True)
+    output.print_line(f"lakelog: engine {engine}: {why}", err=True)
     return engine
 
 
