@@ -38,7 +38,7 @@ from pyarrow import json as arrow_json
 
 from lakelog_lake.bodies import json_schema
 from lakelog_lake.bodies.base import Parsed, not_utf8, parsed, refused, without
-from lakelog_lake.bodies.json_schema import FieldShape, read_type, table_type
+from lakelog_lake.bodies.json_schema import FieldShape, arrow_type
 
 _SPACE: Final = b" \t\r\n"
 _NO_NUMBER: Final = re.compile(rb"(?:NaN|Inf(?:inity)?)\s*[,\]}]")
@@ -97,7 +97,9 @@ def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBat
             pa.BufferReader(block),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=block.size + 1),
             parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema([(f.key, read_type(f)) for f in shape.fields]),
+                explicit_schema=pa.schema(
+                    [(f.key, arrow_type(f, in_table=False)) for f in shape.fields]
+                ),
                 unexpected_field_behavior="ignore",
             ),
         )
@@ -138,14 +140,14 @@ def _field(read: pa.Array, shape: FieldShape, parent: pa.Array | None = None) ->
 
 def _struct(read: pa.Array, shape: FieldShape) -> pa.Array:
     inner = [_field(read.field(at), each, read) for at, each in enumerate(shape.fields)]
-    kind = table_type(shape)
+    kind = arrow_type(shape)
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=read.is_null())
 
 
 def _array(read: pa.Array, shape: FieldShape) -> pa.Array:
     elements = _field(read.values, shape.fields[0])
     return pa.ListArray.from_arrays(
-        read.offsets, elements, type=table_type(shape), mask=read.is_null()
+        read.offsets, elements, type=arrow_type(shape), mask=read.is_null()
     )
 
 
@@ -294,7 +296,7 @@ class Json:
     @cached_property
     def fields(self) -> pa.Schema:
         """A column for each field of the body."""
-        return pa.schema([(each.name, table_type(each)) for each in self.shape.fields])
+        return pa.schema([(each.name, arrow_type(each)) for each in self.shape.fields])
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
         """Parse bodies that conform to the schema."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import date, datetime
 from itertools import chain, islice, zip_longest
@@ -78,22 +78,16 @@ class FieldShape:
         )
 
 
-def read_type(shape: FieldShape) -> pa.DataType:
-    """The type to request from Arrow's reader."""
-    return pa.string() if shape.kind in FROM_TEXT else _type(shape, read_type, "key")
-
-
-def table_type(shape: FieldShape) -> pa.DataType:
-    """The type in the table."""
-    return _type(shape, table_type, "name")
-
-
-def _type(shape: FieldShape, inner: Any, called: str) -> pa.DataType:
+def arrow_type(shape: FieldShape, *, in_table: bool = True) -> pa.DataType:
+    """The type in the table, or the type to request from Arrow's reader."""
     if shape.kind == "struct":
-        return pa.struct([(getattr(each, called), inner(each)) for each in shape.fields])
+        inner = [arrow_type(each, in_table=in_table) for each in shape.fields]
+        names = [each.name if in_table else each.key for each in shape.fields]
+        return pa.struct(list(zip(names, inner, strict=True)))
     if shape.kind == "array":
-        return pa.list_(pa.field("element", inner(shape.fields[0])))
-    return PLAIN[shape.kind]
+        element = arrow_type(shape.fields[0], in_table=in_table)
+        return pa.list_(pa.field("element", element))
+    return PLAIN[shape.kind if in_table or shape.kind not in FROM_TEXT else "string"]
 
 
 _PLAIN: Final = {"integer": "bigint", "number": "double", "boolean": "boolean"}
@@ -391,17 +385,13 @@ def infer_topic(path: Path, topic: str, count: int, *, times: bool = True) -> In
     """
     try:
         with lakelog.open(path, mode="read") as store:
-            found = infer(islice(_bodies(store, topic), count), times=times)
+            queues = [store.read(topic, queue.queue_id) for queue in store.queues(topic)]
+            messages = filter(None, chain.from_iterable(zip_longest(*queues)))
+            found = infer((bytes(each.body) for each in islice(messages, count)), times=times)
         shape_of(found.schema)
     except ValueError as error:
         raise SettingsError(f"no schema of {topic} in {path}: {error}", key="--topic") from error
     return found
-
-
-def _bodies(store: lakelog.Store, topic: str) -> Iterator[bytes]:
-    queues = [store.read(topic, queue.queue_id) for queue in store.queues(topic)]
-    messages = chain.from_iterable(zip_longest(*queues))
-    return (bytes(message.body) for message in messages if message is not None)
 
 
 def _object(body: bytes) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import typer
 
 from lakelog import times
 from lakelog_cli import output
-from lakelog_cli.options import AlwaysJson, a_time
+from lakelog_cli.options import AlwaysJson, time_option
 from lakelog_lake.commands import options, rows
 from lakelog_lake.engine_provider import provider
 
@@ -83,12 +83,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ] = None,
     store_id: StoreId = None,
     since: Annotated[
-        int | None,
-        typer.Option(
-            parser=a_time,
-            metavar="TIME",
-            help=f"Only messages stored at this time or later landed; {times.LOCAL}.",
-        ),
+        int | None, time_option("Only messages stored at this time or later landed")
     ] = None,
     dead_letters: DeadLetters = None,
     system_topics: Annotated[

@@ -93,9 +93,8 @@ def queue_runs(
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
-    if topics - {each.queue[0] for each in marks.queues} or topics & extent.topics_of_batches(
-        marks.store.path
-    ):
+    unknown = topics - {each.queue[0] for each in marks.queues}
+    if unknown or topics & extent.topics_of_batches(marks.store.path):
         return None
     found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
     found = [each for each in found if each.first < each.end]
