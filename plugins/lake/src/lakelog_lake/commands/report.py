@@ -11,7 +11,6 @@ from typing import Any, Final
 import attrs
 
 from lakelog_cli import output, pages
-from lakelog_cli.pages import document, facts, paragraphs, safe, section
 from lakelog_lake.maintenance import removal, tables
 from lakelog_lake.verify.comparing import GAP, MEANINGS
 from lakelog_lake.verify.verify import Verified
@@ -201,7 +200,9 @@ _CELLS: Final = 240
 
 def page(store: Path, compared: Sequence[Verified]) -> str:
     """The whole document, with a part for each table."""
-    return document(f"Tables of {store}", (part for each in compared for part in _parts(each)))
+    return pages.document(
+        f"Tables of {store}", (part for each in compared for part in _parts(each))
+    )
 
 
 def _parts(found: Verified) -> Iterator[str]:
@@ -214,13 +215,13 @@ def _parts(found: Verified) -> Iterator[str]:
         "not landed yet": output.size(max(0, found.log.end - found.position.end)),
         "not compared": f"{sum(each.older for each in tallies):,} older rows",
     }
-    yield f"<h2>{safe(found.asked.table.name)}</h2>"
-    yield facts(values, bad=[] if found.is_clean else ["verdict"])
-    yield paragraphs([*remarks(found), verdict(found)])
-    yield section("The log, and where rows differ", pages.cell_map(_cells(found)) + _LEGEND)
+    yield f"<h2>{pages.safe(found.asked.table.name)}</h2>"
+    yield pages.facts(values, bad=[] if found.is_clean else ["verdict"])
+    yield pages.paragraphs([*remarks(found), verdict(found)])
+    yield pages.section("The log, and where rows differ", pages.cell_map(_cells(found)) + _LEGEND)
     for title, rows in (("Queues", queue_rows(found)), ("Ranges that differ", range_rows(found))):
         heads = [name.replace("_", " ") for name in rows[0]] if rows else []
-        yield section(title, pages.table(heads, [list(row.values()) for row in rows]))
+        yield pages.section(title, pages.table(heads, [list(row.values()) for row in rows]))
 
 
 _LEGEND: Final = (

@@ -218,61 +218,45 @@ def part_of_times(marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan) -
     """The bytes of ``part`` that can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
     if times_ms.low > SLACK_MS:
-        low = _edge(marks, part, times_ms.low - SLACK_MS)[0]
+        low = _edge(marks, part, times_ms.low - SLACK_MS).low
     if times_ms.end < LAST - SLACK_MS:
-        end = _edge(marks, part, times_ms.end + SLACK_MS)[1]
+        end = _edge(marks, part, times_ms.end + SLACK_MS).end
     return NumberSpan(low, max(low, end))
 
 
-def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int]:
-    """Offsets of a known record older than ``time_ms``, and of the next one that is not older."""
+def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> NumberSpan:
+    """From a known record older than ``time_ms`` to the next one that is not older."""
     starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
-
-    def is_older(offset: int) -> bool | None:
-        message = marks.message(offset)
-        return None if message is None else message.store_timestamp_ms < time_ms
-
-    before, behind = _narrow(0, len(starts), lambda at: is_older(starts[at]))
-    low = starts[max(before, 0)]
-    end = starts[behind] if behind < len(starts) else part.end
-    for queue in marks.longest[:1]:
-        low, end = _edge_in(queue, NumberSpan(low, end), is_older)
-    return low, end
-
-
-def _edge_in(
-    queue: extent.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
-) -> tuple[int, int]:
-    """As :func:`_edge`, among the records of one queue."""
-    first = queue.first_from(part.low)
-    count = queue.first_from(part.end, first) - first
-    low, end = part.low, part.end
+    found = _edge_among(marks, starts.__getitem__, len(starts), part, time_ms)
+    if not marks.longest:
+        return found
+    queue = marks.longest[0]
+    first = queue.first_from(found.low)
 
     def place(at: int) -> int:
-        found = queue.place(first + at)
-        return -1 if found is None else found[0]
+        unit = queue.place(first + at)
+        return -1 if unit is None else unit[0]
 
-    before, behind = _narrow(0, count, lambda at: is_older(place(at)))
-    if before >= 0:
-        low = max(low, place(before))
-    if behind < count:
-        end = min(end, place(behind))
-    return low, end
+    return _edge_among(marks, place, queue.first_from(found.end, first) - first, found, time_ms)
 
 
-def _narrow(low: int, high: int, is_older: Callable[[int], bool | None]) -> tuple[int, int]:
-    """The last index that is older, or ``low - 1``; and the first that is not, or ``high``.
+def _edge_among(
+    marks: RecordStarts, place: Callable[[int], int], count: int, part: NumberSpan, time_ms: int
+) -> NumberSpan:
+    """Narrow ``part`` to an edge among ``count`` records; one that cannot be read ends the search.
 
-    An index whose record cannot be read ends the search early.
+    :param place: the physical offset of a record by its index
     """
-    before, behind = low - 1, high
+    before, behind = -1, count
     while before + 1 < behind:
         middle = (before + behind) // 2
-        older = is_older(middle)
-        if older is None:
+        message = marks.message(place(middle))
+        if message is None:
             break
-        before, behind = (middle, behind) if older else (before, middle)
-    return before, behind
+        is_older = message.store_timestamp_ms < time_ms
+        before, behind = (middle, behind) if is_older else (before, middle)
+    low = part.low if before < 0 else max(part.low, place(before))
+    return NumberSpan(low, part.end if behind == count else min(part.end, place(behind)))
 
 
 def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:

@@ -392,13 +392,14 @@ def _wanted(
     queue_ids, queues = _queues(option["queues"])
     chosen = _parsed(option, "topics", names)
     named = chosen is not None or queues is not None
+    low, high = start.queues or {}, end.queues or {}
     return RecordCondition(
         topics=chosen,
         queue_ids=queue_ids,
         queues=queues,
         times_ms=_span(start.time_ms, end.time_ms),
         physical=_span(start.offset, end.offset),
-        by_queue=_by_queue(start, end),
+        by_queue={each: _span(low.get(each), high.get(each)) for each in {*low, *high}},
         tags=_parsed(option, "tags", lambda key, text: names(key, text.replace("||", ","))),
         key=option["key"] or None,
         unqueued=word("records", str(option["records"]), ("queued", "all")) == "all",
@@ -408,11 +409,6 @@ def _wanted(
 
 def _span(low: int | None, end: int | None) -> NumberSpan:
     return NumberSpan(-LAST if low is None else low, LAST if end is None else end)
-
-
-def _by_queue(start: ReadBoundary, end: ReadBoundary) -> dict[tuple[str, int], NumberSpan]:
-    low, high = start.queues or {}, end.queues or {}
-    return {each: _span(low.get(each), high.get(each)) for each in {*low, *high}}
 
 
 def _queues(
