@@ -235,7 +235,7 @@ class Avro(Rowwise):
         registry, name, more = schema_registry.split(place, "avro-registry")
         if more:
             raise refused(f"an Avro schema has one record: leave #{more} out", "--body")
-        return cls._made(name, registry.reader(name), True, registry)
+        return cls._made(name, registry.named(name), True, registry)
 
     @classmethod
     def _made(cls, source: str, reader: schema_registry.Schema, *more: Any) -> Avro:

@@ -357,8 +357,11 @@ def infer(bodies: Iterable[bytes], *, times: bool = True) -> Inferred:
     """
     seen, read, others = _Seen(), 0, 0
     for body in bodies:
-        value = _object(body)
-        if value is None:
+        try:
+            value = json.loads(body.decode())
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
             others += 1
             continue
         read += 1
@@ -392,14 +395,6 @@ def infer_topic(path: Path, topic: str, count: int, *, times: bool = True) -> In
     except ValueError as error:
         raise SettingsError(f"no schema of {topic} in {path}: {error}", key="--topic") from error
     return found
-
-
-def _object(body: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(body.decode())
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @attrs.define

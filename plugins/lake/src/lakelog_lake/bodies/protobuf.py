@@ -222,7 +222,7 @@ class RegistryProtobuf(Protobuf):
         :class:`~lakelog_lake.errors.RegistryUnreachable`.
         """
         registry, name, message = schema_registry.split(place, "protobuf-registry", _SERIALIZED)
-        schema = registry.reader(name)
+        schema = registry.named(name)
         with _supported("supported Protobuf schema", message, name):
             message = message or _framed_message(schema, _FIRST)
             made = cls(_descriptors(schema), message, registry)

@@ -98,17 +98,14 @@ class SchemaRegistry:
     def named(self, text: str) -> Schema:
         """Look up ``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``.
 
-        Raises as :meth:`by_id`.
+        Raises :class:`~lakelog.errors.SettingsError` for an unknown schema, and
+        :class:`~lakelog_lake.errors.RegistryUnreachable`.
         """
-        if text.removeprefix("id=").isdigit() and text.startswith("id="):
-            return self.by_id(int(text.removeprefix("id=")))
-        found = _VERSIONED.fullmatch(text)
-        return self._of(found[1], found[2]) if found else self._of(text, "latest")
-
-    def reader(self, text: str) -> Schema:
-        """As :meth:`named`, but an unknown schema is a :class:`~lakelog.errors.SettingsError`."""
         try:
-            return self.named(text)
+            if text.removeprefix("id=").isdigit() and text.startswith("id="):
+                return self.by_id(int(text.removeprefix("id=")))
+            found = _VERSIONED.fullmatch(text)
+            return self._of(found[1], found[2]) if found else self._of(text, "latest")
         except UnknownSchema as error:
             raise refused(f"{self.url} has no {text}: {error}", "--body") from error
 

@@ -1,7 +1,7 @@
 """Compares a table with the log that landed in it: every row with its record.
 
 Each side is read once. First the compared values of the table's rows are stored on disk by parts of
-the log, :data:`PART_BYTES` each: a row takes 56 bytes, far less than in the table, and memory is
+the log, :data:`PART_BYTES` each: a row takes 48 bytes, far less than in the table, and memory is
 bounded. Then the log is read in order, and each part compared. For rows of messages deleted from
 the log, only duplicates, wrong checksums of bodies, and gaps are reported.
 """
