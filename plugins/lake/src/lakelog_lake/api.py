@@ -72,14 +72,10 @@ class Landing:
 
     def once(self) -> LandingResult:
         """Land all messages that are durable now."""
-        won: list[dispatcher.Landed] = []
-
-        def add(landed: dispatcher.Landed) -> None:
-            if landed.won:
-                won.append(landed)
-
+        landed: list[dispatcher.Landed] = []
         with self._dispatcher() as lander:
-            runner.until_done(lander.one_pass, Event(), add)
+            runner.until_done(lander.one_pass, Event(), landed.append)
+        won = [each for each in landed if each.won]
         return LandingResult(
             sum(each.rows for each in won),
             sum(each.dead_letters for each in won),
@@ -119,16 +115,13 @@ class Landing:
         spec = targets.TableSpec(self.to, self.table, keys, parsers, storage=self.storage)
         is_here = self.processes == 1
         workers = nullcontext(engines.in_process) if is_here else engines.processes(self.processes)
-        with workers as engine:
-            lander = dispatcher.LandingDispatcher.of(
-                dispatcher.LandingSource(self.store, name, chosen=chosen),
-                spec,
-                engine,
-                ranges.TaskLimits(at_once=self.processes),
-                is_last=is_last,
-            )
-            with lander:
-                yield lander
+        source = dispatcher.LandingSource(self.store, name, chosen=chosen)
+        limits = ranges.TaskLimits(at_once=self.processes)
+        with (
+            workers as engine,
+            dispatcher.LandingDispatcher.of(source, spec, engine, limits, is_last=is_last) as made,
+        ):
+            yield made
 
     def verify(self) -> list[Verified]:
         """Compare each table with the log, row by row; see ``is_clean`` of the results."""
@@ -136,7 +129,9 @@ class Landing:
         for each in all_opened(self.to, self.table, None, self.storage):
             topics = None if each.topic is None else [each.topic]
             chosen = Chosen.of(topics, None, system_topics=self.system_topics)
-            found.append(verify_here(VerifyRequest(self.store, name, each.whole, chosen)))
+            found.append(
+                verify_here(VerifyRequest(self.store, name, each.table, chosen, each.dead_letters))
+            )
         return found
 
     def status(self) -> list[Status]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
@@ -103,21 +103,16 @@ class EngineProvider(Protocol):
 
 def provider(name: str) -> EngineProvider:
     """Import the package of an engine; raises :class:`~lakelog.errors.SettingsError` without it."""
-    found = _entry(name)
-    if found is None:
-        raise SettingsError(
-            f"the engine {name} is not installed: pip install 'lakelog[{name}]'", key="--engine"
-        )
-    return cast("EngineProvider", found.load())
+    for found in entry_points(group=GROUP, name=name):
+        return cast("EngineProvider", found.load())
+    raise SettingsError(
+        f"the engine {name} is not installed: pip install 'lakelog[{name}]'", key="--engine"
+    )
 
 
 def is_installed(name: str) -> bool:
     """Whether a package with the engine is installed."""
-    return _entry(name) is not None
-
-
-def _entry(name: str) -> EntryPoint | None:
-    return next(iter(entry_points(group=GROUP, name=name)), None)
+    return bool(entry_points(group=GROUP, name=name))
 
 
 def nothing() -> None:

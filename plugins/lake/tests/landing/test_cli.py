@@ -23,7 +23,7 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_cli.app import make_app
 from lakelog_lake import plugin
-from lakelog_lake.commands.options import EngineName, chosen
+from lakelog_lake.commands.options import chosen
 from lakelog_lake.landing import runner
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
@@ -348,12 +348,12 @@ def test_without_lakelog_spark_processes_land(
         "(pip install 'lakelog[spark]')"
     )
     with pytest.raises(SettingsError, match="need Spark: lakelog-spark is not installed"):
-        chosen(EngineName.AUTO, needs_spark=True)
+        chosen("auto", needs_spark=True)
 
 
 def test_an_engine_that_is_named_is_taken_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
-    assert chosen(EngineName.SPARK, needs_spark=True) is EngineName.SPARK
-    assert chosen(EngineName.PROCESSES) is EngineName.PROCESSES
+    assert chosen("spark", needs_spark=True) == "spark"
+    assert chosen("processes") == "processes"
     with pytest.raises(SettingsError, match="need --engine spark"):
-        chosen(EngineName.PROCESSES, needs_spark=True)
+        chosen("processes", needs_spark=True)
     assert capfd.readouterr() == ("", "")

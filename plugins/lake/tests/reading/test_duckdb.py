@@ -13,7 +13,7 @@ import pytest
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.layout import segment_name
-from lakelog_lake.commands.sql import SqlEngine, statements
+from lakelog_lake.commands.sql import statements
 from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
 from lakelog_lake.log.records import store_name
 from lakelog_lake.reading import duckdb
@@ -180,7 +180,7 @@ def test_the_command_says_which_engine_answers(
     assert found.exit_code == 0, found.output
     assert '{"topic":"topic-0","n":134}' in found.stdout
     assert "engine duckdb" in found.stderr
-    csv = run("sql", store, "select '1', 2 as b;", "--csv", "--engine", SqlEngine.DUCKDB)
+    csv = run("sql", store, "select '1', 2 as b;", "--csv", "--engine", "duckdb")
     assert csv.stdout == "'1',b\n1,2\n"
     assert not csv.stderr
     monkeypatch.setattr(duckdb, "is_installed", lambda: False)

@@ -130,7 +130,8 @@ class _StoreReader:
         """The rows of one range; Spark passes ``None`` if there are no partitions."""
         if partition is not None:
             clear_importer_cache()
-            yield from planning.rows(self._options, self._name, partition.value)
+            with lakelog.open(self._options.path, mode="read") as store:
+                yield from planning.rows_in(store, self._options, self._name, partition.value)
 
 
 class LakelogReader(_StoreReader, datasource.DataSourceReader):

@@ -69,7 +69,7 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
     Raises :class:`~lakelog_lake.errors.NeedsEngine`.
     """
     alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for path, constants in asked.table.data_files():
+    for path, constants in asked.data_files():
         alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
     parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
     if not parts:

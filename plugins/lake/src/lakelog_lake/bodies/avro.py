@@ -19,7 +19,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, needs, refused
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
@@ -41,6 +41,7 @@ _LOGICAL: Final = (
     *(("date", "int"), ("uuid", "string")),
 )
 _MOST_DIGITS: Final = 38
+_KIND: Final = "AVRO"
 
 
 def columns_of(schema: Any, others: Sequence[Any] = ()) -> tuple[pa.Schema, Renamed]:
@@ -71,9 +72,8 @@ class _Types:
         if logical is not None:
             self._keep(schema, space)
             return logical, _text if schema["logicalType"] == "uuid" else as_it_is
-        complex_ = {"array": self._array, "map": self._map}.get(schema["type"])
-        if complex_ is not None:
-            return complex_(schema, at, space, inside)
+        if schema["type"] in ("array", "map"):
+            return self._container(schema, at, space, inside)
         if schema["type"] in ("record", "enum", "fixed"):
             space = self._keep(schema, space)
             return self._of_named(schema, at, space, inside)
@@ -88,18 +88,17 @@ class _Types:
         if not schema["fields"]:
             raise ValueError(f"{at or '/'}: record {full} has no fields")
         keys = [field["name"] for field in schema["fields"]]
-        names = (field_names if at else column_names)(keys)
+        names = column_names(keys, are_columns=not at)
         made = [
             self.of(field["type"], f"{at}/{field['name']}", space, (*inside, full))
             for field in schema["fields"]
         ]
         kind = pa.struct([(name, type_) for name, (type_, _) in zip(names, made, strict=True)])
         steps = [(k, n, renamed) for k, n, (_, renamed) in zip(keys, names, made, strict=True)]
-
-        def renamed(value: Any) -> Any:
-            return None if value is None else {n: step(value[k]) for k, n, step in steps}
-
-        return kind, renamed
+        return (
+            kind,
+            lambda value: None if value is None else {n: step(value[k]) for k, n, step in steps},
+        )
 
     def _keep(self, schema: Any, space: str) -> str:
         """Register a named type; return the namespace inside of it."""
@@ -130,20 +129,20 @@ class _Types:
             return pa.binary(), as_it_is
         return self.record(schema, at, inside, space)
 
-    def _array(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
-        kind, step = self.of(schema["items"], f"{at}/items", space, inside)
+    def _container(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
+        part = "items" if schema["type"] == "array" else "values"
+        kind, step = self.of(schema[part], f"{at}/{part}", space, inside)
+        if part == "values":
+            return (
+                pa.map_(pa.string(), kind),
+                lambda value: (
+                    None if value is None else [(key, step(each)) for key, each in value.items()]
+                ),
+            )
         kind = pa.list_(pa.field("element", kind))
         if step is as_it_is:
             return kind, step
         return kind, lambda value: None if value is None else [step(each) for each in value]
-
-    def _map(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
-        kind, step = self.of(schema["values"], f"{at}/values", space, inside)
-
-        def renamed(value: Any) -> Any:
-            return None if value is None else [(key, step(each)) for key, each in value.items()]
-
-        return pa.map_(pa.string(), kind), renamed
 
 
 def _text(value: Any) -> Any:
@@ -212,39 +211,68 @@ def _supported(source: str) -> Iterator[None]:
 class Avro(Rowwise):
     """A parser of Avro bodies.
 
-    :ivar text: the schema as JSON
+    :ivar reader: the schema of the columns
     :ivar confluent: whether Confluent's header comes first
+    :ivar registry: where the schemas of the headers are; without it, each datum has the reader's
     """
 
-    text: str
-    confluent: bool
+    reader: schema_registry.Schema
+    confluent: bool = True
+    registry: schema_registry.SchemaRegistry | None = None
 
     @classmethod
     def of(cls, text: str, source: str, *, confluent: bool) -> Avro:
-        """Parse the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
+        """Parse the schema ``text``, as JSON; raises :class:`~lakelog.errors.SettingsError`."""
+        return cls._made(source, schema_registry.Schema(_KIND, text), confluent)
+
+    @classmethod
+    def at(cls, place: str) -> Avro:
+        """The parser for ``URL#SUBJECT[@VERSION]``.
+
+        Raises :class:`~lakelog.errors.SettingsError` and
+        :class:`~lakelog_lake.errors.RegistryUnreachable`.
+        """
+        registry, name, more = schema_registry.split(place, "avro-registry")
+        if more:
+            raise refused(f"an Avro schema has one record: leave #{more} out", "--body")
+        return cls._made(name, registry.named(name), True, registry)
+
+    @classmethod
+    def _made(cls, source: str, reader: schema_registry.Schema, *more: Any) -> Avro:
         with _supported(source):
-            made = cls(text, confluent)
+            made = cls(_checked(reader), *more)
             made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
         return made
 
     @cached_property
     def _schema(self) -> Any:
-        from fastavro.schema import parse_schema
-
-        return parse_schema(understood(json.loads(self.text)))
+        return _parsed(self.reader)
 
     @cached_property
     def _columns(self) -> tuple[pa.Schema, Renamed]:
-        return columns_of(understood(json.loads(self.text)))
+        return columns_of(_plain(self.reader), list(_others(self.reader)))
+
+    @cached_property
+    def _writers(self) -> dict[int, Any]:
+        """Parsed writer schemas by id; ``None`` for the reader's own."""
+        return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
-        file = BytesIO(body)
+        file, writer = BytesIO(body), None
         if self.confluent:
-            schema_registry.header_of(body)
+            number = schema_registry.header_of(body)
             file.seek(schema_registry.HEADER_BYTES)
-        value = datum(file, len(body), self._schema, None)
-        columns: dict[str, Any] = self._columns[1](value)
+            if self.registry is not None:
+                writer = self._writer(number, self.registry)
+        pair = (self._schema, None) if writer is None else (writer, self._schema)
+        columns: dict[str, Any] = self._columns[1](datum(file, len(body), *pair))
         return columns
+
+    def _writer(self, number: int, registry: schema_registry.SchemaRegistry) -> Any:
+        if number not in self._writers:
+            found = _checked(registry.by_id(number))
+            self._writers[number] = _parsed(found) if found != self.reader else None
+        return self._writers[number]
 
 
 def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
@@ -269,66 +297,8 @@ def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
     return value
 
 
-KIND = "AVRO"
-
-
-@attrs.frozen(slots=False)
-class RegistryAvro(Rowwise):
-    """A parser of Avro bodies with Confluent's header.
-
-    :ivar reader: the schema of the columns
-    """
-
-    registry: schema_registry.SchemaRegistry
-    reader: schema_registry.Schema
-
-    @classmethod
-    def of(cls, place: str) -> RegistryAvro:
-        """The parser for ``URL#SUBJECT[@VERSION]``.
-
-        Raises :class:`~lakelog.errors.SettingsError` and
-        :class:`~lakelog_lake.errors.RegistryUnreachable`.
-        """
-        registry, name, more = schema_registry.split(place, "avro-registry")
-        if more:
-            raise refused(f"an Avro schema has one record: leave #{more} out", "--body")
-        try:
-            reader = registry.named(name)
-        except schema_registry.UnknownSchema as error:
-            raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
-        with _supported(name):
-            made = cls(registry, _checked(reader))
-            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
-        return made
-
-    @cached_property
-    def _schema(self) -> Any:
-        return _parsed(self.reader)
-
-    @cached_property
-    def _columns(self) -> tuple[pa.Schema, Renamed]:
-        return columns_of(_plain(self.reader), list(_others(self.reader)))
-
-    @cached_property
-    def _writers(self) -> dict[int, Any]:
-        """Parsed writer schemas by id; ``None`` for the reader's own."""
-        return {}
-
-    def _decode(self, body: bytes) -> dict[str, Any]:
-        number = schema_registry.header_of(body)
-        if number not in self._writers:
-            found = _checked(self.registry.by_id(number))
-            self._writers[number] = _parsed(found) if found != self.reader else None
-        file = BytesIO(body)
-        file.seek(schema_registry.HEADER_BYTES)
-        writer = self._writers[number]
-        pair = (self._schema, None) if writer is None else (writer, self._schema)
-        columns: dict[str, Any] = self._columns[1](datum(file, len(body), *pair))
-        return columns
-
-
 def _checked(schema: schema_registry.Schema) -> schema_registry.Schema:
-    if schema.kind != KIND:
+    if schema.kind != _KIND:
         raise ValueError(f"the registry's schema is {schema.kind.title()}, not Avro")
     return schema
 

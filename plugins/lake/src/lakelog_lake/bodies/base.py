@@ -15,7 +15,7 @@ Columns have the names of a schema's fields:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -76,13 +76,9 @@ def parsed(
     good = np.ones(rows, dtype=np.bool_)
     bad = sorted(faults)
     good[bad] = False
-    return Parsed(_one(fields, parts), good, tuple(_line(faults[row]) for row in bad))
-
-
-def _one(fields: pa.Schema, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    if not parts:
-        return pa.RecordBatch.from_pylist([], schema=fields)
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    parts = parts or [pa.RecordBatch.from_pylist([], schema=fields)]
+    columns = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    return Parsed(columns, good, tuple(_line(faults[row]) for row in bad))
 
 
 def _line(error: str) -> str:
@@ -156,9 +152,25 @@ def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def not_utf8(bodies: pa.Array) -> dict[int, str]:
-    """Errors of the rows that are not UTF-8, with the place."""
-    return dict(_faults(bodies, 0))
+def not_utf8(bodies: pa.Array, first: int = 0) -> dict[int, str]:
+    """Errors of the rows that are not UTF-8, with the place.
+
+    They are searched by halves: an invalid row costs few passes over the others.
+
+    :param first: the number of the first row
+    """
+    if len(bodies) == 1:
+        try:
+            bodies[0].as_py().decode()
+        except UnicodeDecodeError as error:
+            return {first: f"byte {error.start}: not UTF-8 ({error.reason})"}
+        return {}
+    is_large, half = pa.types.is_large_binary(bodies.type), len(bodies) // 2
+    try:
+        bodies.cast(pa.large_string() if is_large else pa.string())
+    except pa.ArrowInvalid:
+        return {**not_utf8(bodies[:half], first), **not_utf8(bodies[half:], first + half)}
+    return {}
 
 
 def without(bodies: pa.Array, faults: dict[int, str]) -> tuple[pa.Array, np.ndarray]:
@@ -167,62 +179,25 @@ def without(bodies: pa.Array, faults: dict[int, str]) -> tuple[pa.Array, np.ndar
     return (bodies.take(pa.array(rows)) if faults else bodies), rows
 
 
-def _valid(bodies: pa.Array) -> bool:
-    try:
-        as_strings(bodies)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def as_strings(bodies: pa.Array) -> pa.Array:
-    """The same bytes as text; raises :class:`pyarrow.ArrowInvalid`."""
-    return bodies.cast(pa.large_string() if pa.types.is_large_binary(bodies.type) else pa.string())
-
-
-def _faults(bodies: pa.Array, first: int) -> list[tuple[int, str]]:
-    """Search by halves: an invalid row costs few passes over the others."""
-    if len(bodies) == 1:
-        try:
-            bodies[0].as_py().decode()
-        except UnicodeDecodeError as error:
-            return [(first, f"byte {error.start}: not UTF-8 ({error.reason})")]
-        return []
-    if _valid(bodies):
-        return []
-    half = len(bodies) // 2
-    return [*_faults(bodies[:half], first), *_faults(bodies[half:], first + half)]
-
-
 @attrs.frozen
-class Binary:
-    """Raw bodies; none is invalid."""
+class Whole:
+    """Bodies as they are, in one column.
+
+    :ivar is_text: whether the column is text, so that bodies that are not UTF-8 are invalid
+    """
+
+    is_text: bool
 
     @property
     def fields(self) -> pa.Schema:
         """One column, ``body``."""
-        return pa.schema([("body", pa.binary())])
+        return pa.schema([("body", pa.string() if self.is_text else pa.binary())])
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
-        """Return all bodies."""
-        columns = pa.RecordBatch.from_arrays([bodies.cast(pa.binary())], schema=self.fields)
-        return parsed(self.fields, [columns], {}, len(bodies))
-
-
-@attrs.frozen
-class String:
-    """UTF-8 bodies; others are invalid."""
-
-    @property
-    def fields(self) -> pa.Schema:
-        """One column, ``body``."""
-        return pa.schema([("body", pa.string())])
-
-    def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
-        """Return the bodies that are UTF-8."""
-        faults = not_utf8(bodies)
-        texts = as_strings(without(bodies, faults)[0]).cast(pa.string())
-        columns = pa.RecordBatch.from_arrays([texts], schema=self.fields)
+        """Return the valid bodies."""
+        faults = not_utf8(bodies) if self.is_text else {}
+        good = without(bodies, faults)[0].cast(self.fields.field(0).type)
+        columns = pa.RecordBatch.from_arrays([good], schema=self.fields)
         return parsed(self.fields, [columns], faults, len(bodies))
 
 
@@ -231,34 +206,24 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
-PREFIX: Final = "body_"
+_PREFIX: Final = "body_"
 _OURS: Final = frozenset((*NAMES, ERROR, "day", "hour"))
 _ODD: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
-def column_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns for the fields ``keys`` of a body; raises :class:`ValueError`."""
-    plain = (_plain(key) for key in keys)
-    return _check_distinct(
-        keys, tuple(PREFIX + name if name.lower() in _OURS else name for name in plain)
-    )
+def column_names(keys: Iterable[str], *, are_columns: bool) -> list[str]:
+    """The names for the fields ``keys`` of a body or struct; raises :class:`ValueError`.
 
-
-def field_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """The names for the fields of a struct, which cannot collide with columns of messages."""
-    return _check_distinct(keys, tuple(map(_plain, keys)))
-
-
-def _plain(key: str) -> str:
-    return _ODD.sub("_", key) or "_"
-
-
-def _check_distinct(keys: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    :param are_columns: whether the fields become columns, beside those of messages
+    """
     seen: dict[str, str] = {}
-    for key, name in zip(keys, names, strict=True):
-        other = seen.setdefault(name.lower(), key)
+    names = []
+    for key in keys:
+        name = _ODD.sub("_", key) or "_"
+        names.append(_PREFIX + name if are_columns and name.lower() in _OURS else name)
+        other = seen.setdefault(names[-1].lower(), key)
         if other != key:
-            raise ValueError(f"{other!r} and {key!r} would both be column {name}")
+            raise ValueError(f"{other!r} and {key!r} would both be column {names[-1]}")
     return names
 
 

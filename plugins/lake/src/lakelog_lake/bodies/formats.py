@@ -43,7 +43,7 @@ def parser_for(text: str) -> BodyParser:
     if name not in _BY_FILE:
         if place:
             raise SettingsError(f"{name} takes no schema file: {name}:{place}", key=KEY)
-        return base.Binary() if name == "binary" else base.String()
+        return base.Whole(is_text=name == "string")
     if not place:
         raise SettingsError(f"{name} needs a schema file: {name}:PATH", key=KEY)
     return _BY_FILE[name](place)
@@ -75,7 +75,7 @@ _BY_FILE: Final[dict[str, Callable[[str], BodyParser]]] = {
     "avro": partial(_avro, False),
     "avro-confluent": partial(_avro, True),
     "protobuf": _protobuf,
-    "avro-registry": avro.RegistryAvro.of,
+    "avro-registry": avro.Avro.at,
     "protobuf-registry": protobuf.RegistryProtobuf.at,
 }
 

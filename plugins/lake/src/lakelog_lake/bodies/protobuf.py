@@ -12,7 +12,8 @@ name.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from functools import cached_property
 from importlib import import_module
@@ -22,7 +23,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, field_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, needs, refused
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -48,8 +49,7 @@ def _struct(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.D
     if message.full_name in inside:
         raise ValueError(f"{at}: {message.full_name} contains itself: no column can")
     inside = (*inside, message.full_name)
-    keys = [field.name for field in message.fields]
-    names = (field_names if at else column_names)(keys)
+    names = column_names((field.name for field in message.fields), are_columns=not at)
     made = [_field(field, f"{at}/{field.name}", inside) for field in message.fields]
     kind = pa.struct([(name, type_) for name, (type_, _) in zip(names, made, strict=True)])
     steps = [
@@ -123,6 +123,21 @@ _SCALARS: Final = {
 }
 
 
+@contextmanager
+def _supported(what: str, message: str, source: str) -> Iterator[None]:
+    """Convert errors of making columns to :class:`~lakelog.errors.SettingsError`."""
+    try:
+        from google.protobuf.message import DecodeError
+    except ImportError as error:
+        raise needs("protobuf", "protobuf") from error
+    try:
+        yield
+    except KeyError as error:
+        raise refused(f"there is no message {message}", source) from error
+    except (DecodeError, TypeError, ValueError) as error:
+        raise refused(f"not a {what}: {error}", source) from error
+
+
 @attrs.frozen(slots=False)
 class Protobuf(Rowwise):
     """A parser of Protocol Buffers bodies.
@@ -137,17 +152,9 @@ class Protobuf(Rowwise):
     @classmethod
     def of(cls, descriptors: bytes, message: str, source: str) -> Protobuf:
         """Make the parser; raises :class:`~lakelog.errors.SettingsError`."""
-        try:
-            from google.protobuf.message import DecodeError
-        except ImportError as error:
-            raise needs("protobuf", "protobuf") from error
         made = cls(descriptors, message)
-        try:
+        with _supported("readable descriptor set", message, source):
             made.fields  # noqa: B018  # raises early if it cannot be made
-        except KeyError as error:
-            raise refused(f"there is no message {message}", source) from error
-        except (DecodeError, TypeError, ValueError) as error:
-            raise refused(f"not a readable descriptor set: {error}", source) from error
         return made
 
     @cached_property
@@ -214,22 +221,12 @@ class RegistryProtobuf(Protobuf):
         Raises :class:`~lakelog.errors.SettingsError` and
         :class:`~lakelog_lake.errors.RegistryUnreachable`.
         """
-        try:
-            from google.protobuf.message import DecodeError
-        except ImportError as error:
-            raise needs("protobuf", "protobuf") from error
         registry, name, message = schema_registry.split(place, "protobuf-registry", _SERIALIZED)
-        try:
-            schema = registry.named(name)
-            descriptors = _descriptors(schema)
-            made = cls(descriptors, message or _framed_message(schema, _FIRST), registry)
+        schema = registry.named(name)
+        with _supported("supported Protobuf schema", message, name):
+            message = message or _framed_message(schema, _FIRST)
+            made = cls(_descriptors(schema), message, registry)
             made.fields  # noqa: B018  # raises early if it cannot be made
-        except schema_registry.UnknownSchema as error:
-            raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
-        except KeyError as error:
-            raise refused(f"there is no message {message}", name) from error
-        except (DecodeError, TypeError, ValueError) as error:
-            raise refused(f"not a supported Protobuf schema: {error}", name) from error
         return made
 
     @cached_property

@@ -98,12 +98,16 @@ class SchemaRegistry:
     def named(self, text: str) -> Schema:
         """Look up ``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``.
 
-        Raises as :meth:`by_id`.
+        Raises :class:`~lakelog.errors.SettingsError` for an unknown schema, and
+        :class:`~lakelog_lake.errors.RegistryUnreachable`.
         """
-        if text.removeprefix("id=").isdigit() and text.startswith("id="):
-            return self.by_id(int(text.removeprefix("id=")))
-        found = _VERSIONED.fullmatch(text)
-        return self._of(found[1], found[2]) if found else self._of(text, "latest")
+        try:
+            if text.removeprefix("id=").isdigit() and text.startswith("id="):
+                return self.by_id(int(text.removeprefix("id=")))
+            found = _VERSIONED.fullmatch(text)
+            return self._of(found[1], found[2]) if found else self._of(text, "latest")
+        except UnknownSchema as error:
+            raise refused(f"{self.url} has no {text}: {error}", "--body") from error
 
     def _of(self, subject: str, version: str) -> Schema:
         return self._whole(self._get(f"subjects/{quote(subject, safe='')}/versions/{version}"))

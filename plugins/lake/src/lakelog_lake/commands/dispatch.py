@@ -6,29 +6,25 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import attrs
 import typer
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_cli.exitcodes import FOUND, INTERRUPTED
+from lakelog_cli import exitcodes, output
 from lakelog_cli.options import AsJson, Since
-from lakelog_cli.output import ProgressBar, is_terminal, print_line, prints, progress, write_lines
 from lakelog_lake.commands import options
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
 from lakelog_lake.tables.settings import ParquetCompression
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
-    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+    from lakelog_lake.landing.dispatcher import Landed, LandingSource
     from lakelog_lake.landing.runner import WatchdogNotifier
     from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
@@ -36,14 +32,15 @@ if TYPE_CHECKING:
 
 
 @attrs.define
-class LandingBar:
+class _LandingBar:
     """Moves with each finished task, as a pass may take minutes.
 
+    :ivar _then: called after each task
     :ivar _end: of the log when the last pass began, in bytes
     """
 
     _store: Path
-    _advance: ProgressBar
+    _advance: output.ProgressBar
     _then: Callable[[], object]
     _start: int | None = None
     _ends: list[int] = attrs.field(factory=list)
@@ -51,7 +48,7 @@ class LandingBar:
 
     def watched(self, engine: Engine) -> Engine:
         """Return ``engine`` with tasks that move the bar; unchanged where stderr is no terminal."""
-        if not is_terminal(sys.stderr):
+        if not output.is_terminal(sys.stderr):
             return engine
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
@@ -75,44 +72,10 @@ class LandingBar:
         self._advance(tasks[0].span.start - self._start, self._end - self._start)
 
 
-@contextmanager
-def landing_bar(store: Path, then: Callable[[], object] = nothing) -> Iterator[LandingBar]:
-    """Show a bar on a terminal during the block.
-
-    :param then: called after each task
-    """
-    with progress("landing") as advance:
-        yield LandingBar(store, advance, then)
-
-
 _MIB = 1 << 20
 CATALOG = "catalog:"
 SPARK_CATALOG = "spark:"
 """The prefix of tables that only a Spark session can reach."""
-
-
-class Format(StrEnum):
-    """The format of an export."""
-
-    PARQUET = "parquet"
-    ICEBERG = "iceberg"
-    DELTA = "delta"
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-class GapChoice(StrEnum):
-    """The action where messages were deleted before they landed."""
-
-    REFUSE = "refuse"
-    ACCEPT = "accept"
-
-
-class Corrupt(StrEnum):
-    """The action at bytes that are not a whole record."""
-
-    FAIL = "fail"
-    SKIP = "skip"
 
 
 EngineOption: TypeAlias = Annotated[
@@ -126,8 +89,8 @@ StoreId: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="ID", help="Identity of the store in the table; default its UUID."),
 ]
-CorruptOption: TypeAlias = Annotated[
-    Corrupt, typer.Option(help="Action at damage: stop, or skip it.")
+Corrupt: TypeAlias = Annotated[
+    Literal["fail", "skip"], typer.Option(help="Action at damage: stop, or skip it.")
 ]
 CompressionOption: TypeAlias = Annotated[
     ParquetCompression, typer.Option(help="Compression of data files; auto: zstd if bodies shrink.")
@@ -137,7 +100,7 @@ SystemTopics: TypeAlias = Annotated[
 ]
 
 
-@prints(LandedRow)
+@output.prints(LandedRow)
 def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: options.StorePath,
     to: Annotated[
@@ -151,15 +114,16 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: options.Table = None,
     storage: options.Storage = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
-    engine: EngineOption = options.EngineName.AUTO,
+    engine: EngineOption = "auto",
     processes: Processes = None,
     interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
     store_id: StoreId = None,
-    corrupt: CorruptOption = Corrupt.FAIL,
+    corrupt: Corrupt = "fail",
     gaps: Annotated[
-        GapChoice, typer.Option(help="Action if unlanded messages were deleted.")
-    ] = GapChoice.REFUSE,
+        Literal["refuse", "accept"],
+        typer.Option(help="Action if unlanded messages were deleted."),
+    ] = "refuse",
     system_topics: SystemTopics = False,
     partition: Annotated[
         str,
@@ -252,13 +216,12 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     reporter = _PassReporter(alive, _print_landed_json if as_json else _print_landed)
     with (
         runner.stopped_by_signals() as stop,
-        landing_bar(source.path, alive) as bar,
-        _running(engine, processes, to, master, config, bar.done) as (run, place),
+        _running(source.path, engine, processes, to, master, config, alive) as (run, place),
     ):
         lander = dispatcher.LandingDispatcher.of(
             source,
             spec,
-            bar.watched(run),
+            run,
             bounds,
             place,
             pin=pin,
@@ -271,19 +234,31 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         if compact is not None:
             reporter.then = PeriodicCompaction(lander.targets, compact, bounds.file_bytes)
         with lander:
-            is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
+            alive.ready()
+            is_done = True
+            if once:
+                is_done = runner.until_done(lander.one_pass, stop, reporter)
+            else:
+                seconds = interval_ms / 1000
+                waits = runner.LandingWaits(stop, seconds, lander.newcoming, alive)
+                runner.until_stopped(lander.one_pass, stop, seconds, reporter, _print_retry, waits)
+                alive.stopping()
     if not is_done:
-        print_line("lakelog: stopped before everything had landed; run it again", err=True)
-        raise typer.Exit(INTERRUPTED)
-    if once:
-        reporter.check_parsed()
+        output.print_line("lakelog: stopped before everything had landed; run it again", err=True)
+        raise typer.Exit(exitcodes.INTERRUPTED)
+    if once and 0 < reporter.rows == reporter.dead_letters:
+        output.print_line(
+            f"lakelog: all {reporter.rows} rows are dead letters, as no body parses: see --body",
+            err=True,
+        )
+        raise typer.Exit(exitcodes.FOUND)
 
 
 def _source(
     store: Path,
     store_id: str | None,
-    corrupt: Corrupt,
-    gaps: GapChoice = GapChoice.REFUSE,
+    corrupt: str,
+    gaps: str = "refuse",
     *,
     topics: Sequence[str] | None = None,
     since_ms: int | None = None,
@@ -295,9 +270,9 @@ def _source(
     return dispatcher.LandingSource(
         store.absolute(),
         targets.identity_of(store, store_id),
-        skip_damage=corrupt is Corrupt.SKIP,
+        skip_damage=corrupt == "skip",
         chosen=Chosen.of(topics, since_ms, system_topics=system_topics),
-        accept_gaps=gaps is GapChoice.ACCEPT,
+        accept_gaps=gaps == "accept",
     )
 
 
@@ -315,15 +290,6 @@ class _PassReporter:
     dead_letters: int = 0
     then: Callable[[], None] = nothing
 
-    def check_parsed(self) -> None:
-        """Exit with a message if rows landed and all are dead letters."""
-        if 0 < self.rows == self.dead_letters:
-            print_line(
-                f"lakelog: all {self.rows} rows are dead letters, as no body parses: see --body",
-                err=True,
-            )
-            raise typer.Exit(FOUND)
-
     def __call__(self, landed: Landed) -> None:
         """Print the result of a pass."""
         self.show(landed)
@@ -331,22 +297,6 @@ class _PassReporter:
         self.dead_letters += landed.dead_letters
         self.alive.send_status(f"landed up to {landed.end}")
         self.then()
-
-
-def _land(
-    lander: LandingDispatcher, reporter: _PassReporter, stop: Event, interval_seconds: float | None
-) -> bool:
-    """Run once, or until stopped; return whether everything landed as requested."""
-    from lakelog_lake.landing.runner import LandingWaits, until_done, until_stopped
-
-    alive = reporter.alive
-    alive.ready()
-    if interval_seconds is None:
-        return until_done(lander.one_pass, stop, reporter)
-    waits = LandingWaits(stop, interval_seconds, lander.newcoming, alive)
-    until_stopped(lander.one_pass, stop, interval_seconds, reporter, _print_retry, waits)
-    alive.stopping()
-    return True
 
 
 def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
@@ -364,15 +314,16 @@ def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
     return found
 
 
-@prints(ExportedRow)
+@output.prints(ExportedRow)
 def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: options.StorePath,
     to: Annotated[
         str, typer.Option("--to", metavar="PATH", help="A folder or URI; for text a file.")
     ],
     made: Annotated[
-        Format, typer.Option("--format", help="Format of the output.")
-    ] = Format.PARQUET,
+        Literal["parquet", "iceberg", "delta", "jsonl", "csv"],
+        typer.Option("--format", help="Format of the output."),
+    ] = "parquet",
     table: options.Table = None,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
@@ -380,7 +331,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     since: Since = None,
     processes: Processes = None,
     store_id: StoreId = None,
-    corrupt: CorruptOption = Corrupt.FAIL,
+    corrupt: Corrupt = "fail",
     system_topics: SystemTopics = False,
     storage: options.Storage = None,
     compression: CompressionOption = ParquetCompression.AUTO,
@@ -398,52 +349,53 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         store, store_id, corrupt, topics=topics, since_ms=since, system_topics=system_topics
     )
     options.check_topics(source.path, topics or ())
-    if made in (Format.JSONL, Format.CSV):
-        with progress("reading") as on_read:
-            rows = to_file(source, Path(to), made.value, on_read)
+    if made in ("jsonl", "csv"):
+        with output.progress("reading") as on_read:
+            rows = to_file(source, Path(to), made, on_read)
     else:
-        is_catalog = made is Format.ICEBERG and to.startswith(CATALOG)
-        place = to if is_catalog else f"{made.value}:{to}"
+        is_catalog = made == "iceberg" and to.startswith(CATALOG)
+        place = to if is_catalog else f"{made}:{to}"
         spec = TableSpec(place, table, storage=options.pairs_of(storage), compression=compression)
-        with (
-            landing_bar(source.path) as bar,
-            _running(options.EngineName.PROCESSES, processes, on_done=bar.done) as (run, _),
-        ):
-            rows = to_table(source, spec, bar.watched(run), _print_landed)
-    if as_json:
-        write_lines([{"rows": rows}])
-    else:
-        print_line(f"{rows} rows")
+        with _running(source.path, "processes", processes) as (run, _):
+            rows = to_table(source, spec, run, _print_landed)
+    output.write_result({"rows": rows}, f"{rows} rows", as_json=as_json)
     if not rows and (topics or since is not None):
-        print_line("lakelog: no durable message of the store is selected", err=True)
-        raise typer.Exit(FOUND)
+        output.print_line("lakelog: no durable message of the store is selected", err=True)
+        raise typer.Exit(exitcodes.FOUND)
 
 
 @contextmanager
 def _running(
+    store: Path,
     name: options.EngineName,
     count: int | None,
     to: str = "",
     master: str | None = None,
     config: Mapping[str, str] | None = None,
-    on_done: Callable[[], None] = nothing,
+    then: Callable[[], object] = nothing,
 ) -> Iterator[tuple[Engine, TableLocation | None]]:
-    """Yield the engine, and the tables if only the engine can reach them."""
+    """Yield the engine, and the tables if only the engine can reach them; shows a bar meanwhile.
+
+    :param then: called after each task
+    """
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
     name = options.chosen(name, needs_spark=needs_spark)
-    if name is options.EngineName.PROCESSES:
-        from lakelog_lake.tasks import engines
+    with output.progress("landing") as advance:
+        bar = _LandingBar(store, advance, then)
+        if name == "processes":
+            from lakelog_lake.tasks import engines
 
-        with engines.processes(count, on_done) as run:
-            yield run, None
-        return
-    with provider(name.value).running(to, count, master, config or {}, on_done) as running:
-        yield running
+            with engines.processes(count, bar.done) as run:
+                yield bar.watched(run), None
+        else:
+            spark = provider(name)
+            with spark.running(to, count, master, config or {}, bar.done) as (run, place):
+                yield bar.watched(run), place
 
 
 def _print_retry(error: TemporaryError, seconds: float) -> None:
     """Print one line on stderr."""
-    print_line(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
+    output.print_line(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 
 
 def _print_landed(landed: Landed) -> None:
@@ -451,10 +403,9 @@ def _print_landed(landed: Landed) -> None:
     what = f"{landed.rows} rows in {landed.files} files" if landed.won else "landed by another"
     dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
     damaged = f", {landed.damaged} damaged skipped" if landed.damaged else ""
-    print_line(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)
+    output.print_line(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)
 
 
 def _print_landed_json(landed: Landed) -> None:
     """Print one object per pass on stdout."""
-    names = ("start", "end", "rows", "files", "damaged", "won", "dead_letters")
-    write_lines([{name: getattr(landed, name) for name in names}])
+    output.write_lines([{name: getattr(landed, name) for name in LandedRow.__annotations__}])

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import attrs
 import typer
 
 from lakelog import times
-from lakelog_cli import exitcodes, output
-from lakelog_cli.options import AlwaysJson, a_time
+from lakelog_cli import output
+from lakelog_cli.options import AlwaysJson, time_option
 from lakelog_lake.commands import options, rows
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
-    from lakelog_lake.verify.verify import Verified, VerifyRequest
+    from lakelog_lake.verify.verify import Verified
 
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ StoreId: TypeAlias = Annotated[
 ]
 DeadLetters: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="options.Table of dead letters, if not TABLE_dead_letters."),
+    typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
 ]
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
@@ -77,18 +77,13 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: options.Table = None,
     engine: Annotated[
         options.EngineName, typer.Option(help="Engine of the comparison.")
-    ] = options.EngineName.PROCESSES,
+    ] = "processes",
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
     store_id: StoreId = None,
     since: Annotated[
-        int | None,
-        typer.Option(
-            parser=a_time,
-            metavar="TIME",
-            help=f"Only messages stored at this time or later landed; {times.LOCAL}.",
-        ),
+        int | None, time_option("Only messages stored at this time or later landed")
     ] = None,
     dead_letters: DeadLetters = None,
     system_topics: Annotated[
@@ -107,13 +102,15 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     columns. Each range that differs is listed. Rows of messages that were deleted from the log are
     not compared.
     """
-    from lakelog_lake.commands.report import page, print_verified, print_verified_json
+    from lakelog_lake.commands.report import page, print_verified
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.wanted import Chosen
     from lakelog_lake.verify.landed_table import all_opened
-    from lakelog_lake.verify.verify import VerifyRequest
+    from lakelog_lake.verify.verify import VerifyRequest, verify_here
 
-    options.check_topics(store.absolute(), topics or ())
+    engine = options.chosen(engine)
+    path = store.absolute()
+    options.check_topics(path, topics or ())
     name = identity_of(store, store_id)
     compared: list[Verified] = []
     for each in all_opened(to, table, dead_letters, options.pairs_of(storage)):
@@ -121,22 +118,15 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
             continue
         wanted = topics if each.topic is None else [each.topic]
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
-        found = _verified(VerifyRequest(store.absolute(), name, each.whole, chosen), engine, master)
-        (print_verified_json if as_json else print_verified)(found)
-        compared.append(found)
+        asked = VerifyRequest(path, name, each.table, chosen, each.dead_letters)
+        if engine == "processes":
+            compared.append(verify_here(asked))
+        else:
+            compared.append(provider(engine).verified(asked, master))
+        print_verified(compared[-1], as_json=as_json)
     if html is not None:
-        output.write_file(html, page(store.absolute(), compared))
-    if not all(each.is_clean for each in compared):
-        raise typer.Exit(exitcodes.FOUND)
-
-
-def _verified(asked: VerifyRequest, engine: options.EngineName, master: str) -> Verified:
-    engine = options.chosen(engine)
-    if engine is options.EngineName.PROCESSES:
-        from lakelog_lake.verify.verify import verify_here
-
-        return verify_here(asked)
-    return provider(engine.value).verified(asked, master)
+        output.write_file(html, page(path, compared))
+    output.exit_if_found(not all(each.is_clean for each in compared))
 
 
 @app.command()
@@ -153,13 +143,13 @@ def status(
 
     The lag is the durable part of the log that has not landed.
     """
-    from lakelog_lake.commands.report import print_status, print_status_json
+    from lakelog_lake.commands.report import print_status
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.maintenance.tables import statuses
 
     name = identity_of(store, store_id)
     found = list(statuses(store.absolute(), name, to, table, options.pairs_of(storage)))
-    (print_status_json if as_json else print_status)(found)
+    print_status(found, as_json=as_json)
 
 
 @app.command()
@@ -180,10 +170,10 @@ def compact(
     """
     from lakelog_lake.maintenance.tables import compact as compact_tables
 
-    for name, done in compact_tables(
-        to, table, target_mib << 20, master, options.pairs_of(storage)
-    ):
-        _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
+    pairs = options.pairs_of(storage)
+    for name, done in compact_tables(to, table, target_mib << 20, master, pairs):
+        text = f"{name}: {done.removed} files became {done.made}"
+        output.write_result({"table": name, **attrs.asdict(done)}, text, as_json=as_json)
 
 
 @app.command()
@@ -212,8 +202,8 @@ def expire(
 
     retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, options.pairs_of(storage)):
-        what = f"{done.versions} versions and {done.files} files removed"
-        _print_result(name, done, what, as_json=as_json)
+        text = f"{name}: {done.versions} versions and {done.files} files removed"
+        output.write_result({"table": name, **attrs.asdict(done)}, text, as_json=as_json)
 
 
 @app.command()
@@ -235,20 +225,19 @@ def rewind(  # each is an option of the command
     the store are removed, in one commit with its position; the next dispatch lands the present
     records. Without --yes the rows are only listed; the exit code is 1 if there are any.
     """
-    from lakelog_lake.commands.report import print_rewind, print_rewind_json
+    from lakelog_lake.commands.report import print_rewind
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.maintenance.removal import planned
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
         found = True
-        (print_rewind_json if as_json else print_rewind)(each, is_done=yes)
+        print_rewind(each, is_done=yes, as_json=as_json)
         if yes:
             each.do()
     if not found and not as_json:
         output.print_line("the log holds everything that has landed: nothing to do")
-    if found and not yes:
-        raise typer.Exit(exitcodes.FOUND)
+    output.exit_if_found(found and not yes)
 
 
 @app.command()
@@ -287,13 +276,7 @@ def reland(
     ):
         found = True
         dead = f"{done.taken_out} dead letters removed, {done.left} left"
-        _print_result(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
+        text = f"{done.table}: {done.landed} rows landed, {dead}"
+        output.write_result(attrs.asdict(done), text, as_json=as_json)
     if not found and not as_json:
         output.print_line(f"{to} has no table of dead letters: there is nothing to land again")
-
-
-def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
-    if as_json:
-        output.write_lines([{"table": name, **attrs.asdict(done)}])
-    else:
-        output.print_line(f"{name}: {text}")

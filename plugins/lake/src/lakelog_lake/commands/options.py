@@ -7,9 +7,8 @@ installed Spark that does not work is an error with its cause; there is no silen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -18,14 +17,8 @@ from lakelog.errors import SettingsError
 from lakelog_cli import options, output
 from lakelog_lake.engine_provider import is_installed, provider
 
-
-class EngineName(StrEnum):
-    """Engines of tasks; ``auto`` is Spark if it is installed, else processes of this machine."""
-
-    AUTO = "auto"
-    PROCESSES = "processes"
-    SPARK = "spark"
-
+EngineName: TypeAlias = Literal["auto", "processes", "spark"]
+"""Engines of tasks; ``auto`` is Spark if it is installed, else processes of this machine."""
 
 StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")]
 Table: TypeAlias = Annotated[
@@ -71,17 +64,17 @@ def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
 
     Raises :class:`~lakelog.errors.SettingsError` if Spark is needed and missing.
     """
-    if given is not EngineName.AUTO:
-        if needs_spark and given is not EngineName.SPARK:
+    if given != "auto":
+        if needs_spark and given != "spark":
             raise SettingsError("options of Spark need --engine spark", key="--engine")
         return given
     missing: str | None = "lakelog-spark is not installed (pip install 'lakelog[spark]')"
-    if is_installed(EngineName.SPARK.value):
-        missing = provider(EngineName.SPARK.value).missing()
+    if is_installed("spark"):
+        missing = provider("spark").missing()
     if missing is None:
         output.print_line("lakelog: engine spark: it, PySpark and Java are installed", err=True)
-        return EngineName.SPARK
+        return "spark"
     if needs_spark:
         raise SettingsError(f"options of Spark need Spark: {missing}", key="--engine")
     output.print_line(f"lakelog: engine processes, not spark: {missing}", err=True)
-    return EngineName.PROCESSES
+    return "processes"

@@ -10,73 +10,70 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog_cli import pages
-from lakelog_cli.output import bar, blocks, print_line, print_lines, size, write_lines, write_rows
-from lakelog_cli.pages import document, facts, paragraphs, safe, section
+from lakelog_cli import output, pages
 from lakelog_lake.maintenance import removal, tables
-from lakelog_lake.verify.comparing import GAP, MEANINGS, Range, Tally
+from lakelog_lake.verify.comparing import GAP, MEANINGS
 from lakelog_lake.verify.verify import Verified
 
 
-def print_verified(found: Verified) -> None:
-    """Print a table of queues, the ranges that differ, and what could not be compared."""
-    write_rows(queue_rows(found), as_json=False)
-    ranges = range_rows(found)
+def print_verified(found: Verified, *, as_json: bool) -> None:
+    """Print the queues, the ranges that differ, and what could not be compared.
+
+    JSON has an object for each line, and the summary in the last one.
+    """
+    queues, ranges = queue_rows(found), range_rows(found)
+    if as_json:
+        output.write_lines({"kind": "queue", **row} for row in queues)
+        for row in ranges:
+            kind = GAP if row["difference"] == GAP else "difference"
+            output.write_lines([{"kind": kind, **row}])
+        output.write_lines(
+            {"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged
+        )
+        output.write_lines([_summary(found)])
+        return
+    output.write_rows(queues)
     if ranges:
-        print_line()
-        write_rows(ranges)
-    print_line()
-    print_lines(remarks(found))
-    print_line(f"{found.asked.table.name}: {verdict(found)}")
-
-
-def print_verified_json(found: Verified) -> None:
-    """Print the same as JSON lines, with the summary in the last."""
-    write_lines({"kind": "queue", **row} for row in queue_rows(found))
-    for row in range_rows(found):
-        difference = row.pop("difference")
-        kind = GAP if difference == GAP else "difference"
-        write_lines([{"kind": kind, "difference": difference, **row}])
-    write_lines({"kind": "damage", "start": s.start, "end": s.end} for s in found.damaged)
-    write_lines([_summary(found)])
+        output.print_line()
+        output.write_rows(ranges)
+    output.print_line()
+    output.print_lines(remarks(found))
+    output.print_line(f"{found.asked.table.name}: {verdict(found)}")
 
 
 def queue_rows(found: Verified) -> list[dict[str, Any]]:
     """The counts of each queue, by name."""
     names, tallies = found.queues.names, found.differences.tallies
-    return [_queue(names[each], tallies[each]) for each in sorted(tallies, key=names.__getitem__)]
+    kinds = [kind for kind in MEANINGS if kind != GAP]
+    return [
+        {
+            "topic": names[each][0],
+            "queue": names[each][1],
+            "log": tallies[each].log,
+            "table": tallies[each].table,
+            **{kind: tallies[each].kinds.get(kind, 0) for kind in kinds},
+            "gaps": tallies[each].gaps,
+            "older": tallies[each].older,
+        }
+        for each in sorted(tallies, key=names.__getitem__)
+    ]
 
 
 def range_rows(found: Verified) -> list[dict[str, Any]]:
     """The ranges that differ, by kind and in log order."""
-    return [_range(found, each) for each in found.differences.each()]
-
-
-def _queue(queue: tuple[str, int], tally: Tally) -> dict[str, Any]:
-    kinds = [kind for kind in MEANINGS if kind != GAP]
-    return {
-        "topic": queue[0],
-        "queue": queue[1],
-        "log": tally.log,
-        "table": tally.table,
-        **{kind: tally.kinds.get(kind, 0) for kind in kinds},
-        "gaps": tally.gaps,
-        "older": tally.older,
-    }
-
-
-def _range(found: Verified, each: Range) -> dict[str, Any]:
-    topic, queue_id = found.queues.names[each.queue]
-    return {
-        "difference": each.kind,
-        "topic": topic,
-        "queue": queue_id,
-        "first": each.first,
-        "last": each.last,
-        "rows": each.rows,
-        "physical_first": each.start,
-        "physical_last": each.end,
-    }
+    return [
+        {
+            "difference": each.kind,
+            "topic": found.queues.names[each.queue][0],
+            "queue": found.queues.names[each.queue][1],
+            "first": each.first,
+            "last": each.last,
+            "rows": each.rows,
+            "physical_first": each.start,
+            "physical_last": each.end,
+        }
+        for each in found.differences.each()
+    ]
 
 
 def remarks(found: Verified) -> Iterator[str]:
@@ -130,52 +127,48 @@ def _summary(found: Verified) -> dict[str, Any]:
     }
 
 
-def print_rewind(each: removal.Rewind, *, is_done: bool) -> None:
-    """Print a table of queues with rows to remove, and the change of the position."""
-    if each.rows:
-        write_rows([attrs.asdict(rows) for rows in each.queues], as_json=False)
-    goes = "go" if is_done else "would be removed; give --yes to remove them"
-    print_line(
-        f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
-        f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
-    )
-
-
-def print_rewind_json(each: removal.Rewind, *, is_done: bool) -> None:
-    """Print the same as one object."""
+def print_rewind(each: removal.Rewind, *, is_done: bool, as_json: bool) -> None:
+    """Print the queues with rows to remove, and the change of the position."""
+    queues = [attrs.asdict(rows) for rows in each.queues]
     row = {
         "table": each.table.name,
         "rows": each.rows,
         "start": each.start,
         "position_before": each.before.end,
         "position_after": each.after.end,
-        "queues": [attrs.asdict(rows) for rows in each.queues],
+        "queues": queues,
         "is_done": is_done,
     }
-    write_lines([row])
+    if each.rows and not as_json:
+        output.write_rows(queues)
+    goes = "go" if is_done else "would be removed; give --yes to remove them"
+    text = (
+        f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
+        f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
+    )
+    output.write_result(row, text, as_json=as_json)
 
 
-def print_status(found: Sequence[tables.Status]) -> None:
+def print_status(found: Sequence[tables.Status], *, as_json: bool) -> None:
     """Print a row for each table, with a bar of the landed part, and its last commits."""
-    write_rows(
+    rows = [{**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found]
+    if as_json:
+        output.write_lines(rows)
+        return
+    names = ("lag_bytes", "rows", "dead_letters", "files", "bytes", "versions")
+    output.write_rows(
         [
             {
                 "table": each.table,
                 "landed": _bar(each.landed_share),
-                "lag_bytes": each.lag_bytes,
-                "rows": each.rows,
-                "dead_letters": each.dead_letters,
-                "files": each.files,
-                "bytes": each.bytes,
-                "versions": each.versions,
+                **{name: row[name] for name in names},
             }
-            for each in found
-        ],
-        as_json=False,
+            for each, row in zip(found, rows, strict=True)
+        ]
     )
     for each in found:
         if each.commits:
-            print_line()
+            output.print_line()
             _picture(each)
 
 
@@ -183,7 +176,7 @@ def _picture(status: tables.Status) -> None:
     """Print charts of what each of the last commits added, oldest on the left."""
     commits = status.commits
     seconds = [(b.at_ms - a.at_ms) / 1000 for a, b in pairwise(commits)]
-    print_line(f"the last {len(commits)} commits of {status.table}")
+    output.print_line(f"the last {len(commits)} commits of {status.table}")
     for name, values in (
         ("rows", [each.rows for each in commits]),
         ("files", [each.files for each in commits]),
@@ -192,18 +185,13 @@ def _picture(status: tables.Status) -> None:
         ("duration ms", [each.took_ms or 0 for each in commits]),
     ):
         most = max(values)
-        print_line(f"{name:>13} |{blocks(values)}| at most {most:.15g}")
-
-
-def print_status_json(found: Sequence[tables.Status]) -> None:
-    """Print one object for each table."""
-    write_lines({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
+        output.print_line(f"{name:>13} |{output.blocks(values)}| at most {most:.15g}")
 
 
 def _bar(share: float | None) -> str:
     if share is None:
         return "not known"
-    return f"{bar(share, 20)} {math.floor(share * 100)} %"
+    return f"{output.bar(share, 20)} {math.floor(share * 100)} %"
 
 
 _CELLS: Final = 240
@@ -212,7 +200,9 @@ _CELLS: Final = 240
 
 def page(store: Path, compared: Sequence[Verified]) -> str:
     """The whole document, with a part for each table."""
-    return document(f"Tables of {store}", (part for each in compared for part in _parts(each)))
+    return pages.document(
+        f"Tables of {store}", (part for each in compared for part in _parts(each))
+    )
 
 
 def _parts(found: Verified) -> Iterator[str]:
@@ -222,17 +212,16 @@ def _parts(found: Verified) -> Iterator[str]:
         "rows in the log": f"{sum(each.log for each in tallies):,}",
         "rows in the table": f"{sum(each.table for each in tallies):,}",
         "rows that differ": f"{found.differences.rows:,}",
-        "not landed yet": size(max(0, found.log.end - found.position.end)),
+        "not landed yet": output.size(max(0, found.log.end - found.position.end)),
         "not compared": f"{sum(each.older for each in tallies):,} older rows",
     }
-    yield f"<h2>{safe(found.asked.table.name)}</h2>"
-    yield facts(values, bad=[] if found.is_clean else ["verdict"])
-    yield paragraphs([*remarks(found), verdict(found)])
-    yield section("The log, and where rows differ", pages.cell_map(_cells(found)) + _LEGEND)
-    heads, rows = _as_table(queue_rows(found))
-    yield section("Queues", pages.table(heads, rows))
-    heads, rows = _as_table(range_rows(found))
-    yield section("Ranges that differ", pages.table(heads, rows))
+    yield f"<h2>{pages.safe(found.asked.table.name)}</h2>"
+    yield pages.facts(values, bad=[] if found.is_clean else ["verdict"])
+    yield pages.paragraphs([*remarks(found), verdict(found)])
+    yield pages.section("The log, and where rows differ", pages.cell_map(_cells(found)) + _LEGEND)
+    for title, rows in (("Queues", queue_rows(found)), ("Ranges that differ", range_rows(found))):
+        heads = [name.replace("_", " ") for name in rows[0]] if rows else []
+        yield pages.section(title, pages.table(heads, [list(row.values()) for row in rows]))
 
 
 _LEGEND: Final = (
@@ -252,8 +241,3 @@ def _cells(found: Verified) -> Iterator[pages.Cell]:
         is_bad = any(low <= last and first <= high for low, high in bad)
         words = f"{first} to {last}: " + ("differs" if is_bad else f"{landed:.0%} has landed")
         yield pages.Cell(1.0 if is_bad else landed, is_bad, words)
-
-
-def _as_table(rows: Sequence[dict[str, object]]) -> tuple[list[str], list[list[object]]]:
-    heads = [name.replace("_", " ") for name in rows[0]] if rows else []
-    return heads, [list(row.values()) for row in rows]

@@ -8,15 +8,14 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
 from lakelog.errors import SettingsError
 from lakelog_cli import output
-from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
+from lakelog_lake.commands.options import StorePath
+from lakelog_lake.engine_provider import VIEW, is_installed, provider
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,20 +54,13 @@ def _unless_blank(text: str) -> Iterator[str]:
         yield text.strip()
 
 
-class SqlEngine(StrEnum):
-    """Engines; ``auto`` is Spark if a session runs in this process, else DuckDB."""
-
-    AUTO = "auto"
-    DUCKDB = "duckdb"
-    SPARK = "spark"
-
-
-_SPARK = SqlEngine.SPARK.value
+SqlEngine: TypeAlias = Literal["auto", "duckdb", "spark"]
+"""Engines; ``auto`` is Spark if a session runs in this process, else DuckDB."""
 
 
 @output.prints()
 def sql(  # each is an option of the command
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    store: StorePath,
     query: Annotated[
         str | None,
         typer.Argument(help=f"Statements over the view {VIEW}, separated by ;. Default: stdin."),
@@ -84,7 +76,7 @@ def sql(  # each is an option of the command
     ] = None,
     engine: Annotated[
         SqlEngine, typer.Option(help="auto: a running Spark, else DuckDB, else Spark.")
-    ] = SqlEngine.AUTO,
+    ] = "auto",
     master: Annotated[str | None, typer.Option(help="Spark's master; default local[*].")] = None,
 ) -> None:
     """Run SQL over the messages of a store, and print the rows.
@@ -94,10 +86,18 @@ def sql(  # each is an option of the command
     system_topics=true. Each statement reads the store as of the statement's start. Without QUERY,
     statements are read from standard input and each runs as soon as its semicolon is read.
     """
+    from lakelog_lake.reading import duckdb
+
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both", param_hint="--csv")
     given = dict(_pair(each) for each in options or ())
-    for answer in _answers(store.absolute(), query, _chosen(engine, master), limit, given, master):
+    engine = _chosen(engine, master)
+    asked = statements(_lines() if query is None else [query], engine)
+    if engine == "duckdb":
+        found = duckdb.answers(store.absolute(), asked, limit, given)
+    else:
+        found = provider("spark").answers(store.absolute(), asked, limit, given, master)
+    for answer in found:
         if answer.rows.num_columns:  # a statement such as CREATE has none
             _write(answer.rows, as_json=as_json, as_csv=as_csv)
         if answer.is_more:
@@ -108,42 +108,23 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
     """The engine that was named, or the best one available, which is reported."""
     from lakelog_lake.reading import duckdb
 
-    if given is not SqlEngine.AUTO:
+    if given != "auto":
         return given
     if master is not None:
-        return SqlEngine.SPARK
-    if is_installed(_SPARK) and provider(_SPARK).is_running():
-        return _reported(SqlEngine.SPARK, "a Spark session is active")
-    if duckdb.is_installed():
-        return _reported(SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active")
-    missing = f"DuckDB is not installed ({duckdb.EXTRA})"
-    if is_installed(_SPARK):
-        without = provider(_SPARK).missing()
-        if without is None:
-            return _reported(SqlEngine.SPARK, missing)
-        missing += f"; {without}"
-    raise SettingsError(missing, key="--engine")
-
-
-def _reported(engine: SqlEngine, why: str) -> SqlEngine:
-    output.print_line(f"lakelog: engine {engine.value}: {why}", err=True)
+        return "spark"
+    spark = provider("spark") if is_installed("spark") else None
+    engine: SqlEngine = "spark"
+    why = f"DuckDB is not installed ({duckdb.EXTRA})"
+    if spark is not None and spark.is_running():
+        why = "a Spark session is active"
+    elif duckdb.is_installed():
+        engine, why = "duckdb", "DuckDB is installed, and no Spark session is active"
+    else:
+        missing = None if spark is None else spark.missing()
+        if spark is None or missing is not None:
+            raise SettingsError("; ".join(filter(None, (why, missing))), key="--engine")
+    output.print_line(f"lakelog: engine {engine}: {why}", err=True)
     return engine
-
-
-def _answers(
-    store: Path,
-    query: str | None,
-    engine: SqlEngine,
-    limit: int,
-    options: dict[str, str],
-    master: str | None,
-) -> Iterator[Answer]:
-    from lakelog_lake.reading import duckdb
-
-    asked = statements(_lines() if query is None else [query], engine.value)
-    if engine is SqlEngine.DUCKDB:
-        return duckdb.answers(store, asked, limit, options)
-    return provider(_SPARK).answers(store, asked, limit, options, master)
 
 
 def _lines() -> Iterator[str]:

@@ -266,7 +266,7 @@ def planned(
 
 def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
     """The physical offset of the first row that differs from the log; ``None`` if none does."""
-    found = verify_here(VerifyRequest(path, store, opened.whole, Chosen()))
+    found = verify_here(VerifyRequest(path, store, opened.table, Chosen(), opened.dead_letters))
     if found.differences.not_listed:
         raise errors.TooManyDifferences(opened.table.name, path)
     places = [each.start for each in found.differences.each() if each.kind in _NOT_IN_LOG]

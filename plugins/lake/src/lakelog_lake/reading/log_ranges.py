@@ -93,9 +93,8 @@ def queue_runs(
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
-    if topics - {each.queue[0] for each in marks.queues} or topics & extent.topics_of_batches(
-        marks.store.path
-    ):
+    unknown = topics - {each.queue[0] for each in marks.queues}
+    if unknown or topics & extent.topics_of_batches(marks.store.path):
         return None
     found = [_units_of(each, part, wanted) for each in marks.queues if wanted.has_queue(each.queue)]
     found = [each for each in found if each.first < each.end]
@@ -181,12 +180,10 @@ def batch_end(
 
     A batch is never empty: a record, and a range without known record starts, is not cut.
     """
-    if part.low >= part.end:
-        return part.end
     end = part.end
-    if most_bytes is not None:
+    if most_bytes is not None and part.low < end:
         end = min(end, _cut(marks, part, part.low + most_bytes))
-    if most_rows is not None:
+    if most_rows is not None and part.low < end:
         end = min(end, _cut(marks, part, _behind_rows(marks, NumberSpan(part.low, end), most_rows)))
     return end
 
@@ -205,15 +202,12 @@ def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
 
 def _behind_rows(marks: RecordStarts, part: NumberSpan, most: int) -> int:
     """The largest offset before which at most ``most`` records have units."""
+    # Light queues repeat messages.
+    queues = [each for each in marks.queues if not each.queue[0].startswith("%LMQ%")]
+    before = sum(each.first_from(part.low) for each in queues)
     ends = range(part.low + 1, part.end + 1)
-    return part.low + bisect_right(ends, most, key=lambda end: _queued_rows(marks, part.low, end))
-
-
-def _queued_rows(marks: RecordStarts, low: int, end: int) -> int:
-    return sum(
-        each.first_from(end) - each.first_from(low)
-        for each in marks.queues
-        if not each.queue[0].startswith("%LMQ%")  # light queues repeat messages
+    return part.low + bisect_right(
+        ends, before + most, key=lambda end: sum(each.first_from(end) for each in queues)
     )
 
 
@@ -224,61 +218,45 @@ def part_of_times(marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan) -
     """The bytes of ``part`` that can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
     if times_ms.low > SLACK_MS:
-        low = _edge(marks, part, times_ms.low - SLACK_MS)[0]
+        low = _edge(marks, part, times_ms.low - SLACK_MS).low
     if times_ms.end < LAST - SLACK_MS:
-        end = _edge(marks, part, times_ms.end + SLACK_MS)[1]
+        end = _edge(marks, part, times_ms.end + SLACK_MS).end
     return NumberSpan(low, max(low, end))
 
 
-def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int]:
-    """Offsets of a known record older than ``time_ms``, and of the next one that is not older."""
+def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> NumberSpan:
+    """From a known record older than ``time_ms`` to the next one that is not older."""
     starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
-
-    def is_older(offset: int) -> bool | None:
-        message = marks.message(offset)
-        return None if message is None else message.store_timestamp_ms < time_ms
-
-    before, behind = _narrow(0, len(starts), lambda at: is_older(starts[at]))
-    low = starts[max(before, 0)]
-    end = starts[behind] if behind < len(starts) else part.end
-    for queue in marks.longest[:1]:
-        low, end = _edge_in(queue, NumberSpan(low, end), is_older)
-    return low, end
-
-
-def _edge_in(
-    queue: extent.QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
-) -> tuple[int, int]:
-    """As :func:`_edge`, among the records of one queue."""
-    first = queue.first_from(part.low)
-    count = queue.first_from(part.end, first) - first
-    low, end = part.low, part.end
+    found = _edge_among(marks, starts.__getitem__, len(starts), part, time_ms)
+    if not marks.longest:
+        return found
+    queue = marks.longest[0]
+    first = queue.first_from(found.low)
 
     def place(at: int) -> int:
-        found = queue.place(first + at)
-        return -1 if found is None else found[0]
+        unit = queue.place(first + at)
+        return -1 if unit is None else unit[0]
 
-    before, behind = _narrow(0, count, lambda at: is_older(place(at)))
-    if before >= 0:
-        low = max(low, place(before))
-    if behind < count:
-        end = min(end, place(behind))
-    return low, end
+    return _edge_among(marks, place, queue.first_from(found.end, first) - first, found, time_ms)
 
 
-def _narrow(low: int, high: int, is_older: Callable[[int], bool | None]) -> tuple[int, int]:
-    """The last index that is older, or ``low - 1``; and the first that is not, or ``high``.
+def _edge_among(
+    marks: RecordStarts, place: Callable[[int], int], count: int, part: NumberSpan, time_ms: int
+) -> NumberSpan:
+    """Narrow ``part`` to an edge among ``count`` records; one that cannot be read ends the search.
 
-    An index whose record cannot be read ends the search early.
+    :param place: the physical offset of a record by its index
     """
-    before, behind = low - 1, high
+    before, behind = -1, count
     while before + 1 < behind:
         middle = (before + behind) // 2
-        older = is_older(middle)
-        if older is None:
+        message = marks.message(place(middle))
+        if message is None:
             break
-        before, behind = (middle, behind) if older else (before, middle)
-    return before, behind
+        is_older = message.store_timestamp_ms < time_ms
+        before, behind = (middle, behind) if is_older else (before, middle)
+    low = part.low if before < 0 else max(part.low, place(before))
+    return NumberSpan(low, part.end if behind == count else min(part.end, place(behind)))
 
 
 def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
@@ -355,13 +333,10 @@ def _by_key(
 def check_start(marks: RecordStarts, options: ReadOptions, end: int) -> None:
     """Raise :class:`~lakelog_lake.errors.OffsetUnavailable` unless the start is in the log."""
     start, minimum = options.start, marks.store.min_offset
-    if start.offset is not None and start.offset > end:
+    least = 0 if options.lost == SKIP else minimum
+    if start.offset is not None and not least <= start.offset <= end:
         raise OffsetUnavailable(marks.store.path, start.offset, minimum, end)
-    if options.lost == SKIP:
-        return
-    if start.offset is not None and start.offset < minimum:
-        raise OffsetUnavailable(marks.store.path, start.offset, minimum, end)
-    for queue in marks.queues:
+    for queue in marks.queues if options.lost != SKIP else ():
         asked, first = (start.queues or {}).get(queue.queue), queue.first_from(minimum)
         if asked is not None and asked < first:
             raise OffsetUnavailable(marks.store.path, asked, first, queue.end, queue.queue)
@@ -437,15 +412,6 @@ def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
         yield NumberSpan(int(starts[first]), int(ends[behind - 1]))
 
 
-def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of ``part``, in log order.
-
-    Raises :class:`CorruptLog` at damage, unless that is skipped or collected.
-    """
-    with lakelog.open(options.path, mode="read") as store:
-        yield from rows_in(store, options, name, part)
-
-
 def rows_in(
     store: lakelog.Store,
     options: ReadOptions,
@@ -453,11 +419,13 @@ def rows_in(
     part: LogRange,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of ``part`` from an open store.
+    """Yield the wanted records of ``part`` from an open store, in log order.
+
+    Raises :class:`CorruptLog` at damage, unless that is skipped or collected.
 
     :param columns: the columns of the rows; by default all columns of the options
     """
-    names = names_of(options) if columns is None else tuple(columns)
+    names = names_of(options) if columns is None else columns
     unpack = options.decompress and "body" in names
     tables = Tables(name, names, unpack, lenient=options.corrupt != FAIL)
     yield from joined(_rows(store, options, part, tables))
@@ -525,15 +493,10 @@ class Tables:
             fields, errors = unpacked(batch, self._fields)
         else:
             fields = to_arrow(batch, columns=self._fields, decompress=self.unpack)
-        return self._with_own(fields, self._errors(len(batch), errors), len(batch))
-
-    def _errors(self, count: int, errors: Mapping[int, CorruptRecord]) -> pa.Array | None:
-        if ERROR not in self.names:
-            return None
         if not errors:
-            return pa.nulls(count, pa.string())
+            return self._with_own(fields, pa.nulls(len(batch), pa.string()))
         texts = {row: error.what for row, error in errors.items()}
-        return pa.array([texts.get(row) for row in range(count)], pa.string())
+        return self._with_own(fields, pa.array(map(texts.get, range(len(batch))), pa.string()))
 
     def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
         """One row for each damage, with its place, length and cause; other columns are null."""
@@ -547,19 +510,16 @@ class Tables:
             for each in schema(self._fields)
         ]
         fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
-        error_texts = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
-        return self._with_own(fields, error_texts, count)
+        return self._with_own(fields, pa.array(map(str, damages), pa.string()))
 
     @property
     def _fields(self) -> list[str]:
         return [name for name in self.names if name not in ("store", ERROR)]
 
-    def _with_own(
-        self, fields: pa.RecordBatch, errors: pa.Array | None, rows: int
-    ) -> pa.RecordBatch:
-        arrays = [*fields.columns, *([] if errors is None else [errors])]
+    def _with_own(self, fields: pa.RecordBatch, errors: pa.Array) -> pa.RecordBatch:
+        arrays = [*fields.columns, *([errors] if ERROR in self.names else [])]
         if "store" in self.names:
-            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), rows))
+            arrays.insert(0, pa.repeat(pa.scalar(self.store, pa.string()), len(errors)))
         return pa.RecordBatch.from_arrays(arrays, names=list(self.names))
 
 

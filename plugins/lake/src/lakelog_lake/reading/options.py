@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import attrs
@@ -46,10 +46,9 @@ def word(key: str, text: str, known: Sequence[str]) -> str:
     found = text.strip().lower()
     if found not in known:
         *first, last = known
-        words = f"neither {', '.join(first)} nor {last}"
         close = get_close_matches(found, known, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise refused(key, f"{text!r} is {words}{hint}")
+        raise refused(key, f"{text!r} is neither {', '.join(first)} nor {last}{hint}")
     return found
 
 
@@ -80,17 +79,6 @@ def count(key: str, text: str) -> int:
     if not _DIGITS.fullmatch(text.strip()) or int(text) < 1:
         raise refused(key, f"{text!r} is not a whole number above 0")
     return int(text)
-
-
-def mapping(key: str, text: str) -> dict[str, Any]:
-    """Parse a JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise refused(key, f"{text!r} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise refused(key, f"{text!r} is not a JSON object")
-    return found
 
 
 Limit: TypeAlias = "frozenset[Any] | NumberSpan"
@@ -135,26 +123,28 @@ def _number(name: str, value: int) -> int:
 
 def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
     """Limits of a conjunction."""
-    found = {**one, **other}
-    for name in one.keys() & other.keys():
-        left, right = one[name], other[name]
-        if isinstance(left, NumberSpan) and isinstance(right, NumberSpan):
-            found[name] = left.both(right)
-        elif isinstance(left, frozenset) and isinstance(right, frozenset):
-            found[name] = left & right
-    return found
+    return {**one, **other, **_of_each(one, other, NumberSpan.both, frozenset.intersection)}
 
 
 def either(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
     """Limits of a disjunction; a gap between two spans of numbers is included."""
-    found: dict[str, Limit] = {}
-    for name in one.keys() & other.keys():
-        left, right = one[name], other[name]
-        if isinstance(left, NumberSpan) and isinstance(right, NumberSpan):
-            found[name] = NumberSpan(min(left.low, right.low), max(left.end, right.end))
-        elif isinstance(left, frozenset) and isinstance(right, frozenset):
-            found[name] = left | right
-    return found
+    return _of_each(
+        one,
+        other,
+        lambda left, right: NumberSpan(min(left.low, right.low), max(left.end, right.end)),
+        frozenset.union,
+    )
+
+
+def _of_each(
+    one: Mapping[str, Limit],
+    other: Mapping[str, Limit],
+    of_spans: Callable[[NumberSpan, NumberSpan], NumberSpan],
+    of_sets: Callable[[frozenset[Any], frozenset[Any]], frozenset[Any]],
+) -> dict[str, Limit]:
+    """The limits of the columns that both have; a column has always the same kind of limit."""
+    pairs: dict[str, Any] = {name: (one[name], other[name]) for name in one.keys() & other.keys()}
+    return {n: (of_sets if n in SETS else of_spans)(*pair) for n, pair in pairs.items()}
 
 
 def to_option(limits: Mapping[str, Limit]) -> str:
@@ -172,17 +162,6 @@ def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
     """Restrict ``wanted`` by limits; raises :class:`~lakelog.errors.SettingsError`."""
     if text is None:
         return wanted
-    changed: dict[str, Any] = {}
-    for column, values in _read(text).items():
-        if column in SPANS:
-            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(_span(*values))
-        else:
-            held, these = getattr(wanted, SETS[column]), frozenset(values)
-            changed[SETS[column]] = these if held is None else held & these
-    return attrs.evolve(wanted, **changed)
-
-
-def _read(text: str) -> dict[str, list[Any]]:
     try:
         found = json.loads(text)
     except ValueError:
@@ -193,7 +172,14 @@ def _read(text: str) -> dict[str, list[Any]]:
             f"{text!r} was not written by lakelog_spark.read: call lakelog_spark.read(spark, path, "
             "where=...) with the predicate, which sets this option",
         )
-    return found
+    changed: dict[str, Any] = {}
+    for column, values in found.items():
+        if column in SPANS:
+            changed[SPANS[column]] = getattr(wanted, SPANS[column]).both(_span(*values))
+        else:
+            held, these = getattr(wanted, SETS[column]), frozenset(values)
+            changed[SETS[column]] = these if held is None else held & these
+    return attrs.evolve(wanted, **changed)
 
 
 EARLIEST: Final = "earliest"
@@ -229,7 +215,7 @@ def place(key: str, text: str) -> ReadBoundary:
     if short.lower() in (EARLIEST, LATEST):
         return ReadBoundary(word=short.lower())
     if short.startswith("{"):
-        return _of_json(key, mapping(key, short))
+        return _of_json(key, text)
     try:
         return ReadBoundary(time_ms=parse_time(short))
     except ValueError as error:
@@ -237,7 +223,11 @@ def place(key: str, text: str) -> ReadBoundary:
         raise refused(key, hint if short.isalpha() else str(error)) from None
 
 
-def _of_json(key: str, found: Mapping[str, Any]) -> ReadBoundary:
+def _of_json(key: str, text: str) -> ReadBoundary:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise refused(key, f"{text!r} is not JSON: {error}") from None
     if _is_number(found.get("offset")):
         strange = sorted(set(found) - set(_PLACE_KEYS))
         if strange:
@@ -245,11 +235,14 @@ def _of_json(key: str, found: Mapping[str, Any]) -> ReadBoundary:
         return ReadBoundary(offset=found["offset"], store=found.get("store"))
     queues: dict[tuple[str, int], int] = {}
     for topic, offsets in found.items():
-        if not isinstance(offsets, Mapping):
-            raise refused(key, _shape(topic, offsets))
-        for queue_id, offset in offsets.items():
-            if not str(queue_id).isdigit() or not _is_number(offset):
-                raise refused(key, _shape(topic, offsets))
+        inner: dict[str, Any] = offsets if isinstance(offsets, dict) else {"": None}
+        for queue_id, offset in inner.items():
+            if not queue_id.isdigit() or not _is_number(offset):
+                raise refused(
+                    key,
+                    f"{topic!r} has {offsets!r}; write queue offsets by queue id, "
+                    '{"TOPIC": {"0": 12}}, or a place in the log, {"offset": BYTES}',
+                )
             queues[topic, int(queue_id)] = offset
     if not queues:
         raise refused(key, 'it names no queue; write {"TOPIC": {"0": 12}} or {"offset": BYTES}')
@@ -258,13 +251,6 @@ def _of_json(key: str, found: Mapping[str, Any]) -> ReadBoundary:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _shape(topic: str, found: object) -> str:
-    return (
-        f"{topic!r} has {found!r}; write queue offsets by queue id, "
-        '{"TOPIC": {"0": 12}}, or a place in the log, {"offset": BYTES}'
-    )
 
 
 PATH: Final = "path"
@@ -348,15 +334,17 @@ class ReadOptions:
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         """Check options given as text; raises :class:`~lakelog.errors.SettingsError`."""
         for key in given:
-            _check_known(key)
+            if key == "paths":
+                raise refused(key, "one load reads one store: union several")
+            if key not in DEFAULTS:
+                hint = nearest(key, DEFAULTS)
+                raise UnknownSetting(f"no such option; {hint}", key=key, source=SOURCE)
         if not given.get(PATH):
             raise refused(PATH, "name a store directory: .load('STORE')")
         option = {**DEFAULTS, **given}
         start, end = place("start", str(option["start"])), place("end", str(option["end"]))
         if end.word == EARLIEST:
             raise refused("end", "a read that ends at the earliest message is empty")
-        until, most_bytes = option["until"], option["max_bytes_per_batch"]
-        most_rows = option["max_rows_per_batch"]
         is_remote = "://" in given[PATH].removeprefix("file:")
         return cls(
             path=_local(given[PATH]),
@@ -365,28 +353,28 @@ class ReadOptions:
             wanted=limited(_wanted(option, start, end), option["where"]),
             start=start,
             end=end,
-            until=None if until is None else word("until", until, (FLUSHED, extent.READABLE)),
+            until=_parsed(option, "until", word, (FLUSHED, extent.READABLE)),
             bodies=word("include", str(option["include"]), ("body", "headers")) == "body",
             decompress=switch("decompress", str(option["decompress"])),
             corrupt=word("corrupt", str(option["corrupt"]), (FAIL, SKIP, COLLECT)),
             lost=word("lost", str(option["lost"]), (FAIL, SKIP)),
             times_ms=_span(start.time_ms, end.time_ms),
             max_partition_bytes=size("max_partition_bytes", str(option["max_partition_bytes"])),
-            max_bytes_per_batch=(
-                None if most_bytes is None else size("max_bytes_per_batch", most_bytes)
-            ),
-            max_rows_per_batch=None
-            if most_rows is None
-            else count("max_rows_per_batch", most_rows),
+            max_bytes_per_batch=_parsed(option, "max_bytes_per_batch", size),
+            max_rows_per_batch=_parsed(option, "max_rows_per_batch", count),
             trigger=word("trigger", str(option["trigger"]), (AVAILABLE_NOW, PROCESSING_TIME)),
         )
 
 
-def _check_known(key: str) -> None:
-    if key == "paths":
-        raise refused(key, "one load reads one store: union several")
-    if key not in DEFAULTS:
-        raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
+_T = TypeVar("_T")
+
+
+def _parsed(
+    option: Mapping[str, str | None], key: str, parse: Callable[..., _T], *more: object
+) -> _T | None:
+    """The value of an option, if given."""
+    text = option[key]
+    return None if text is None else parse(key, text, *more)
 
 
 def _local(path: str) -> Path:
@@ -400,20 +388,20 @@ def _local(path: str) -> Path:
 def _wanted(
     option: Mapping[str, str | None], start: ReadBoundary, end: ReadBoundary
 ) -> RecordCondition:
-    topics, tags, key = option["topics"], option["tags"], option["key"]
     system = switch("system_topics", str(option["system_topics"]))
     queue_ids, queues = _queues(option["queues"])
-    chosen = None if topics is None else names("topics", topics)
+    chosen = _parsed(option, "topics", names)
     named = chosen is not None or queues is not None
+    low, high = start.queues or {}, end.queues or {}
     return RecordCondition(
         topics=chosen,
         queue_ids=queue_ids,
         queues=queues,
         times_ms=_span(start.time_ms, end.time_ms),
         physical=_span(start.offset, end.offset),
-        by_queue=_by_queue(start, end),
-        tags=None if tags is None else names("tags", tags.replace("||", ",")),
-        key=key or None,
+        by_queue={each: _span(low.get(each), high.get(each)) for each in {*low, *high}},
+        tags=_parsed(option, "tags", lambda key, text: names(key, text.replace("||", ","))),
+        key=option["key"] or None,
         unqueued=word("records", str(option["records"]), ("queued", "all")) == "all",
         system_topics=system or named,
     )
@@ -421,11 +409,6 @@ def _wanted(
 
 def _span(low: int | None, end: int | None) -> NumberSpan:
     return NumberSpan(-LAST if low is None else low, LAST if end is None else end)
-
-
-def _by_queue(start: ReadBoundary, end: ReadBoundary) -> dict[tuple[str, int], NumberSpan]:
-    low, high = start.queues or {}, end.queues or {}
-    return {each: _span(low.get(each), high.get(each)) for each in {*low, *high}}
 
 
 def _queues(

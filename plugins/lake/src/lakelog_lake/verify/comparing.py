@@ -1,6 +1,6 @@
 """Compares the rows of one part of a log with those of a table, and collects what differs.
 
-The compared values of a row take 56 bytes, for any size of its body. Values are hashed to 64 bits
+The compared values of a row take 48 bytes, for any size of its body. Values are hashed to 64 bits
 per row, with NumPy over Arrow's buffers. A value of variable length is a polynomial of its
 elements, modulo 2**64, computed from running sums without a loop over rows. The hashes detect
 accidental differences, not deliberate collisions. Bodies, which are long, get the faster CRC-32 and
@@ -36,6 +36,8 @@ _INVERSE: Final = pow(_BASE, -1, 1 << 64)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 _NULL: Final = np.uint64(0x94D049BB133111EB)
 _LEAST_BITS: Final = 20
+_WHOLE: Final = frozenset({"binary", "string", "large_binary", "large_string"})
+"""Types of texts and bytes."""
 
 
 def of_columns(batch: pa.RecordBatch) -> Words:
@@ -56,7 +58,7 @@ def of_values(array: Any) -> Words:
         found = _folded(_mixed(pairs), _offsets(array))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         found = _folded(of_values(array.values), _offsets(array))
-    elif _is_text(kind):
+    elif str(kind) in _WHOLE:
         data, offsets = _bytes(array)
         found = _folded(data.astype(np.uint64), offsets)
     else:
@@ -74,14 +76,6 @@ def of_bodies(array: Any) -> Words:
     parts = (view[low:high] for low, high in pairwise(ends))
     found = (checksum.crc32(each) | adler32(each) << 32 for each in parts)
     return np.fromiter(found, np.uint64, len(array))
-
-
-def _is_text(kind: Any) -> bool:
-    types = pa.types
-    return any(
-        of(kind)
-        for of in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
 
 
 def _of_numbers(array: Any) -> Words:
@@ -146,15 +140,13 @@ FACT: Final = np.dtype(
         ("offset", np.int64),  # queue offset
         ("takes", np.int32),  # number of queue offsets
         ("queue", np.int32),  # number of its topic and queue id, see Queues
-        ("size", np.int32),  # of its record
-        ("crc", np.int32),  # of the body: CRC_GOOD, CRC_BAD or CRC_UNKNOWN
         ("body", np.uint64),
         ("rest", np.uint64),  # all other columns
-    ]
+        ("bad_crc", np.bool_),  # whether the body does not match its checksum
+    ],
+    align=True,
 )
-CRC_GOOD, CRC_BAD, CRC_UNKNOWN = 0, 1, 2
 NO_BODY: Final = np.uint64((1 << 64) - 1)
-_WHOLE: Final = frozenset({"binary", "string", "large_binary", "large_string"})
 OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
 """Columns of the key, and others that are compared by themselves."""
 
@@ -214,16 +206,13 @@ def facts_of(batch: pa.RecordBatch, queues: Queues) -> Facts:
     facts["offset"] = _longs(batch, "queue_offset")
     facts["queue"] = queues.numbers(batch.column("topic"), batch.column("queue_id"))
     facts["takes"] = _takes(batch)
-    if "store_size" in batch.schema.names:
-        facts["size"] = _longs(batch, "store_size")
     others = [name for name in batch.schema.names if name not in OWN]
     facts["rest"] = of_columns(batch.select(others))
-    facts["crc"] = CRC_UNKNOWN
     if "body" in batch.schema.names:
         facts["body"] = of_bodies(batch.column("body"))
-        facts["crc"] = _crc(batch, facts)
         lacking = batch.column("body").is_null().to_numpy(zero_copy_only=False)
-        facts["body"][lacking], facts["crc"][lacking] = NO_BODY, CRC_UNKNOWN
+        facts["bad_crc"] = _has_bad_crc(batch, facts["body"]) & ~lacking
+        facts["body"][lacking] = NO_BODY
     return facts
 
 
@@ -233,13 +222,13 @@ def _longs(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
     return found
 
 
-def _crc(batch: pa.RecordBatch, facts: Facts) -> NDArray[np.int32]:
-    """Compare with the checksum of the stored body; unknown for a body that was unpacked."""
+def _has_bad_crc(batch: pa.RecordBatch, bodies: Words) -> NDArray[np.bool_]:
+    """Compare with the checksum of the stored body; it is not known of a body that was unpacked."""
     if not {"body_crc", "sys_flag"} <= set(batch.schema.names):
-        return np.full(batch.num_rows, CRC_UNKNOWN, np.int32)
-    good = (facts["body"].astype(np.int64) & checksum.CRC31_MASK) == _longs(batch, "body_crc")
-    packed = (_longs(batch, "sys_flag") & layout.COMPRESSED) != 0
-    return np.where(packed, CRC_UNKNOWN, np.where(good, CRC_GOOD, CRC_BAD)).astype(np.int32)
+        return np.zeros(batch.num_rows, np.bool_)
+    is_bad = (bodies.astype(np.int64) & checksum.CRC31_MASK) != _longs(batch, "body_crc")
+    found: NDArray[np.bool_] = is_bad & ((_longs(batch, "sys_flag") & layout.COMPRESSED) == 0)
+    return found
 
 
 def _takes(batch: pa.RecordBatch) -> NDArray[np.int32]:
@@ -365,7 +354,10 @@ class Differences:
         jumps = np.diff(rows["offset"]) > rows["takes"][:-1]
         cuts = np.flatnonzero((np.diff(rows["queue"]) != 0) | jumps) + 1
         for run in np.split(rows, cuts):
-            self.add_range(_range(kind, run))
+            queue, first = int(run["queue"][0]), int(run["offset"][0])
+            last = int((run["offset"] + np.maximum(run["takes"], 1)).max()) - 1
+            start, end = int(run["at"].min()), int(run["at"].max())
+            self.add_range(Range(kind, queue, first, last, start, end, len(run)))
 
     def add_range(self, found: Range) -> None:
         """Add one range; its rows need not be counted yet."""
@@ -384,20 +376,6 @@ class Differences:
         """The ranges, by kind and in log order."""
         kinds = list(MEANINGS)
         yield from sorted(self.ranges, key=lambda each: (kinds.index(each.kind), each.start))
-
-
-def _range(kind: str, run: Any) -> Range:
-    """Make the range of ``run``, adjacent rows of one queue."""
-    takes = np.maximum(run["takes"], 1)
-    return Range(
-        kind,
-        int(run["queue"][0]),
-        int(run["offset"][0]),
-        int((run["offset"] + takes).max()) - 1,
-        int(run["at"].min()),
-        int(run["at"].max()),
-        len(run),
-    )
 
 
 @attrs.frozen
@@ -439,7 +417,7 @@ class Comparison:
         older = self._is_older(rows)
         ahead = rows["at"] >= self.limits.end
         self.found.count("older", rows[older])
-        self.found.add(CRC, rows[older & (rows["crc"] == CRC_BAD)])
+        self.found.add(CRC, rows[older & rows["bad_crc"]])
         self.found.add(AHEAD, rows[ahead])
         self.found.count("table", table[~self._is_older(table)])
         self._both(_sorted(log), rows[~older & ~ahead])

@@ -81,52 +81,6 @@ class LandedTable(Protocol):
         """The last commits, oldest first; empty if not known."""
 
 
-@attrs.frozen
-class WithDeadLetters:
-    """A table with its dead letters, which are committed before the rows of the main table.
-
-    :ivar main: the main table; its position is used for both
-    """
-
-    main: LandedTable
-    dead: LandedTable
-
-    @property
-    def name(self) -> str:
-        """The name of the main table."""
-        return self.main.name
-
-    def columns(self) -> Mapping[str, str]:
-        """The columns of the main table."""
-        return self.main.columns()
-
-    def position(self, store: str) -> Position | None:
-        """The position in the main table."""
-        return self.main.position(store)
-
-    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of both; dead letters behind the position of the main table are left out."""
-        yield from self.main.batches(store, columns)
-        position = None if store is None else self.main.position(store)
-        for batch in self.dead.batches(store, columns):
-            if position is None or "physical_offset" not in columns:
-                yield batch
-            else:
-                yield batch.filter(pc.less(batch.column("physical_offset"), position.end))
-
-    def data_files(self) -> list[DataFile]:
-        """The data files of both."""
-        return [*self.main.data_files(), *self.dead.data_files()]
-
-    def size(self) -> TableSize:
-        """The size of the main table."""
-        return self.main.size()
-
-    def commits(self) -> list[TableCommit]:
-        """The commits of the main table."""
-        return self.main.commits()
-
-
 Texts: TypeAlias = "Mapping[str, str]"
 """Texts of positions by store."""
 MOST: Final = 40
@@ -421,13 +375,9 @@ class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
         try:
             return self.sink.catalog.load_table(self.sink.table)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
-            known = ", ".join(self._names()) or "none"
+            spaces = map(self.sink.catalog.list_tables, self.sink.catalog.list_namespaces())
+            known = ", ".join(".".join(each) for space in spaces for each in space) or "none"
             raise NoTable(self.name, f"the catalog has no such table; it has {known}") from error
-
-    def _names(self) -> list[str]:
-        catalog = self.sink.catalog
-        spaces = catalog.list_namespaces()
-        return [".".join(each) for space in spaces for each in catalog.list_tables(space)]
 
 
 @contextmanager
@@ -451,12 +401,6 @@ class OpenTable:
     table: LandedTable
     topic: str | None = None
     dead_letters: LandedTable | None = None
-
-    @property
-    def whole(self) -> LandedTable:
-        """The table together with its dead letters."""
-        dead = self.dead_letters
-        return self.table if dead is None else WithDeadLetters(self.table, dead)
 
     @property
     def each(self) -> list[LandedTable]:

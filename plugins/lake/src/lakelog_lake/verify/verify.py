@@ -1,14 +1,14 @@
 """Compares a table with the log that landed in it: every row with its record.
 
 Each side is read once. First the compared values of the table's rows are stored on disk by parts of
-the log, :data:`PART_BYTES` each: a row takes 56 bytes, far less than in the table, and memory is
+the log, :data:`PART_BYTES` each: a row takes 48 bytes, far less than in the table, and memory is
 bounded. Then the log is read in order, and each part compared. For rows of messages deleted from
 the log, only duplicates, wrong checksums of bodies, and gaps are reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,9 +16,10 @@ from typing import Final
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import lakelog
-from lakelog.format.record_batch import Damage, RecordBatch
+from lakelog.format.record_batch import Damage
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.records import DamagePolicy, LogSpan, merged, steps, unpacked
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
@@ -81,40 +82,26 @@ class _Noted(DamagePolicy):
         self.places.append(LogSpan(damage.offset, damage.end_offset))
 
 
-@attrs.define
-class LogFacts:
-    """Reads the compared values of a log's records.
+def log_facts(
+    store: lakelog.Store,
+    span: LogSpan,
+    damages: DamagePolicy,
+    chosen: Chosen,
+    columns: Sequence[str],
+    queues: comparing.Queues,
+) -> Iterator[comparing.Facts]:
+    """Yield the compared values of a log's records in its order, a few MiB of the log at a time.
 
-    :ivar columns: the columns to compare, including the key
+    :param columns: the columns to compare, including the key
     """
-
-    chosen: Chosen
-    columns: Sequence[str]
-    queues: comparing.Queues
-    damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
-
-    @property
-    def damaged(self) -> tuple[LogSpan, ...]:
-        """The damaged ranges, in log order; adjacent ones are one."""
-        return merged(self.damages.places)
-
-    def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[comparing.Facts]:
-        """Yield the compared values in log order, a few MiB of the log at a time."""
-        if span.end <= span.start:
-            return
-        for batch in self.damages.records(store.scan_pieces(span.start, span.end), span):
-            for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
-                rows = self._rows(part)
-                if rows is not None:
-                    yield comparing.facts_of(rows, self.queues)
-
-    def _rows(self, batch: RecordBatch) -> pa.RecordBatch | None:
-
-        places = chosen_rows(batch, *coded_topics(batch), self.chosen)
-        if not len(places):
-            return None
-        part = batch.take(places)
-        return unpacked(part, self.columns)[0]
+    if span.end <= span.start:
+        return
+    for batch in damages.records(store.scan_pieces(span.start, span.end), span):
+        for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
+            places = chosen_rows(part, *coded_topics(part), chosen)
+            if len(places):
+                rows = unpacked(part.take(places), columns)[0]
+                yield comparing.facts_of(rows, queues)
 
 
 @attrs.frozen
@@ -123,12 +110,30 @@ class VerifyRequest:
 
     :ivar store: its identity in the table
     :ivar chosen: the selection of messages that should have landed
+    :ivar dead: the table's dead letters, which are committed before its own rows
     """
 
     path: Path
     store: str
     table: landed_table.LandedTable
     chosen: Chosen
+    dead: landed_table.LandedTable | None = None
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of both tables; dead letters behind the position of the table are left out.
+
+        :param columns: with the physical offset
+        """
+        yield from self.table.batches(self.store, columns)
+        if self.dead is not None:
+            end = landed_table.position_of(self.table, self.store).end
+            for batch in self.dead.batches(self.store, columns):
+                yield batch.filter(pc.less(batch.column("physical_offset"), end))
+
+    def data_files(self) -> list[landed_table.DataFile]:
+        """The data files of both tables; raises :class:`~lakelog_lake.errors.NeedsEngine`."""
+        tables = [self.table, *([] if self.dead is None else [self.dead])]
+        return [file for table in tables for file in table.data_files()]
 
 
 @attrs.frozen
@@ -182,15 +187,17 @@ def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verifi
         log = bounds_of(store, position, asked.table.name)
         buckets = Buckets(Path(folder), part_bytes)
         with landed_table.readable(asked.table.name):
-            for batch in asked.table.batches(asked.store, columns):
+            for batch in asked.batches(columns):
                 buckets.add(comparing.facts_of(batch, queues))
-        source = LogFacts(_chosen(asked, queues), columns[1:], queues)
+        span, damages = LogSpan(log.low, min(position.end, log.end)), _Noted(skip=True)
+        facts = log_facts(store, span, damages, _chosen(asked, queues), columns[1:], queues)
         limits = comparing.VerifiableEnds(
             log.low, position.end, landed_table.position_of(asked.table, asked.store).end
         )
         comparison = comparing.Comparison(limits, comparing.has_parsed(asked.table.columns()))
-        _compare(comparison, buckets, source, store, log)
-    return Verified(asked, position, log, columns, queues, comparison.found, source.damaged)
+        _compare(comparison, buckets, facts)
+    damaged = merged(damages.places)
+    return Verified(asked, position, log, columns, queues, comparison.found, damaged)
 
 
 def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds:
@@ -213,12 +220,8 @@ def _chosen(asked: VerifyRequest, queues: comparing.Queues) -> Chosen:
     return asked.chosen
 
 
-def _compare(  # each is one collaborator
-    comparison: comparing.Comparison,
-    buckets: Buckets,
-    source: LogFacts,
-    store: lakelog.Store,
-    log: LogBounds,
+def _compare(
+    comparison: comparing.Comparison, buckets: Buckets, log: Iterable[comparing.Facts]
 ) -> None:
     waiting: list[comparing.Facts] = []
     current: int | None = None
@@ -229,8 +232,7 @@ def _compare(  # each is one collaborator
             comparison.part(np.concatenate(waiting), buckets.take(part))
             waiting.clear()
 
-    span = LogSpan(log.low, min(comparison.limits.end, log.end))
-    for facts in source.between(store, span):
+    for facts in log:
         numbers = buckets.numbers(facts)
         for rows in np.split(facts, np.flatnonzero(np.diff(numbers)) + 1):
             part = int(rows["at"][0]) // buckets.part_bytes
