@@ -503,8 +503,7 @@ class Store(LogStore):
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.SettingsError`,
         the latter also if a living member has another subscription.
         """
-        from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
-        from lakelog_queues.groups.options import GroupOptions
+        from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer, GroupOptions
 
         options = GroupOptions.of(
             group,

@@ -15,13 +15,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
 from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
@@ -33,7 +33,7 @@ LATEST: Final = "latest"
 StartPosition: TypeAlias = str | datetime
 """``earliest``, ``latest``, or a store time with its time zone."""
 _log = logging.getLogger("lakelog")
-CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+_CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
@@ -287,12 +287,7 @@ class Consumer:
     def __enter__(self) -> Consumer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close; after an error without a commit, so that the batch is delivered again."""
         self._end(commit=self._by_batch and kind is None)
 
@@ -364,16 +359,7 @@ class Fetching:
         """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
         offset = self.positions[queue_id]
         result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
-        if result.status in CORRECTED:
-            _log.warning(
-                "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
-                queue_id,
-                self._topic,
-                result.min_offset,
-                result.max_offset,
-                offset,
-                result.next_offset,
-            )
+        warn_if_corrected(result, (self._topic, queue_id), offset, "reading")
         self.positions[queue_id] = result.next_offset
         return self._placed(result, queue_id, offset)
 
@@ -391,6 +377,16 @@ class Fetching:
             for each in others
         ]
         return [*found, Fetched(last, queue_id, result.next_offset)]
+
+
+def warn_if_corrected(result: GetResult, queue: Queue, offset: int, reader: str) -> None:
+    """Log that ``reader`` continues elsewhere, if ``offset`` is outside the queue's bounds."""
+    if result.status in _CORRECTED:
+        bounds = result.min_offset, result.max_offset
+        _log.warning(
+            "queue %d of topic %s holds offsets %d to %d, not %d; %s continues at %d",
+            *(queue[1], queue[0], *bounds, offset, reader, result.next_offset),
+        )
 
 
 class Fetched(NamedTuple):

@@ -9,7 +9,7 @@ decoder or an archive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
@@ -144,7 +144,8 @@ def java_order(text: str) -> bytes:
 class QueueList:
     """Lists queues.
 
-    :ivar minimum: returns the physical offset of the first byte still in the log
+    :ivar minimum: brings the queues up to date, and returns the physical offset of the first byte
+        still in the log
     :ivar reached: returns the physical end offset of the last record with a unit, or 0; ``None`` if
         the last unit must be read
     """
@@ -155,6 +156,7 @@ class QueueList:
 
     def topics(self) -> list[str]:
         """All topics that have a queue, in Java's string order."""
+        self.minimum()
         return sorted({topic for topic, _ in self.queues.queues()}, key=java_order)
 
     def infos(self, topic: str | None = None) -> list[QueueInfo]:
@@ -237,24 +239,19 @@ class Finder:
 
         Raises :class:`~lakelog.errors.StoreError` if no dispatcher keeps queues.
         """
-        queues: QueueReader | None = next(
-            (each for each in dispatchers if isinstance(each, QueueReader)), None
-        )
+        queues = next((each for each in dispatchers if isinstance(each, QueueReader)), None)
         if queues is None:
             raise StoreError(
                 "the store keeps no queues; add 'consume-queue' to the setting 'dispatchers'",
                 path=path,
             )
-        index: KeyIndex | _FreshIndex | None = next(
-            (each for each in dispatchers if isinstance(each, KeyIndex)), None
-        )
+        index = next((each for each in dispatchers if isinstance(each, KeyIndex)), None)
         compiled = lookups(queues, index, reader, tombstone_of, refresh)
         reached = getattr(queues, "reached", None)
-        if refresh is not None:
-            queues = _Fresh(queues, refresh)
-            index = index and _FreshIndex(index, refresh)
 
         def minimum() -> int:
+            if refresh is not None:
+                refresh()
             return reader.min_offset
 
         getter = QueueGetter(queues, reader, minimum, units_per_file, compiled)
@@ -263,41 +260,7 @@ class Finder:
             QueueFollower(getter.get, arrivals),
             QueueList(queues, minimum, reached),
             TimeSearch(queues, PlacedRecords(reader), minimum),
-            KeyQuery(index, reader, tombstone_of),
+            KeyQuery(index, reader, tombstone_of, refresh),
             compiled,
             PlacedRecords(reader),
         )
-
-
-@attrs.frozen
-class _Fresh:
-    """Queues that are brought up to date before each request for their list or bounds."""
-
-    reader: QueueReader
-    refresh: Callable[[], object]
-
-    def queues(self) -> Sequence[Queue]:
-        self.refresh()
-        return self.reader.queues()
-
-    def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
-        self.refresh()
-        return self.reader.bounds(queue, minimum)
-
-    def units(self, queue: Queue, first: int, count: int) -> Units:
-        return self.reader.units(queue, first, count)
-
-    def kind(self, queue: Queue) -> str:
-        return self.reader.kind(queue)
-
-
-@attrs.frozen
-class _FreshIndex:
-    """A key index that is brought up to date before each lookup."""
-
-    index: KeyIndex
-    refresh: Callable[[], object]
-
-    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        self.refresh()
-        return self.index.offsets(topic, key, begin_ms, end_ms)

@@ -32,11 +32,13 @@ class KeyQuery:
     :ivar index: ``None`` if the store has none
     :ivar tombstone_of: returns the physical offset below which records of a topic do not count,
         because the topic was removed
+    :ivar refresh: brings the index up to date; ``None`` if another thread or process does
     """
 
     index: KeyIndex | None
     log: LogReader
     tombstone_of: Callable[[str], int]
+    refresh: Callable[[], object] | None = None
 
     def query(
         self,
@@ -99,6 +101,8 @@ class KeyQuery:
                 "messages cannot be found by key without an index; install lakelog-hash-index, "
                 "and add 'hash-index' to the setting 'dispatchers'"
             )
+        if self.refresh is not None:
+            self.refresh()
         seen: set[int] = set()
         try:
             for offset in self.index.offsets(topic, key, begin_ms, end_ms):
