@@ -57,8 +57,8 @@ _CHUNK: Final = 256
 Resolve: TypeAlias = Callable[[simpleunits.RawUnits], simpleunits.RawUnits]
 """Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 BROKEN: Final = "the files of tags codes do not fit together"
-_SIMPLE: Final = ("size", "tags_code")
-_BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
+_SIMPLE: Final[Sequence[str]] = ("size", "tags_code")
+_BATCH: Final = (*_SIMPLE, "store_time", "base_offset", "batch_size", "compacted_offset")
 _MOST_OPEN: Final = 64
 _LOOKS: Final = 3
 """Number of listings of a folder, as a listing may miss files that are created meanwhile."""
@@ -295,8 +295,8 @@ class UnitCheck:
             yield self._differs(self.next + at, units[at], expected[at])
 
     def _differs(self, number: int, unit: Any, expected: Any) -> Problem:
-        path, position = self.files.place(number)
-        return Problem(path, position, DIFFERS, self._text(expected), self._text(unit))
+        place = self.files.place(number)
+        return Problem(*place, DIFFERS, self._text(expected), self._text(unit))
 
     def _text(self, unit: Any) -> str:
         names = ("offset", *self._fields)
@@ -327,10 +327,10 @@ class UnitCheck:
         self._leapt = None
         self._shift, self._stated = int(shifts[-1]), int(stated[-1])
         for at in np.flatnonzero(wrong).tolist():
-            path, position = self.files.place(int(places[at]))
-            place = f"queue offset {int(places[at])}"
+            number = int(places[at])
             what = f"{int(stated[at])} in the record at {int(expected[at]['offset'])}"
-            problem = Problem(path, position, MISPLACED, place, what)
+            place = self.files.place(number)
+            problem = Problem(*place, MISPLACED, f"queue offset {number}", what)
             if at == len(stated) - 1 and leaps[at]:
                 self._leapt = problem  # the next record decides whether the queue was moved
             else:
@@ -389,10 +389,9 @@ class UnitCheck:
             units = self.files.read(at, min(end, at + _LOOKED_THROUGH))
             fills = simpleunits.is_filler(units)
             if fills.any():
-                number = at + int(fills.argmax())
-                path, position = self.files.place(number)
-                expected = f"offset={found[0]} size={found[1]}"
-                yield Problem(path, position, UNLED, expected, self._text(units[number - at]))
+                first = int(fills.argmax())
+                place, expected = self.files.place(at + first), f"offset={found[0]} size={found[1]}"
+                yield Problem(*place, UNLED, expected, self._text(units[first]))
                 return
             at += len(units)
 
@@ -441,10 +440,9 @@ class UnitCheck:
         while self.next < end:
             units = self.files.read(self.next, min(end, self.next + _LOOKED_THROUGH))
             for at in np.flatnonzero(self._judged(units)).tolist():
-                path, position = self.files.place(self.next + at)
                 behind = log_end is not None and int(units["offset"][at]) >= log_end
-                text = self._text(units[at])
-                yield Problem(path, position, OF_NO_RECORD, "", text, recoverable=behind)
+                place, text = self.files.place(self.next + at), self._text(units[at])
+                yield Problem(*place, OF_NO_RECORD, "", text, recoverable=behind)
             self.next += len(units)
 
     def _note_missing(self, number: int, offset: int) -> None:
@@ -452,23 +450,19 @@ class UnitCheck:
             self._missing = _Missing(number, offset)
         self._missing.count += 1
 
-    def _missed(self) -> Iterator[Problem]:
+    def _missed(self, *, at_end: bool = False) -> Iterator[Problem]:
         """Report the missing units noted so far."""
-        if self._missing is not None:
-            yield self._lacks(self._missing)
-            self._missing = None
+        missing, self._missing = self._missing, None
+        if missing is not None:
+            yield self._lacks(missing, at_end=at_end)
 
-    def _lacks(self, missing: _Missing, *, at_end: bool = False) -> Problem:
-        path, position = self.files.place(missing.number)
-        return Problem(
-            path,
-            position,
-            MISSING,
-            f"{missing.count} from queue offset {missing.number} on, the first for the record at "
-            f"{missing.offset}",
-            "nothing",
-            recoverable=at_end,
+    def _lacks(self, missing: _Missing, *, at_end: bool) -> Problem:
+        place, number = self.files.place(missing.number), missing.number
+        expected = (
+            f"{missing.count} from queue offset {number} on, the first for the record at "
+            f"{missing.offset}"
         )
+        return Problem(*place, MISSING, expected, "nothing", recoverable=at_end)
 
     def _behind_end(self, expected: simpleunits.RawUnits, stated: Longs | None) -> None:
         if self._late is None:
@@ -484,9 +478,7 @@ class UnitCheck:
         While an owner writes, units of records at or after that offset are not checked. Missing
         units noted here are at the end of the queue, so a recovery adds them.
         """
-        if self._missing is not None:
-            yield self._lacks(self._missing, at_end=True)
-            self._missing = None
+        yield from self._missed(at_end=True)
         if living:
             while self.next < self.files.end:
                 part = self.files.read(self.next, self.next + _LOOKED_THROUGH)
@@ -502,10 +494,6 @@ class UnitCheck:
             yield self._leapt
         if self._late is not None:
             yield self._lacks(self._late, at_end=True)
-
-    def leave_out(self) -> None:
-        """Ignore all existing units."""
-        self.next = self.files.end = self.files.first
 
     def forget_late(self) -> None:
         """Forget the records without a unit at the end: their units have been written since."""
@@ -608,7 +596,8 @@ class QueuesVerifier:
             if found is None:
                 found = self._queues[group.queue] = self._check(group.queue)
                 if self._checked.living:
-                    found.leave_out()  # it was made after the check began
+                    # It was made after the check began, so its units are not compared.
+                    found.next = found.files.end = found.files.first
             if found.files.fits:
                 yield from self._compare(found, group)
 
@@ -636,26 +625,21 @@ class QueuesVerifier:
 
     def _check(self, queue: Queue) -> UnitCheck:
         checked, settings = self._checked, self._checked.settings
-        batches = queue[0] in checked.batch_topics
-        folder = layout.BATCHCONSUMEQUEUE_DIR if batches else layout.CONSUMEQUEUE_DIR
-        unit = batchqueue.UNIT if batches else np.dtype(simpleunits.UNIT)
-        size = (
-            settings.batch_file_size_bytes
-            if batches
-            else settings.file_entries * simpleunits.UNIT_BYTES
-        )
-        name = queue[0], str(queue[1])
-        place = checked.path.joinpath(folder, *name)
-        files = CheckedFiles(checked.files, self._opened, place, unit, size)
-        fields: Sequence[str] = _BATCH
-        resolve: Resolve = as_they_are
-        if not batches:
+        name, resolve = (queue[0], str(queue[1])), as_they_are
+        if queue[0] in checked.batch_topics:
+            folder, fields, unit = layout.BATCHCONSUMEQUEUE_DIR, _BATCH, batchqueue.UNIT
+            size, is_led = settings.batch_file_size_bytes, False
+        else:
+            folder, fields, unit = layout.CONSUMEQUEUE_DIR, _SIMPLE, np.dtype(simpleunits.UNIT)
+            size = settings.file_entries * simpleunits.UNIT_BYTES
+            is_led = queue[0] != REPAIRED_TOPIC
             ext = checked.path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
-            size = settings.ext_file_size_bytes
-            resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
+            resolve, wrong = ext_resolver(
+                checked.files, ext, settings.ext_file_size_bytes, self._opened
+            )
             self._own += wrong
-            fields = _SIMPLE
-        none, is_led = Replacements.of(()), not batches and queue[0] != REPAIRED_TOPIC
+        place, none = checked.path.joinpath(folder, *name), Replacements.of(())
+        files = CheckedFiles(checked.files, self._opened, place, unit, size)
 
         def replacements() -> Replacements:
             return self._replacements if is_led else none

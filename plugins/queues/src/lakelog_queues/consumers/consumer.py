@@ -119,17 +119,17 @@ class Consumer:
         :param follow: wait for more at the end, until the consumer or its store is closed
         """
         while not self._closed:
-            if self._fetch(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0):
+            if self.fetch(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0):
                 if (message := self.take()) is not None:
                     yield message
             elif not follow or self._is_over():
                 return
 
-    def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
-        """Fetch messages for :meth:`take`; returns whether there are any."""
-        return self._fetch(max_messages, 0)
+    def fetch(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> bool:
+        """Fetch messages for :meth:`take`; returns whether there are any.
 
-    def _fetch(self, max_messages: int, wait_ms: float) -> bool:
+        :param wait_ms: longest wait for the first message
+        """
         if not self._waiting:
             self._begin()
             self._fill(max_messages, wait_ms)
