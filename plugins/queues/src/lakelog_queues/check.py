@@ -33,7 +33,7 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
-from lakelog_queues.dispatching.making import queues_in
+from lakelog_queues.dispatching.making import present_queues, queues_in
 from lakelog_queues.files import batchqueue
 from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.files.openfiles import OpenFiles
@@ -57,7 +57,7 @@ _CHUNK: Final = 256
 Resolve: TypeAlias = Callable[[simpleunits.RawUnits], simpleunits.RawUnits]
 """Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 BROKEN: Final = "the files of tags codes do not fit together"
-_SIMPLE: Final[Sequence[str]] = ("size", "tags_code")
+_SIMPLE: Final[tuple[str, ...]] = ("size", "tags_code")
 _BATCH: Final = (*_SIMPLE, "store_time", "base_offset", "batch_size", "compacted_offset")
 _MOST_OPEN: Final = 64
 _LOOKS: Final = 3
@@ -576,7 +576,7 @@ class QueuesVerifier:
         self._replacements = Replacements.of(())
         self._damaged = DamagedRanges()
         self._own: list[Problem] = []
-        for queue in _present(checked):
+        for queue in present_queues(checked.path, checked.batch_topics):
             self._queues[queue] = self._check(queue)
             self._own += self._of_files(self._queues[queue])
         self._reach = max((each.reached for each in self._queues.values()), default=0)
@@ -625,7 +625,8 @@ class QueuesVerifier:
 
     def _check(self, queue: Queue) -> UnitCheck:
         checked, settings = self._checked, self._checked.settings
-        name, resolve = (queue[0], str(queue[1])), as_they_are
+        name = queue[0], str(queue[1])
+        resolve: Resolve = as_they_are
         if queue[0] in checked.batch_topics:
             folder, fields, unit = layout.BATCHCONSUMEQUEUE_DIR, _BATCH, batchqueue.UNIT
             size, is_led = settings.batch_file_size_bytes, False
@@ -682,14 +683,6 @@ class QueuesVerifier:
         if queue.files.end - end >= queue.late:
             queue.forget_late()
         queue.files.end = end
-
-
-def _present(checked: Checked) -> Iterator[Queue]:
-    """The queues that have a folder."""
-    for name, batches in ((layout.CONSUMEQUEUE_DIR, False), (layout.BATCHCONSUMEQUEUE_DIR, True)):
-        for queue in queues_in(checked.path / name):
-            if (queue[0] in checked.batch_topics) == batches:
-                yield queue
 
 
 def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]:

@@ -417,9 +417,7 @@ class ReaderWait:
         self.completion.close()
 
 
-def untouched(
-    files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
-) -> object | None:
+def untouched(files: FileSystem, path: Path, commitlog: Path) -> object | None:
     """A value that stays equal as long as a closed store is not written.
 
     ``None`` if a process has the store open, since writes through a map do not change file times.
@@ -429,7 +427,7 @@ def untouched(
         return None
     names = [name for name, _ in files.list(commitlog)]
     last = identity_at(commitlog / names[-1]) if names else None
-    if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:
+    if last is None or time.time_ns() - last.ctime_ns < _SETTLED_NS:
         return None
     others = (identity_at(path / name) for name in (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE))
     return len(names), names[-1], last, *others

@@ -56,19 +56,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class QueueExtension:
-    """Adds the queue methods of :class:`lakelog.Store` to open stores."""
-
-    @property
-    def store_class(self) -> type[Store]:
-        """The class of open stores."""
-        return Store
-
-    def extend(self, log: DispatchedLog) -> QueueParts:
-        """Build the resources for one role."""
-        return QueueParts(log)
-
-
 class QueueParts:
     """Finds messages in one role of a store.
 
@@ -608,3 +595,16 @@ class Store(LogStore):
             return self._current.now().maintenance.delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
+
+
+class QueueExtension:
+    """Adds the queue methods of :class:`lakelog.Store` to open stores.
+
+    :ivar store_class: the class of open stores
+    """
+
+    store_class = Store
+
+    def extend(self, log: DispatchedLog) -> QueueParts:
+        """Build the resources for one role."""
+        return QueueParts(log)

@@ -370,20 +370,17 @@ class ConsumeQueues:
 
         ``None`` if there is no such queue.
         """
-        self._ensure_loaded()
-        found = self._queues.get(queue)
+        found = self._found(queue)
         return None if found is None else found.bounds(minimum)
 
     def reached(self, queue: Queue) -> int:
         """Physical end offset of the last record that has a unit; 0 without one."""
-        self._ensure_loaded()
-        found = self._queues.get(queue)
+        found = self._found(queue)
         return 0 if found is None else found.reached
 
     def units(self, queue: Queue, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first`` on; empty without such a queue."""
-        self._ensure_loaded()
-        found = self._queues.get(queue)
+        found = self._found(queue)
         if found is None:
             from lakelog_queues.units.simpleunits import no_units
 
@@ -397,9 +394,7 @@ class ConsumeQueues:
 
     def kind(self, queue: Queue) -> str:
         """``SimpleCQ`` or ``BatchCQ``."""
-        self._ensure_loaded()
-        found = self._queues.get(queue)
-        return (found if found is not None else self._maker.make(queue)).kind
+        return (self._found(queue) or self._maker.make(queue)).kind
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
         """Begin a check of the present files; see ``Verifiable``.
@@ -413,6 +408,11 @@ class ConsumeQueues:
         return QueuesVerifier(Checked(*where, *grouped, minimum, living))
 
     # --- the parts ---
+
+    def _found(self, queue: Queue) -> AnyQueue | None:
+        if not self._loaded:
+            self._load()
+        return self._queues.get(queue)
 
     def _ensure_loaded(self) -> None:
         if not self._loaded:

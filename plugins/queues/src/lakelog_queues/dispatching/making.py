@@ -119,12 +119,7 @@ class QueueMaker:
 
     def present(self) -> Iterator[AnyQueue]:
         """The queues that have a folder, not loaded yet."""
-        for queue in queues_in(self._path / layout.CONSUMEQUEUE_DIR):
-            if queue[0] not in self._batch_topics:
-                yield self._simple(queue)
-        for queue in queues_in(self._path / layout.BATCHCONSUMEQUEUE_DIR):
-            if queue[0] in self._batch_topics:
-                yield self._batch(queue)
+        return map(self.make, present_queues(self._path, self._batch_topics))
 
     def folders(self, queue: Queue) -> list[Path]:
         """The folders that may hold files of a queue."""
@@ -290,6 +285,14 @@ def topics_with_batches(path: Path) -> frozenset[str]:
         folders_in(path / each) for each in (layout.BATCHCONSUMEQUEUE_DIR, layout.CONSUMEQUEUE_DIR)
     )
     return frozenset(each.name for each in batch) - {each.name for each in simple}
+
+
+def present_queues(path: Path, batch_topics: Collection[str]) -> Iterator[Queue]:
+    """The queues that have a folder of their kind in the store directory ``path``."""
+    for name in _UNITS:
+        for queue in queues_in(path / name):
+            if (queue[0] in batch_topics) == (name == layout.BATCHCONSUMEQUEUE_DIR):
+                yield queue
 
 
 def queues_in(root: Path) -> Iterator[Queue]:

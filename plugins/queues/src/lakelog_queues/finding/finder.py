@@ -26,12 +26,11 @@ from lakelog.log.segments import Viewable
 from lakelog.log.sources import FileSource, OwnedBounds, ReadBounds, ViewSource
 from lakelog.processes import shared_page as sharedpage
 from lakelog_queues.arguments import queue_name, topic_name
-from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.follow import QueueFollower
 from lakelog_queues.finding.get import FILTERED_UNITS, MOST_BYTES, MOST_MESSAGES, QueueGetter
-from lakelog_queues.finding.query import KeyQuery
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
+from lakelog_queues.finding.search import KeyQuery, TimeSearch
 from lakelog_queues.readers import ArrivalSignal
 
 
