@@ -475,7 +475,7 @@ class UnitCheck:
     def finish(self, end_offset: int, *, living: bool) -> Iterator[Problem]:
         """Check the units after the last record of a log that ends at ``end_offset``.
 
-        While an owner writes, units of records at or after that offset are not checked. Missing
+        While an owner writes, units of records at or after that offset are not self._ Missing
         units noted here are at the end of the queue, so a recovery adds them.
         """
         yield from self._missed(at_end=True)
@@ -538,52 +538,44 @@ def _codes(ext: ExtFiles, addresses: Longs) -> Longs:
     return np.concatenate([_codes(ext, addresses[:half]), _codes(ext, addresses[half:])])
 
 
-@attrs.frozen
-class Checked:
-    """The store that is checked.
-
-    :ivar path: the store directory
-    :ivar batch_topics: topics with batch queues
-    :ivar light_queues: whether records feed light queues
-    :ivar tombstones: by topic, the physical offset below which its records have no units
-    :ivar minimum: physical offset of the first byte of the log
-    :ivar living: whether an owner writes meanwhile
-    """
-
-    files: FileSystem
-    path: Path
-    settings: ConsumeQueueSettings
-    batch_topics: Collection[str]
-    light_queues: bool
-    tombstones: Mapping[str, int]
-    minimum: int
-    living: bool
-
-
+@attrs.define(eq=False, slots=False)
 class QueuesVerifier:
     """A :class:`~lakelog.hooks.dispatching.Verifier`.
 
     Light queues are checked if the settings enable them, or if there is one. While an owner writes,
     only records are checked that end at or before the physical end of the most advanced queue at
     the start. The check waits up to a second for their units.
+
+    :param path: the store directory
+    :param batch_topics: topics with batch queues
+    :param light_queues: whether records feed light queues
+    :param tombstones: by topic, the physical offset below which its records have no units
+    :param minimum: physical offset of the first byte of the log
+    :param living: whether an owner writes meanwhile
     """
 
-    def __init__(self, checked: Checked) -> None:
-        self._checked = checked
-        self._opened = OpenFiles(checked.files, write=False, most=_MOST_OPEN)
+    _files: FileSystem
+    _path: Path
+    _settings: ConsumeQueueSettings
+    _batch_topics: Collection[str]
+    _light_queues: bool
+    _tombstones: Mapping[str, int]
+    _minimum: int
+    _living: bool
+
+    def __attrs_post_init__(self) -> None:
+        self._opened = OpenFiles(self._files, write=False, most=_MOST_OPEN)
         self._queues: dict[Queue, UnitCheck] = {}
         self._replacing: list[Units] = []
         self._replacements = Replacements.of(())
         self._damaged = DamagedRanges()
         self._own: list[Problem] = []
-        for queue in present_queues(checked.path, checked.batch_topics):
+        for queue in present_queues(self._path, self._batch_topics):
             self._queues[queue] = self._check(queue)
             self._own += self._of_files(self._queues[queue])
         self._reach = max((each.reached for each in self._queues.values()), default=0)
         light = any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._queues)
-        self._grouping = Grouping(
-            checked.batch_topics, checked.light_queues or light, checked.tombstones
-        )
+        self._grouping = Grouping(self._batch_topics, self._light_queues or light, self._tombstones)
 
     def take(self, batch: RecordBatch) -> Iterator[Problem]:
         """Compare with a run of records."""
@@ -595,7 +587,7 @@ class QueuesVerifier:
             found = self._queues.get(group.queue)
             if found is None:
                 found = self._queues[group.queue] = self._check(group.queue)
-                if self._checked.living:
+                if self._living:
                     # It was made after the check began, so its units are not compared.
                     found.next = found.files.end = found.files.first
             if found.files.fits:
@@ -608,11 +600,11 @@ class QueuesVerifier:
     def finish(self, end_offset: int) -> Iterator[Problem]:
         """Compare the remaining units."""
         yield from self._look()
-        if self._checked.living:
+        if self._living:
             self._wait_for_late()
         for found in self._queues.values():
             if found.files.fits:
-                yield from found.finish(end_offset, living=self._checked.living)
+                yield from found.finish(end_offset, living=self._living)
 
     def close(self) -> None:
         """Close the files."""
@@ -624,43 +616,42 @@ class QueuesVerifier:
             yield self._own.pop(0)
 
     def _check(self, queue: Queue) -> UnitCheck:
-        checked, settings = self._checked, self._checked.settings
-        name = queue[0], str(queue[1])
+        name, settings = (queue[0], str(queue[1])), self._settings
         resolve: Resolve = as_they_are
-        if queue[0] in checked.batch_topics:
+        if queue[0] in self._batch_topics:
             folder, fields, unit = layout.BATCHCONSUMEQUEUE_DIR, _BATCH, batchqueue.UNIT
             size, is_led = settings.batch_file_size_bytes, False
         else:
             folder, fields, unit = layout.CONSUMEQUEUE_DIR, _SIMPLE, np.dtype(simpleunits.UNIT)
             size = settings.file_entries * simpleunits.UNIT_BYTES
             is_led = queue[0] != REPAIRED_TOPIC
-            ext = checked.path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
+            ext = self._path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
             resolve, wrong = ext_resolver(
-                checked.files, ext, settings.ext_file_size_bytes, self._opened
+                self._files, ext, settings.ext_file_size_bytes, self._opened
             )
             self._own += wrong
-        place, none = checked.path.joinpath(folder, *name), Replacements.of(())
-        files = CheckedFiles(checked.files, self._opened, place, unit, size)
+        place, none = self._path.joinpath(folder, *name), Replacements.of(())
+        files = CheckedFiles(self._files, self._opened, place, unit, size)
 
         def replacements() -> Replacements:
             return self._replacements if is_led else none
 
-        return UnitCheck(files, checked.minimum, fields, resolve, replacements, self._damaged)
+        return UnitCheck(files, self._minimum, fields, resolve, replacements, self._damaged)
 
     def _of_files(self, queue: UnitCheck) -> list[Problem]:
         """Problems with names and lengths of files."""
         found = list(queue.files.problems())
-        for _ in range(_LOOKS if self._checked.living and found else 0):
+        for _ in range(_LOOKS if self._living and found else 0):
             queue.files.look()
             found = list(queue.files.problems())
         return found
 
     def _compare(self, found: UnitCheck, group: QueueUnits) -> Iterator[Problem]:
         units, times = group.columns
-        if self._checked.living:
+        if self._living:
             due = units.offsets + units.sizes <= self._reach
             units, times = units[due], times[due]
-        if group.queue[0] not in self._checked.batch_topics:
+        if group.queue[0] not in self._batch_topics:
             yield from found.take(simpleunits.pack(units), units.queue_offsets)
             return
         fit = batchqueue.readable(units)

@@ -453,10 +453,8 @@ class Store(LogStore):
         """
         from lakelog_queues.consumers.consumer import Consumer
 
-        access, offsets = self._queue_access(), self._offsets
-        return Consumer(
-            group, topic, queue_ids, access, offsets, start=start, commit=commit, tags=tags
-        )
+        access = self._queue_access()
+        return Consumer(group, topic, queue_ids, access, start=start, commit=commit, tags=tags)
 
     @reads
     def subscribe(  # noqa: PLR0913  # all but two are optional, and given by name
@@ -506,7 +504,7 @@ class Store(LogStore):
             idle_ms=idle_ms,
         )
         log, queues = queue_parts(self._current.now()).log, self._queue_access()
-        access = GroupAccess(log.files, self.path, self._placed, queues, self._offsets, self.put)
+        access = GroupAccess(log.files, self.path, self._placed, queues, self.put)
         return GroupConsumer(options, access)
 
     def _queue_access(self) -> QueueAccess:
@@ -518,6 +516,7 @@ class Store(LogStore):
             self.queue_bounds,
             self.offset_by_time,
             self.arrivals,
+            self._offsets,
         )
 
     @reads

@@ -55,7 +55,6 @@ class Consumer:
         topic: str,
         queue_ids: Sequence[int] | None,
         access: QueueAccess,
-        offsets: CurrentOffsets,
         *,
         start: StartPosition = LATEST,
         commit: CommitPolicy = "explicit",
@@ -74,19 +73,19 @@ class Consumer:
         an empty tag filter.
         """
         offsets_name(topic, group)
-        _check(commit, queue_ids, offsets)
+        _check(commit, queue_ids, access.offsets)
         tag_filter(topic, tags)
         self.group = group
         self.topic = topic
         self._all_queues = queue_ids is None
         self._access = access
-        self._offsets = offsets
+        self._offsets = access.offsets
         self._start = check_start_position(start)
         self._by_batch = commit == "batch"
         self._fetching = Fetching(access, topic, tags)
         self._waiting: deque[Fetched] = deque()
         self._delivered: dict[int, int] = {}
-        self._committed = offsets.committed(group, topic)
+        self._committed = access.offsets.committed(group, topic)
         self._known = self._all_queues and bool(self._committed)
         self._closed = False
         self._listed_at = 0.0
@@ -410,6 +409,7 @@ class QueueAccess:
     :ivar offset_by_time: returns, for a topic, a queue id and a time in ms, the first queue offset
         whose message was stored then or later
     :ivar arrivals: lets a reader wait for new messages
+    :ivar offsets: the committed offsets of all groups
     """
 
     get: Callable[..., GetResult]
@@ -417,6 +417,7 @@ class QueueAccess:
     bounds: Callable[[str, int], tuple[int, int] | None]
     offset_by_time: Callable[[str, int, int], int]
     arrivals: ArrivalSignal
+    offsets: CurrentOffsets
 
 
 def check_start_position(position: StartPosition, argument: str = "start") -> StartPosition:

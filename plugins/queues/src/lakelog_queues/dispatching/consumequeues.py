@@ -401,11 +401,11 @@ class ConsumeQueues:
 
         :param living: whether an owner writes meanwhile
         """
-        from lakelog_queues.check import Checked, QueuesVerifier  # for operators only
+        from lakelog_queues.check import QueuesVerifier  # for operators only
 
         where = self._files, self._path, self._settings
         grouped = self._batch_topics, self._light_queues, self._tombstones
-        return QueuesVerifier(Checked(*where, *grouped, minimum, living))
+        return QueuesVerifier(*where, *grouped, minimum, living)
 
     # --- the parts ---
 

@@ -23,7 +23,7 @@ from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import register_forked
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
-from lakelog_queues.consumers.offsettable import CurrentOffsets, check_group, offsets_name
+from lakelog_queues.consumers.offsettable import check_group, offsets_name
 from lakelog_queues.finding.results import GetStatus, PlacedResult
 from lakelog_queues.groups import state
 from lakelog_queues.groups.members import MemberLocks, share_of
@@ -52,8 +52,7 @@ class GroupAccess:
     """The store, as a member of a group uses it.
 
     :ivar get: reads one queue
-    :ivar queues: queue ids, bounds, and waiting for messages
-    :ivar offsets: the committed offsets of all groups
+    :ivar queues: queue ids, bounds, committed offsets, and waiting for messages
     :ivar put: appends a message
     """
 
@@ -61,7 +60,6 @@ class GroupAccess:
     path: Path
     get: GetPlaced
     queues: consumer.QueueAccess
-    offsets: CurrentOffsets
     put: Callable[[Message], object]
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
@@ -84,7 +82,7 @@ class GroupConsumer:
         :class:`~lakelog.errors.StoreError` if the state of groups cannot be used, and
         :class:`~lakelog.errors.CorruptConfig` if their configuration cannot.
         """
-        if access.offsets.read_only:
+        if access.queues.offsets.read_only:
             raise StoreReadOnly(
                 "a member of a group cannot share queues in a store that is open for reading; open "
                 "it with mode='write', or use consumer()",
@@ -112,7 +110,8 @@ class GroupConsumer:
                 *(self._locks, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            self._commits = state.GroupCommits(self.group, self._state, access.offsets, self._locks)
+            offsets = access.queues.offsets
+            self._commits = state.GroupCommits(self.group, self._state, offsets, self._locks)
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
@@ -416,7 +415,7 @@ class GroupOptions:
     """The options of a member of a group; see ``Store.subscribe``.
 
     :ivar topics: the tag expression of each topic; ``None`` selects all messages
-    :ivar filter: the parsed ``filter_text``, which selects messages of ``topics``
+    :ivar filter: selects messages of ``topics``
     :ivar start: the place in a queue for which the group has no offset
     :ivar broadcast: the name of a consumer that gets all messages, and shares no queue
     :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
@@ -425,8 +424,7 @@ class GroupOptions:
 
     group: str
     topics: Mapping[str, str | None]
-    filter_text: str | None = None
-    filter: PropertyFilter | None = None
+    filter: PropertyFilter | None
     start: consumer.StartPosition
     orderly: bool
     broadcast: str | None
@@ -454,9 +452,8 @@ class GroupOptions:
         for topic, expression in chosen.items():
             offsets_name(topic, group)
             tag_filter(topic, expression)
-        made = cls(group=group, topics=chosen, **more)  # type: ignore[arg-type]  # checked below
-        if filter is not None:
-            made = attrs.evolve(made, filter_text=filter, filter=_filter(filter, chosen))
+        parsed = None if filter is None else _filter(filter, chosen)
+        made = cls(group=group, topics=chosen, filter=parsed, **more)  # type: ignore[arg-type]  # checked below
         consumer.check_start_position(made.start)
         for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
             if span_ms(name, getattr(made, name)) < least:
@@ -501,8 +498,8 @@ class GroupOptions:
     def subscription(self) -> str:
         """A text that is equal for members that can share."""
         chosen = {"topics": self.topics, "orderly": self.orderly}
-        if self.filter_text is not None:
-            chosen["filter"] = self.filter_text
+        if self.filter is not None:
+            chosen["filter"] = self.filter.text
         return json.dumps(chosen, sort_keys=True)
 
 

@@ -140,12 +140,15 @@ _LEAST_DOUBLE: Final = 5e-324
 class PropertyFilter:
     """A parsed expression; thread-safe.
 
+    :ivar text: the expression
+
     >>> PropertyFilter("a > 5 AND region = 'eu'").matches({"a": "6", "region": "eu"})
     True
     """
 
     def __init__(self, text: str) -> None:
         """Parse; raises :class:`~lakelog.errors.SettingsError` with the place of the mistake."""
+        self.text = text
         self._evaluate = _Parser(text).parse()
 
     def matches(self, properties: Properties) -> bool:
