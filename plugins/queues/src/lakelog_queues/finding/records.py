@@ -18,15 +18,7 @@ import attrs
 
 from lakelog.accelerate import current
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.format.layout import (
-    AT_BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V6_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
-    PREFIX,
-    RECORD_MIN_BYTES,
-)
+from lakelog.format import layout
 from lakelog.format.message_id import host_bytes
 from lakelog.format.queue_offsets import Flags, Ints, Longs
 from lakelog.format.record import checked_frame, decode
@@ -50,7 +42,7 @@ _GAP_BYTES: Final = 64 << 10
 _LONGEST_RUN_BYTES: Final = 8 << 20
 """The longest single read, except for a longer record."""
 _LONG: Final = Struct(">q")
-_HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
+_HEAD_MOST_BYTES: Final = layout.AT_BORN_HOST + layout.HOST_V6_BYTES + _LONG.size
 """Bytes up to the end of the store time if both hosts are IPv6."""
 
 
@@ -74,7 +66,7 @@ class PlacedRecords:
         states = np.full(len(offsets), BROKEN, np.int8)
         states[offsets < minimum] = GONE
         states[offsets < 0] = BROKEN
-        good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
+        good = (sizes >= layout.RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
         good &= ~self._in_damage(offsets, verify)
         if end is not None:
             good &= offsets <= end - sizes.astype(np.int64)
@@ -187,12 +179,12 @@ def _head_store_time(head: memoryview, offset: int, size: int) -> int | None:
 
     ``None`` unless these bytes state a record of ``size`` bytes at ``offset``.
     """
-    if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
+    if size < layout.RECORD_MIN_BYTES or len(head) < layout.PREFIX.size:
         return None
-    stated_size, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
-    if (stated_size, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
+    stated_size, magic, _, _, _, _, place, sys_flag, _ = layout.PREFIX.unpack_from(head)
+    if (stated_size, place) != (size, offset) or magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
         return None
-    at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
+    at = layout.AT_BORN_HOST + host_bytes(bool(sys_flag & layout.BORN_HOST_V6))
     return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None
 
 
