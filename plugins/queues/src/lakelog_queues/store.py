@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakelog.dispatch import DispatchRunner
     from lakelog.format.queue_offsets import Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer, QueueAccess, StartPosition
-    from lakelog_queues.consumers.offsettable import Commit, CurrentOffsets, OffsetTable
+    from lakelog_queues.consumers.offsettable import Commit, OffsetTable
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
     from lakelog_queues.finding.results import (
@@ -163,16 +163,6 @@ class Store(LogStore):
     @property
     def _find(self) -> Finder:
         return queue_parts(self._current.now()).finder
-
-    @property
-    def _offsets(self) -> CurrentOffsets:
-        """The committed offsets of consumers, independent of the role."""
-        from lakelog_queues.consumers.offsettable import CurrentOffsets
-
-        current = self._current
-        return CurrentOffsets(
-            lambda: queue_parts(current.now()).offsets, lambda: queue_parts(current.last()).offsets
-        )
 
     @property
     def _following(self) -> QueueFollower:
@@ -508,15 +498,21 @@ class Store(LogStore):
         return GroupConsumer(options, access)
 
     def _queue_access(self) -> QueueAccess:
+        """The queues and committed offsets, independent of the role."""
         from lakelog_queues.consumers.consumer import QueueAccess
+        from lakelog_queues.consumers.offsettable import CurrentOffsets
 
+        current = self._current
         return QueueAccess(  # each call checks whether the store is open
             self.get,
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
             self.offset_by_time,
             self.arrivals,
-            self._offsets,
+            CurrentOffsets(
+                lambda: queue_parts(current.now()).offsets,
+                lambda: queue_parts(current.last()).offsets,
+            ),
         )
 
     @reads

@@ -155,7 +155,7 @@ class QueueList:
 
     def topics(self) -> list[str]:
         """All topics that have a queue, in Java's string order."""
-        self.minimum()
+        self.minimum()  # brings the queues up to date
         return sorted({topic for topic, _ in self.queues.queues()}, key=java_order)
 
     def infos(self, topic: str | None = None) -> list[QueueInfo]:
