@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakelog_queues.consumers.consumer import Consumer
     from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog_queues.groups.consumer import GroupConsumer
-    from lakelog_queues.groups.delivery import Delivery
+    from lakelog_queues.groups.state import Delivery
     from lakelog_queues.store import Store
 
 __all__ = [
@@ -79,7 +79,7 @@ _MODULES = {
     "lakelog_queues.consumers.consumer": "Consumer",
     "lakelog_queues.finding.results": "ColumnsResult GetResult GetStatus QueueInfo",
     "lakelog_queues.groups.consumer": "GroupConsumer",
-    "lakelog_queues.groups.delivery": "Delivery",
+    "lakelog_queues.groups.state": "Delivery",
     "lakelog_queues.store": "Store",
 }
 _LAZY = {each: (module, each) for module, names in _MODULES.items() for each in names.split()}

@@ -1,5 +1,5 @@
 //! A queue offset by store time: a binary search over units and the heads of records, as
-//! `lakelog_queues/finding/bytime.py`. Unusual cases are left to Python.
+//! `lakelog_queues/finding/search.py`. Unusual cases are left to Python.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};

@@ -1,5 +1,5 @@
 //! Messages by key, from index files and the log in one go, as
-//! `lakelog_queues/finding/query.py`. Unusual cases are left to Python.
+//! `lakelog_queues/finding/search.py`. Unusual cases are left to Python.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 

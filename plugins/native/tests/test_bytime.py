@@ -14,7 +14,7 @@ import lakelog
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
 from lakelog.format.layout import AT_BORN_HOST
-from lakelog_queues.finding.bytime import Boundary
+from lakelog_queues.finding.search import Boundary
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import poke
 from plugins.native.tests.support import ROLES, in_role

@@ -62,7 +62,7 @@ class Ways:
 
 def ways_of(store: lakelog.Store) -> Ways:
     getter, own = store._find.getter, store._reader
-    queues = getter._selector._queues
+    queues = getter._queues
     mapped, source = readable(own), own.source
     assert isinstance(mapped, MappedSegments)
     assert isinstance(source, ViewSource)
@@ -272,7 +272,7 @@ def test_a_file_of_units_that_was_cut_short(ways: Ways) -> None:
 
 def test_a_file_that_was_closed_meanwhile(ways: Ways) -> None:
     known(ways)
-    queue = ways.store._find.getter._selector._queues._queues["t", 0]  # type: ignore[attr-defined]  # of ConsumeQueues
+    queue = ways.store._find.getter._queues._queues["t", 0]  # type: ignore[attr-defined]  # of ConsumeQueues
     files = queue._files
     opened, position, room = files.held(1)
     assert (position, room) == (UNIT_BYTES, ENTRIES - 1)
@@ -323,7 +323,7 @@ def test_other_settings(tmp_path: Path) -> None:
 
 def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
     known(ways)
-    queues = ways.store._find.getter._selector._queues
+    queues = ways.store._find.getter._queues
     log, plain = readable(ways.store._reader), queues.plain  # type: ignore[attr-defined]  # of ConsumeQueues
     assert log is not None
     found = ways.plain.get("t", 0, 0, 3).messages

@@ -21,7 +21,7 @@ from lakelog import Message, Store, accelerate
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.processes.shared_page import LAST_TIMESTAMP, SharedPage
 from lakelog_hash_index.shape import IndexShape
-from lakelog_queues.finding.query import DEFAULT_MESSAGES
+from lakelog_queues.finding.search import DEFAULT_MESSAGES
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import index_paths, poke
 from plugins.native.tests.support import ROLES, in_role

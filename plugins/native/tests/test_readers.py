@@ -63,8 +63,8 @@ def ways(
 ) -> Iterator[Ways]:
     path = tmp_path_factory.mktemp("readers") / "s"
     with in_role(request.param, path, lambda owner: put(owner, COUNT), **SETTINGS) as store:
-        log, queues = store._reader, store._find.getter._selector._queues
-        plain = QueueGetter(queues, log, lambda: log.min_offset, ENTRIES)
+        getter = store._find.getter
+        plain = QueueGetter(getter._queues, store._reader, getter._minimum, ENTRIES)
         found = plain.get("t", 0, 0, COUNT).messages
         assert len(found) == COUNT // 2
         yield Ways(store, plain, [each.physical_offset for each in found])

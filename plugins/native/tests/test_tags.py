@@ -56,8 +56,8 @@ def store(
 
 
 def plain(store: Store) -> QueueGetter:
-    log, queues = store._reader, store._find.getter._selector._queues
-    return QueueGetter(queues, log, lambda: log.min_offset, 1000)
+    getter = store._find.getter
+    return QueueGetter(getter._queues, store._reader, getter._minimum, 1000)
 
 
 def check(store: Store, offset: int, most: int, tags: str) -> None:

@@ -120,10 +120,7 @@ class GroupCommit:
         put.deadline = time.monotonic() + self._queue.timeout_seconds
         self._settle = settle
         self._unsettled.append(put)
-        if put.end_offset >= self._wanted:
-            self._wakeup.notify()
-        if self._ended:  # after the append, as in `_join`
-            self._answer_late()
+        self._joined(put.end_offset)
 
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
         """Wait on the shared word unless another put of this process does; else join the queue."""
@@ -142,19 +139,18 @@ class GroupCommit:
             self._join(waiter)
 
     def _join(self, waiter: Waiter) -> None:
-        """Put a waiter into the queue; wake the syncing thread unless it gathers more puts."""
         self._waiting.append(waiter)
-        if waiter.end_offset >= self._wanted:
-            self._wakeup.notify()
-        # after the append to the queue, because the syncing thread may have ended before it
-        if self._ended:
-            self._answer_late()
+        self._joined(waiter.end_offset)
 
     def _joined(self, end_offset: int) -> None:
-        """Called by a thread in the compiled queue, before it sleeps."""
+        """Wake the syncing thread for a put in a queue, unless it gathers more puts.
+
+        Also called by a thread in the compiled queue, before it sleeps.
+        """
         if end_offset >= self._wanted:
             self._wakeup.notify()
-        if self._ended:  # as in `_join`
+        # after the put joined its queue, because the syncing thread may have ended before it
+        if self._ended:
             self._answer_late()
 
     def _wait_at_word(self, waiter: Waiter) -> None:
@@ -427,23 +423,21 @@ class WaitQueue(Generic[W]):
 
         A durable put behind one that is not durable waits for the next sync, which follows at once.
         """
-        with self._taking:
-            return self._take(lambda put: put.end_offset <= flushed)
+        return self._take(lambda put: put.end_offset <= flushed)
 
     def take_late(self, now: float) -> list[W]:
         """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""
-        with self._taking:
-            return self._take(lambda waiter: waiter.deadline <= now)
+        return self._take(lambda waiter: waiter.deadline <= now)
 
     def take_all(self) -> list[W]:
         """Remove and return all puts."""
-        with self._taking:
-            return self._take(lambda _: True)
+        return self._take(lambda _: True)
 
     def _take(self, wanted: Callable[[W], bool]) -> list[W]:
         waiting, taken = self.waiting, list[W]()
-        while waiting and wanted(waiting[0]):
-            taken.append(waiting.popleft())
+        with self._taking:
+            while waiting and wanted(waiting[0]):
+                taken.append(waiting.popleft())
         return taken
 
     def seconds_left(self, now: float) -> float:

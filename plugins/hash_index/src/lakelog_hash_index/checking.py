@@ -108,13 +108,13 @@ _ENDLESS: Final = (1 << 63) - 1
 class _Missing:
     """Adjacent missing keys: place in the index, first and last record, count."""
 
-    path: Path
-    position: int
+    place: tuple[Path, int]
     first: int
     last: int
-    count: int
+    count: int = 0
 
 
+@attrs.define(eq=False, slots=False)
 class IndexVerifier:
     """A :class:`~lakelog.hooks.dispatching.Verifier`.
 
@@ -123,37 +123,31 @@ class IndexVerifier:
     yet are not an error.
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        directory: Path,
-        shape: IndexShape,
-        minimum: int,
-        *,
-        living: bool,
-        crashed: bool = False,
-    ) -> None:
-        self._directory = directory
-        self._living = living
-        self._growing = living or crashed
-        self._minimum = minimum
-        self._skipped: list[tuple[int, int]] = []
-        self._damaged = DamagedRanges()
-        self._own: list[Problem] = []
-        self._missing: _Missing | None = None
-        sound = self._examine(files, shape)
-        self._cursor = EntryCursor(sound, minimum)
-        self._reach = self._cursor.reach if living else _ENDLESS
+    _files: FileSystem
+    _directory: Path
+    _shape: IndexShape
+    _minimum: int
+    _living: bool = attrs.field(kw_only=True)
+    _crashed: bool = attrs.field(default=False, kw_only=True)
+    _skipped: list[tuple[int, int]] = attrs.field(factory=list, init=False)
+    _damaged: DamagedRanges = attrs.field(factory=DamagedRanges, init=False)
+    _own: list[Problem] = attrs.field(factory=list, init=False)
+    _missing: _Missing | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._cursor = EntryCursor(self._examine(), self._minimum)
+        self._reach = self._cursor.reach if self._living else _ENDLESS
 
     # --- each file by itself ---
 
-    def _examine(self, files: FileSystem, shape: IndexShape) -> list[IndexFile]:
+    def _examine(self) -> list[IndexFile]:
         """The files without errors, oldest first; collects the ranges that others cover."""
         sound: list[IndexFile] = []
         end, broken = 0, False
-        for name, length in files.list(self._directory):
-            file = IndexFile(files, self._directory / name, shape)
-            found = list(_problems(file, name, length, shape, end, growing=self._growing))
+        growing = self._living or self._crashed
+        for name, length in self._files.list(self._directory):
+            file = IndexFile(self._files, self._directory / name, self._shape)
+            found = list(_problems(file, name, length, end, growing=growing))
             self._own += found
             if found and is_name(name):
                 broken = True
@@ -216,10 +210,9 @@ class IndexVerifier:
         yield from self._note_missing(offsets, missing, entries)
         strange = ~np.isin(found, expected) & ~self._damaged.hits(there)
         for at in np.flatnonzero(strange).tolist():
-            path, position = self._place(entries, at)
-            offset = int(there[at])
+            place, offset = self._place(entries, at), int(there[at])
             what = f"hash {int(entries['hash'][at])} of the record at {offset}"
-            yield Problem(path, position, OF_NO_KEY, "", what, recoverable=offset >= log_end)
+            yield Problem(*place, OF_NO_KEY, "", what, recoverable=offset >= log_end)
 
     def _is_skipped(self, offsets: Longs) -> Flags:
         skipped = np.zeros(len(offsets), np.bool_)
@@ -236,8 +229,8 @@ class IndexVerifier:
                 continue
             first, last = int(offsets[part[0]]), int(offsets[part[-1]])
             if self._missing is None:
-                path, position = self._place(entries, int(entries["offset"].searchsorted(first)))
-                self._missing = _Missing(path, position, first, last, 0)
+                place = self._place(entries, int(entries["offset"].searchsorted(first)))
+                self._missing = _Missing(place, first, last)
             self._missing.last = last
             self._missing.count += len(part)
 
@@ -248,19 +241,18 @@ class IndexVerifier:
         missing, self._missing = self._missing, None
         if missing is not None:
             expected = f"{missing.count} keys of the records from {missing.first} to {missing.last}"
-            place = missing.path, missing.position
-            yield Problem(*place, MISSING, expected, "nothing", recoverable=at_end)
+            yield Problem(*missing.place, MISSING, expected, "nothing", recoverable=at_end)
 
 
 def _problems(
-    file: IndexFile, name: str, length: int, shape: IndexShape, end: int, *, growing: bool = False
+    file: IndexFile, name: str, length: int, end: int, *, growing: bool = False
 ) -> Iterator[Problem]:
     """The errors of one file that follows entries up to ``end``."""
     if not is_name(name):
         if not name.endswith(UNFINISHED):  # being created, or left by a crash
             yield Problem(file.path, 0, NOT_ONE, "a name of 17 digits", name)
-    elif length not in (0, shape.length):
-        yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
+    elif length not in (0, file.shape.length):
+        yield Problem(file.path, length, WRONG_LENGTH, f"{file.shape.length} bytes", str(length))
     elif length:
         yield from examine(file, growing=growing)
         header = file.header()
@@ -296,7 +288,7 @@ def verify(
             found.append(Problem(path / name, length, WRONG_LENGTH, found=f"{length} bytes"))
             continue
         file = IndexFile(files, path / name, shape)
-        problems = list(_problems(file, name, length, shape, end))
+        problems = list(_problems(file, name, length, end))
         found += problems
         if not problems and is_name(name) and length:
             end = file.header().end_offset

@@ -394,9 +394,14 @@ class Maker:
     shape: IndexShape
 
     def make(self, last: IndexFile | None) -> IndexFileWriter:
-        """Create the file after ``last``; raises ``OSError``, and then leaves nothing behind."""
+        """Create the file after ``last``; raises ``OSError``, and then leaves nothing behind.
+
+        Its first times and offsets are the ends of the file before it.
+        """
         now = datetime.now()  # noqa: DTZ005  # names are local times
         name = next_name(now, last.path.name if last else None)
+        end = Header() if last is None else last.header()
+        time_ms, offset = end.end_timestamp_ms, end.end_offset
         self.files.make_dir(self.directory)
         unfinished = self.directory / (name + UNFINISHED)
         try:
@@ -404,7 +409,7 @@ class Maker:
                 file.truncate(0)
                 file.allocate(self.shape.slots_end)
                 file.truncate(self.shape.length)
-                file.write_at(0, _header_after(last).pack())
+                file.write_at(0, Header(time_ms, time_ms, offset, offset).pack())
                 file.sync()
             self.files.rename(unfinished, self.directory / name)
         except BaseException:
@@ -428,13 +433,6 @@ class Maker:
         except BaseException:
             file.close()
             raise
-
-
-def _header_after(last: IndexFile | None) -> Header:
-    """The header of a new file: its times and offsets are the ends of the file before it."""
-    end = Header() if last is None else last.header()
-    time_ms, offset = end.end_timestamp_ms, end.end_offset
-    return Header(time_ms, time_ms, offset, offset)
 
 
 class Sealer:

@@ -165,21 +165,16 @@ def index_files(
     """
     found, wrong = [], []
     for name, length in files.list(directory):
-        if is_name(name) and length:
-            if length == shape.length:
-                found.append(IndexFile(files, directory / name, shape))
-            else:
-                wrong.append(_wrong_length(directory / name, length, shape))
+        if is_name(name) and length == shape.length:
+            found.append(IndexFile(files, directory / name, shape))
+        elif is_name(name) and length:
+            text = (
+                f"it has {length} bytes, but hash-index.slots={shape.slots} and "
+                f"hash-index.entries={shape.entries} make {shape.length}; set them as they were "
+                "when it was made, or run `lakelog rebuild --index`"
+            )
+            wrong.append(CorruptIndex(text, path=directory / name))
     return found, wrong
-
-
-def _wrong_length(path: Path, length: int, shape: IndexShape) -> CorruptIndex:
-    return CorruptIndex(
-        f"it has {length} bytes, but hash-index.slots={shape.slots} and "
-        f"hash-index.entries={shape.entries} make {shape.length}; set them as they were when "
-        "it was made, or run `lakelog rebuild --index`",
-        path=path,
-    )
 
 
 @attrs.frozen

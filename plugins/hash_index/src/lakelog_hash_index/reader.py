@@ -151,15 +151,9 @@ class ReaderIndex:
         """Start a check of the present files; see ``Verifiable``."""
         from lakelog_hash_index.checking import IndexVerifier
 
-        folder = self._context.path / INDEX_DIR
-        return IndexVerifier(
-            self._context.files,
-            folder,
-            self._shape,
-            minimum,
-            living=living,
-            crashed=(self._context.path / ABORT_FILE).exists(),
-        )
+        files, path = self._context.files, self._context.path
+        crashed, folder = (path / ABORT_FILE).exists(), path / INDEX_DIR
+        return IndexVerifier(files, folder, self._shape, minimum, living=living, crashed=crashed)
 
     # --- KeyIndex ---
 
@@ -171,9 +165,8 @@ class ReaderIndex:
         if a file is damaged.
         """
         wanted = indexfile.KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
-        others = (
-            [] if self._memory is None else self._memory.find(wanted.key_hash, begin_ms, end_ms)
-        )
+        memory = self._memory or MemoryKeys()
+        others = memory.find(wanted.key_hash, begin_ms, end_ms)
         within = range(self._minimum, self._limit)
         return indexfile.newest_first(reversed(self._files), others, wanted, within, self._damage)
 

@@ -89,11 +89,7 @@ def next_name(moment: datetime, last: str | None) -> str:
     if last is None or name > last:
         return name
     try:
-        return name_of(_moment_of(last) + _MILLISECOND)
+        seconds = datetime.strptime(last[:-3], _SECONDS)  # noqa: DTZ007  # local, as in the name
+        return name_of(seconds + (int(last[-3:]) + 1) * _MILLISECOND)
     except ValueError:  # digits that are not a time
         return str(int(last) + 1).zfill(_DIGITS)
-
-
-def _moment_of(name: str) -> datetime:
-    seconds = datetime.strptime(name[:-3], _SECONDS)  # noqa: DTZ007  # local, as in the name
-    return seconds + int(name[-3:]) * _MILLISECOND

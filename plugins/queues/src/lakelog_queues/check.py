@@ -33,7 +33,7 @@ from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks.dispatching import DamagedRanges, Problem
 from lakelog.lazy import np
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
-from lakelog_queues.dispatching.making import queues_in
+from lakelog_queues.dispatching.making import present_queues, queues_in
 from lakelog_queues.files import batchqueue
 from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.files.openfiles import OpenFiles
@@ -57,8 +57,8 @@ _CHUNK: Final = 256
 Resolve: TypeAlias = Callable[[simpleunits.RawUnits], simpleunits.RawUnits]
 """Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 BROKEN: Final = "the files of tags codes do not fit together"
-_SIMPLE: Final = ("size", "tags_code")
-_BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
+_SIMPLE: Final[tuple[str, ...]] = ("size", "tags_code")
+_BATCH: Final = (*_SIMPLE, "store_time", "base_offset", "batch_size", "compacted_offset")
 _MOST_OPEN: Final = 64
 _LOOKS: Final = 3
 """Number of listings of a folder, as a listing may miss files that are created meanwhile."""
@@ -295,8 +295,8 @@ class UnitCheck:
             yield self._differs(self.next + at, units[at], expected[at])
 
     def _differs(self, number: int, unit: Any, expected: Any) -> Problem:
-        path, position = self.files.place(number)
-        return Problem(path, position, DIFFERS, self._text(expected), self._text(unit))
+        place = self.files.place(number)
+        return Problem(*place, DIFFERS, self._text(expected), self._text(unit))
 
     def _text(self, unit: Any) -> str:
         names = ("offset", *self._fields)
@@ -327,10 +327,10 @@ class UnitCheck:
         self._leapt = None
         self._shift, self._stated = int(shifts[-1]), int(stated[-1])
         for at in np.flatnonzero(wrong).tolist():
-            path, position = self.files.place(int(places[at]))
-            place = f"queue offset {int(places[at])}"
+            number = int(places[at])
             what = f"{int(stated[at])} in the record at {int(expected[at]['offset'])}"
-            problem = Problem(path, position, MISPLACED, place, what)
+            place = self.files.place(number)
+            problem = Problem(*place, MISPLACED, f"queue offset {number}", what)
             if at == len(stated) - 1 and leaps[at]:
                 self._leapt = problem  # the next record decides whether the queue was moved
             else:
@@ -389,10 +389,9 @@ class UnitCheck:
             units = self.files.read(at, min(end, at + _LOOKED_THROUGH))
             fills = simpleunits.is_filler(units)
             if fills.any():
-                number = at + int(fills.argmax())
-                path, position = self.files.place(number)
-                expected = f"offset={found[0]} size={found[1]}"
-                yield Problem(path, position, UNLED, expected, self._text(units[number - at]))
+                first = int(fills.argmax())
+                place, expected = self.files.place(at + first), f"offset={found[0]} size={found[1]}"
+                yield Problem(*place, UNLED, expected, self._text(units[first]))
                 return
             at += len(units)
 
@@ -441,10 +440,9 @@ class UnitCheck:
         while self.next < end:
             units = self.files.read(self.next, min(end, self.next + _LOOKED_THROUGH))
             for at in np.flatnonzero(self._judged(units)).tolist():
-                path, position = self.files.place(self.next + at)
                 behind = log_end is not None and int(units["offset"][at]) >= log_end
-                text = self._text(units[at])
-                yield Problem(path, position, OF_NO_RECORD, "", text, recoverable=behind)
+                place, text = self.files.place(self.next + at), self._text(units[at])
+                yield Problem(*place, OF_NO_RECORD, "", text, recoverable=behind)
             self.next += len(units)
 
     def _note_missing(self, number: int, offset: int) -> None:
@@ -452,23 +450,19 @@ class UnitCheck:
             self._missing = _Missing(number, offset)
         self._missing.count += 1
 
-    def _missed(self) -> Iterator[Problem]:
+    def _missed(self, *, at_end: bool = False) -> Iterator[Problem]:
         """Report the missing units noted so far."""
-        if self._missing is not None:
-            yield self._lacks(self._missing)
-            self._missing = None
+        missing, self._missing = self._missing, None
+        if missing is not None:
+            yield self._lacks(missing, at_end=at_end)
 
-    def _lacks(self, missing: _Missing, *, at_end: bool = False) -> Problem:
-        path, position = self.files.place(missing.number)
-        return Problem(
-            path,
-            position,
-            MISSING,
-            f"{missing.count} from queue offset {missing.number} on, the first for the record at "
-            f"{missing.offset}",
-            "nothing",
-            recoverable=at_end,
+    def _lacks(self, missing: _Missing, *, at_end: bool) -> Problem:
+        place, number = self.files.place(missing.number), missing.number
+        expected = (
+            f"{missing.count} from queue offset {number} on, the first for the record at "
+            f"{missing.offset}"
         )
+        return Problem(*place, MISSING, expected, "nothing", recoverable=at_end)
 
     def _behind_end(self, expected: simpleunits.RawUnits, stated: Longs | None) -> None:
         if self._late is None:
@@ -481,12 +475,10 @@ class UnitCheck:
     def finish(self, end_offset: int, *, living: bool) -> Iterator[Problem]:
         """Check the units after the last record of a log that ends at ``end_offset``.
 
-        While an owner writes, units of records at or after that offset are not checked. Missing
+        While an owner writes, units of records at or after that offset are not self._ Missing
         units noted here are at the end of the queue, so a recovery adds them.
         """
-        if self._missing is not None:
-            yield self._lacks(self._missing, at_end=True)
-            self._missing = None
+        yield from self._missed(at_end=True)
         if living:
             while self.next < self.files.end:
                 part = self.files.read(self.next, self.next + _LOOKED_THROUGH)
@@ -502,10 +494,6 @@ class UnitCheck:
             yield self._leapt
         if self._late is not None:
             yield self._lacks(self._late, at_end=True)
-
-    def leave_out(self) -> None:
-        """Ignore all existing units."""
-        self.next = self.files.end = self.files.first
 
     def forget_late(self) -> None:
         """Forget the records without a unit at the end: their units have been written since."""
@@ -550,52 +538,44 @@ def _codes(ext: ExtFiles, addresses: Longs) -> Longs:
     return np.concatenate([_codes(ext, addresses[:half]), _codes(ext, addresses[half:])])
 
 
-@attrs.frozen
-class Checked:
-    """The store that is checked.
-
-    :ivar path: the store directory
-    :ivar batch_topics: topics with batch queues
-    :ivar light_queues: whether records feed light queues
-    :ivar tombstones: by topic, the physical offset below which its records have no units
-    :ivar minimum: physical offset of the first byte of the log
-    :ivar living: whether an owner writes meanwhile
-    """
-
-    files: FileSystem
-    path: Path
-    settings: ConsumeQueueSettings
-    batch_topics: Collection[str]
-    light_queues: bool
-    tombstones: Mapping[str, int]
-    minimum: int
-    living: bool
-
-
+@attrs.define(eq=False, slots=False)
 class QueuesVerifier:
     """A :class:`~lakelog.hooks.dispatching.Verifier`.
 
     Light queues are checked if the settings enable them, or if there is one. While an owner writes,
     only records are checked that end at or before the physical end of the most advanced queue at
     the start. The check waits up to a second for their units.
+
+    :param path: the store directory
+    :param batch_topics: topics with batch queues
+    :param light_queues: whether records feed light queues
+    :param tombstones: by topic, the physical offset below which its records have no units
+    :param minimum: physical offset of the first byte of the log
+    :param living: whether an owner writes meanwhile
     """
 
-    def __init__(self, checked: Checked) -> None:
-        self._checked = checked
-        self._opened = OpenFiles(checked.files, write=False, most=_MOST_OPEN)
+    _files: FileSystem
+    _path: Path
+    _settings: ConsumeQueueSettings
+    _batch_topics: Collection[str]
+    _light_queues: bool
+    _tombstones: Mapping[str, int]
+    _minimum: int
+    _living: bool
+
+    def __attrs_post_init__(self) -> None:
+        self._opened = OpenFiles(self._files, write=False, most=_MOST_OPEN)
         self._queues: dict[Queue, UnitCheck] = {}
         self._replacing: list[Units] = []
         self._replacements = Replacements.of(())
         self._damaged = DamagedRanges()
         self._own: list[Problem] = []
-        for queue in _present(checked):
+        for queue in present_queues(self._path, self._batch_topics):
             self._queues[queue] = self._check(queue)
             self._own += self._of_files(self._queues[queue])
         self._reach = max((each.reached for each in self._queues.values()), default=0)
         light = any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._queues)
-        self._grouping = Grouping(
-            checked.batch_topics, checked.light_queues or light, checked.tombstones
-        )
+        self._grouping = Grouping(self._batch_topics, self._light_queues or light, self._tombstones)
 
     def take(self, batch: RecordBatch) -> Iterator[Problem]:
         """Compare with a run of records."""
@@ -607,8 +587,9 @@ class QueuesVerifier:
             found = self._queues.get(group.queue)
             if found is None:
                 found = self._queues[group.queue] = self._check(group.queue)
-                if self._checked.living:
-                    found.leave_out()  # it was made after the check began
+                if self._living:
+                    # It was made after the check began, so its units are not compared.
+                    found.next = found.files.end = found.files.first
             if found.files.fits:
                 yield from self._compare(found, group)
 
@@ -619,11 +600,11 @@ class QueuesVerifier:
     def finish(self, end_offset: int) -> Iterator[Problem]:
         """Compare the remaining units."""
         yield from self._look()
-        if self._checked.living:
+        if self._living:
             self._wait_for_late()
         for found in self._queues.values():
             if found.files.fits:
-                yield from found.finish(end_offset, living=self._checked.living)
+                yield from found.finish(end_offset, living=self._living)
 
     def close(self) -> None:
         """Close the files."""
@@ -635,47 +616,42 @@ class QueuesVerifier:
             yield self._own.pop(0)
 
     def _check(self, queue: Queue) -> UnitCheck:
-        checked, settings = self._checked, self._checked.settings
-        batches = queue[0] in checked.batch_topics
-        folder = layout.BATCHCONSUMEQUEUE_DIR if batches else layout.CONSUMEQUEUE_DIR
-        unit = batchqueue.UNIT if batches else np.dtype(simpleunits.UNIT)
-        size = (
-            settings.batch_file_size_bytes
-            if batches
-            else settings.file_entries * simpleunits.UNIT_BYTES
-        )
-        name = queue[0], str(queue[1])
-        place = checked.path.joinpath(folder, *name)
-        files = CheckedFiles(checked.files, self._opened, place, unit, size)
-        fields: Sequence[str] = _BATCH
+        name, settings = (queue[0], str(queue[1])), self._settings
         resolve: Resolve = as_they_are
-        if not batches:
-            ext = checked.path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
-            size = settings.ext_file_size_bytes
-            resolve, wrong = ext_resolver(checked.files, ext, size, self._opened)
+        if queue[0] in self._batch_topics:
+            folder, fields, unit = layout.BATCHCONSUMEQUEUE_DIR, _BATCH, batchqueue.UNIT
+            size, is_led = settings.batch_file_size_bytes, False
+        else:
+            folder, fields, unit = layout.CONSUMEQUEUE_DIR, _SIMPLE, np.dtype(simpleunits.UNIT)
+            size = settings.file_entries * simpleunits.UNIT_BYTES
+            is_led = queue[0] != REPAIRED_TOPIC
+            ext = self._path.joinpath(layout.CONSUMEQUEUE_EXT_DIR, *name)
+            resolve, wrong = ext_resolver(
+                self._files, ext, settings.ext_file_size_bytes, self._opened
+            )
             self._own += wrong
-            fields = _SIMPLE
-        none, is_led = Replacements.of(()), not batches and queue[0] != REPAIRED_TOPIC
+        place, none = self._path.joinpath(folder, *name), Replacements.of(())
+        files = CheckedFiles(self._files, self._opened, place, unit, size)
 
         def replacements() -> Replacements:
             return self._replacements if is_led else none
 
-        return UnitCheck(files, checked.minimum, fields, resolve, replacements, self._damaged)
+        return UnitCheck(files, self._minimum, fields, resolve, replacements, self._damaged)
 
     def _of_files(self, queue: UnitCheck) -> list[Problem]:
         """Problems with names and lengths of files."""
         found = list(queue.files.problems())
-        for _ in range(_LOOKS if self._checked.living and found else 0):
+        for _ in range(_LOOKS if self._living and found else 0):
             queue.files.look()
             found = list(queue.files.problems())
         return found
 
     def _compare(self, found: UnitCheck, group: QueueUnits) -> Iterator[Problem]:
         units, times = group.columns
-        if self._checked.living:
+        if self._living:
             due = units.offsets + units.sizes <= self._reach
             units, times = units[due], times[due]
-        if group.queue[0] not in self._checked.batch_topics:
+        if group.queue[0] not in self._batch_topics:
             yield from found.take(simpleunits.pack(units), units.queue_offsets)
             return
         fit = batchqueue.readable(units)
@@ -698,14 +674,6 @@ class QueuesVerifier:
         if queue.files.end - end >= queue.late:
             queue.forget_late()
         queue.files.end = end
-
-
-def _present(checked: Checked) -> Iterator[Queue]:
-    """The queues that have a folder."""
-    for name, batches in ((layout.CONSUMEQUEUE_DIR, False), (layout.BATCHCONSUMEQUEUE_DIR, True)):
-        for queue in queues_in(checked.path / name):
-            if (queue[0] in checked.batch_topics) == batches:
-                yield queue
 
 
 def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]:

@@ -98,16 +98,11 @@ def from_queues(path: Path) -> Iterator[tuple[str, int, Path]]:
         (layout.BATCHCONSUMEQUEUE_DIR, "batch_file_size_bytes", 1),
     ):
         files: dict[int, list[Path]] = {}
-        for queue in _queues_in(path / folder):
+        every = (Path(queue) for topic in entries(path / folder) for queue in entries(Path(topic)))
+        for queue in islice(every, QUEUES_ASKED):
             found = file_size(listing(queue))
             if found is not None and not found[0] % unit_bytes:
                 files.setdefault(found[0] // unit_bytes, []).append(queue / found[1])
         if files:
             size = max(files, key=lambda each: len(files[each]))
             yield key, size, files[size][0]
-
-
-def _queues_in(directory: Path) -> Iterator[Path]:
-    """The first few folders of queues, which are inside those of topics."""
-    every = (Path(queue) for topic in entries(directory) for queue in entries(Path(topic)))
-    return islice(every, QUEUES_ASKED)

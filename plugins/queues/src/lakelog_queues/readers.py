@@ -19,15 +19,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatch import (
-    Arrivals,
-    DispatchCursor,
-    Lag,
-    NamedDispatcher,
-    always,
-    forget_topic,
-    resume,
-)
+from lakelog import dispatch
 from lakelog.errors import OffsetOutOfRange, StoreClosed
 from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
@@ -71,7 +63,7 @@ class ArrivalSignal(Protocol):
         :returns: the version on return
         """
 
-    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = dispatch.always) -> None:
         """As :meth:`wait`, without a time limit and without blocking the event loop.
 
         :param is_urgent: while it is false, an owner may gather messages for some tens of ms
@@ -110,7 +102,7 @@ class CurrentArrivals:
             )
         return _with_signal_id(signal, signal.wait(before, timeout_s))
 
-    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = dispatch.always) -> None:
         """As :meth:`wait`, without a time limit and without blocking the event loop."""
         signal, (of, before) = self._of(), divmod(seen, _VERSIONS)
         if of != id(signal):
@@ -138,7 +130,7 @@ class PolledArrivals:
     _page_waiter: PageWaiter
     _waiting_count: int = 0
     _grouping_s: float = 0.0
-    _close: Arrivals = attrs.field(factory=Arrivals)
+    _close: dispatch.Arrivals = attrs.field(factory=dispatch.Arrivals)
 
     @property
     def version(self) -> int:
@@ -198,7 +190,7 @@ class PolledArrivals:
     async def wait_async(
         self,
         seen: int,
-        is_urgent: Callable[[], bool] = always,  # noqa: ARG002  # the owner decides
+        is_urgent: Callable[[], bool] = dispatch.always,  # noqa: ARG002  # the owner decides
         over: Callable[[], bool] = lambda: False,
     ) -> None:
         """As :meth:`wait`, in an event loop, by using its threads.
@@ -271,11 +263,11 @@ class ReaderCatchUp:
 
     _path: Path
     _reader: LogReader
-    _dispatchers: Sequence[NamedDispatcher]
+    _dispatchers: Sequence[dispatch.NamedDispatcher]
     _untouched: Callable[[], object | None]
     _tombstones: TombstoneFile
     _removed: dict[str, int] = attrs.field(factory=dict)
-    _dispatching: DispatchCursor | None = None
+    _dispatching: dispatch.DispatchCursor | None = None
     _looked: float = float("-inf")
     _state: object | None = None
     _found: int = 0  # the end of the log at the first check
@@ -318,7 +310,7 @@ class ReaderCatchUp:
         dispatching = self._dispatching or self._begin()
         for topic, end_offset in self._removed.items():
             self._state = None  # earlier records are dispatched again
-            forget_topic(self._dispatchers, topic, end_offset)
+            dispatch.forget_topic(self._dispatchers, topic, end_offset)
             again = max(end_offset, self._reader.min_offset)
             dispatching.offset = min(dispatching.offset, again)
         self._removed.clear()
@@ -350,12 +342,12 @@ class ReaderCatchUp:
             break
         self._state = state if known is None else None
 
-    def _begin(self) -> DispatchCursor:
+    def _begin(self) -> dispatch.DispatchCursor:
         """Read the progress of the dispatchers; done at the first read: many queues take long."""
         minimum, end = self._reader.min_offset, self._reader.max_offset
-        start = resume(self._dispatchers, minimum, end)
+        start = dispatch.resume(self._dispatchers, minimum, end)
         self._found = end
-        self._dispatching = DispatchCursor(self._path, self._dispatchers, start)
+        self._dispatching = dispatch.DispatchCursor(self._path, self._dispatchers, start)
         return self._dispatching
 
 
@@ -376,7 +368,7 @@ class ReaderWait:
         completion = ReaderCatchUp(
             log.path,
             log.reader,
-            [NamedDispatcher(name, each) for name, each in log.dispatchers.items()],
+            [dispatch.NamedDispatcher(name, each) for name, each in log.dispatchers.items()],
             partial(untouched, log.files, log.path, commitlog),
             TombstoneFile(log.files, log.path, known=known),
         )
@@ -388,9 +380,9 @@ class ReaderWait:
         return self.completion.reach()
 
     @property
-    def lag(self) -> Lag:
+    def lag(self) -> dispatch.Lag:
         """No lag: each query dispatches everything first."""
-        return Lag(0, 0)
+        return dispatch.Lag(0, 0)
 
     @property
     def failure(self) -> None:
@@ -417,9 +409,7 @@ class ReaderWait:
         self.completion.close()
 
 
-def untouched(
-    files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
-) -> object | None:
+def untouched(files: FileSystem, path: Path, commitlog: Path) -> object | None:
     """A value that stays equal as long as a closed store is not written.
 
     ``None`` if a process has the store open, since writes through a map do not change file times.
@@ -429,7 +419,7 @@ def untouched(
         return None
     names = [name for name, _ in files.list(commitlog)]
     last = identity_at(commitlog / names[-1]) if names else None
-    if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:
+    if last is None or time.time_ns() - last.ctime_ns < _SETTLED_NS:
         return None
     others = (identity_at(path / name) for name in (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE))
     return len(names), names[-1], last, *others

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakelog.dispatch import DispatchRunner
     from lakelog.format.queue_offsets import Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer, QueueAccess, StartPosition
-    from lakelog_queues.consumers.offsettable import Commit, CurrentOffsets, OffsetTable
+    from lakelog_queues.consumers.offsettable import Commit, OffsetTable
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
     from lakelog_queues.finding.results import (
@@ -54,19 +54,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Reads)
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class QueueExtension:
-    """Adds the queue methods of :class:`lakelog.Store` to open stores."""
-
-    @property
-    def store_class(self) -> type[Store]:
-        """The class of open stores."""
-        return Store
-
-    def extend(self, log: DispatchedLog) -> QueueParts:
-        """Build the resources for one role."""
-        return QueueParts(log)
 
 
 class QueueParts:
@@ -176,16 +163,6 @@ class Store(LogStore):
     @property
     def _find(self) -> Finder:
         return queue_parts(self._current.now()).finder
-
-    @property
-    def _offsets(self) -> CurrentOffsets:
-        """The committed offsets of consumers, independent of the role."""
-        from lakelog_queues.consumers.offsettable import CurrentOffsets
-
-        current = self._current
-        return CurrentOffsets(
-            lambda: queue_parts(current.now()).offsets, lambda: queue_parts(current.last()).offsets
-        )
 
     @property
     def _following(self) -> QueueFollower:
@@ -466,10 +443,8 @@ class Store(LogStore):
         """
         from lakelog_queues.consumers.consumer import Consumer
 
-        access, offsets = self._queue_access(), self._offsets
-        return Consumer(
-            group, topic, queue_ids, access, offsets, start=start, commit=commit, tags=tags
-        )
+        access = self._queue_access()
+        return Consumer(group, topic, queue_ids, access, start=start, commit=commit, tags=tags)
 
     @reads
     def subscribe(  # noqa: PLR0913  # all but two are optional, and given by name
@@ -503,8 +478,7 @@ class Store(LogStore):
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.SettingsError`,
         the latter also if a living member has another subscription.
         """
-        from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
-        from lakelog_queues.groups.options import GroupOptions
+        from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer, GroupOptions
 
         options = GroupOptions.of(
             group,
@@ -520,18 +494,25 @@ class Store(LogStore):
             idle_ms=idle_ms,
         )
         log, queues = queue_parts(self._current.now()).log, self._queue_access()
-        access = GroupAccess(log.files, self.path, self._placed, queues, self._offsets, self.put)
+        access = GroupAccess(log.files, self.path, self._placed, queues, self.put)
         return GroupConsumer(options, access)
 
     def _queue_access(self) -> QueueAccess:
+        """The queues and committed offsets, independent of the role."""
         from lakelog_queues.consumers.consumer import QueueAccess
+        from lakelog_queues.consumers.offsettable import CurrentOffsets
 
+        current = self._current
         return QueueAccess(  # each call checks whether the store is open
             self.get,
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
             self.offset_by_time,
             self.arrivals,
+            CurrentOffsets(
+                lambda: queue_parts(current.now()).offsets,
+                lambda: queue_parts(current.last()).offsets,
+            ),
         )
 
     @reads
@@ -609,3 +590,16 @@ class Store(LogStore):
             return self._current.now().maintenance.delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
+
+
+class QueueExtension:
+    """Adds the queue methods of :class:`lakelog.Store` to open stores.
+
+    :ivar store_class: the class of open stores
+    """
+
+    store_class = Store
+
+    def extend(self, log: DispatchedLog) -> QueueParts:
+        """Build the resources for one role."""
+        return QueueParts(log)

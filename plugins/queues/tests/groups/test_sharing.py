@@ -236,7 +236,8 @@ def test_a_commit_killed_halfway_is_not_taken_for_that_of_another(store: Store) 
         member.ack(*held[:4])
         changed = member._state.intend()
         assert changed == {("t", 0): 4}
-        store._offsets.commit_all([("g", "t", {0: 4})])  # killed here: not noted as stored
+        offsets = store._queue_access().offsets
+        offsets.commit_all([("g", "t", {0: 4})])  # killed here: not noted as stored
         assert member._commits.adopt() == {}
         member.ack(*held[4:5])
         member.commit()

@@ -10,9 +10,9 @@ from lakelog import Message, Store
 from lakelog.format.layout import is_queued
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.log.log_reader import LogReader
-from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.records import PlacedRecords
+from lakelog_queues.finding.search import TimeSearch
 from lakelog_queues.units.tags import java_hash
 
 Unit = tuple[int, int, int, int, int]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, read_small
-from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.records import PlacedRecords
+from lakelog_queues.finding.search import TimeSearch
 from plugins.queues.tests.reading.support import QueuesInMemory, put_numbered, times_of
 
 pytestmark = pytest.mark.both_ways

@@ -12,8 +12,8 @@ from core.tests.store.support import open_small
 from lakelog import Message, Store
 from lakelog.errors import CorruptIndex, MissingIndex
 from lakelog_queues.finding.finder import QueueList
-from lakelog_queues.finding.query import KeyQuery
 from lakelog_queues.finding.results import QueueInfo
+from lakelog_queues.finding.search import KeyQuery
 from lakelog_testing.crash.opener import owned_by
 from plugins.queues.tests.reading.support import QueuesInMemory, log_of_store
 

@@ -20,7 +20,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.record_batch import Blank, Damage
-from lakelog_queues.finding.query import KeyQuery
+from lakelog_queues.finding.search import KeyQuery
 from lakelog_testing.samples import copy_store
 
 PROVED_MS = 9_000_000_000_000

@@ -61,10 +61,11 @@ Meter: TypeAlias = Callable[[Path], Measure]
 
 
 def measure(path: Path) -> Measure:
-    """Measure the file system of ``path``, which need not exist yet."""
+    """Measure the file system of ``path``, or of its nearest existing parent."""
     import psutil  # slow to import
 
-    place = _nearest(path)
+    path = path.absolute()
+    place = next(each for each in (path, *path.parents) if each.exists())
     usage, found = psutil.disk_usage(os.fspath(place)), os.statvfs(place)
     return Measure(
         device=place.stat().st_dev,
@@ -72,12 +73,6 @@ def measure(path: Path) -> Measure:
         free_bytes=usage.free,
         free_inodes=found.f_favail if found.f_files else None,
     )
-
-
-def _nearest(path: Path) -> Path:
-    """``path``, or its nearest existing parent."""
-    path = path.absolute()
-    return next(each for each in (path, *path.parents) if each.exists())
 
 
 @attrs.frozen

@@ -26,17 +26,6 @@ def anonymous(length: int) -> mmap.mmap:
     return found
 
 
-def owned(memory: mmap.mmap) -> ctypes.Array[ctypes.c_char]:
-    """``memory`` as an object that is kept alive by its views, and accepts finalizers."""
-    return (ctypes.c_char * len(memory)).from_buffer(memory)
-
-
-def zero(memory: mmap.mmap, length: int) -> None:
-    """Zero the first ``length`` bytes; releases the interpreter lock."""
-    start = ctypes.c_char.from_buffer(memory)
-    ctypes.memset(ctypes.addressof(start), 0, length)
-
-
 def mlock(memory: mmap.mmap) -> None:
     """Lock ``memory`` into RAM; raises ``OSError``, usually because of ``RLIMIT_MEMLOCK``."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -66,7 +55,8 @@ class Buffer:
     def clean(self) -> None:
         """Zero the used part: views may extend past the written bytes."""
         if self.used_bytes:
-            zero(self.memory, self.used_bytes)
+            start = ctypes.c_char.from_buffer(self.memory)
+            ctypes.memset(ctypes.addressof(start), 0, self.used_bytes)  # without interpreter lock
             self.used_bytes = 0
 
 
@@ -80,7 +70,7 @@ class TakenBuffer:
     def __init__(self, buffer: Buffer, returned: SimpleQueue[Buffer]) -> None:
         # Views keep `owner` alive, not the buffer. Its finalizer therefore runs when the last view
         # is gone, and only then returns the buffer to the pool.
-        owner = owned(buffer.memory)
+        owner = (ctypes.c_char * len(buffer.memory)).from_buffer(buffer.memory)
         weakref.finalize(owner, returned.put, buffer).atexit = False
         self.buffer = buffer
         self.view = memoryview(owner).cast("B").toreadonly()

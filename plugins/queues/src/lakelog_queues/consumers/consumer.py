@@ -15,13 +15,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
 from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
@@ -33,7 +33,7 @@ LATEST: Final = "latest"
 StartPosition: TypeAlias = str | datetime
 """``earliest``, ``latest``, or a store time with its time zone."""
 _log = logging.getLogger("lakelog")
-CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+_CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 BATCH_MESSAGES: Final = 32
 _RELIST_S: Final = 1.0
@@ -55,7 +55,6 @@ class Consumer:
         topic: str,
         queue_ids: Sequence[int] | None,
         access: QueueAccess,
-        offsets: CurrentOffsets,
         *,
         start: StartPosition = LATEST,
         commit: CommitPolicy = "explicit",
@@ -74,19 +73,19 @@ class Consumer:
         an empty tag filter.
         """
         offsets_name(topic, group)
-        _check(commit, queue_ids, offsets)
+        _check(commit, queue_ids, access.offsets)
         tag_filter(topic, tags)
         self.group = group
         self.topic = topic
         self._all_queues = queue_ids is None
         self._access = access
-        self._offsets = offsets
+        self._offsets = access.offsets
         self._start = check_start_position(start)
         self._by_batch = commit == "batch"
         self._fetching = Fetching(access, topic, tags)
         self._waiting: deque[Fetched] = deque()
         self._delivered: dict[int, int] = {}
-        self._committed = offsets.committed(group, topic)
+        self._committed = access.offsets.committed(group, topic)
         self._known = self._all_queues and bool(self._committed)
         self._closed = False
         self._listed_at = 0.0
@@ -119,17 +118,17 @@ class Consumer:
         :param follow: wait for more at the end, until the consumer or its store is closed
         """
         while not self._closed:
-            if self._fetch(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0):
+            if self.fetch(BATCH_MESSAGES, _NAP_S * 1000 if follow else 0):
                 if (message := self.take()) is not None:
                     yield message
             elif not follow or self._is_over():
                 return
 
-    def fetch(self, max_messages: int = BATCH_MESSAGES) -> bool:
-        """Fetch messages for :meth:`take`; returns whether there are any."""
-        return self._fetch(max_messages, 0)
+    def fetch(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> bool:
+        """Fetch messages for :meth:`take`; returns whether there are any.
 
-    def _fetch(self, max_messages: int, wait_ms: float) -> bool:
+        :param wait_ms: longest wait for the first message
+        """
         if not self._waiting:
             self._begin()
             self._fill(max_messages, wait_ms)
@@ -287,12 +286,7 @@ class Consumer:
     def __enter__(self) -> Consumer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close; after an error without a commit, so that the batch is delivered again."""
         self._end(commit=self._by_batch and kind is None)
 
@@ -364,16 +358,7 @@ class Fetching:
         """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
         offset = self.positions[queue_id]
         result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
-        if result.status in CORRECTED:
-            _log.warning(
-                "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
-                queue_id,
-                self._topic,
-                result.min_offset,
-                result.max_offset,
-                offset,
-                result.next_offset,
-            )
+        warn_if_corrected(result, (self._topic, queue_id), offset, "reading")
         self.positions[queue_id] = result.next_offset
         return self._placed(result, queue_id, offset)
 
@@ -391,6 +376,16 @@ class Fetching:
             for each in others
         ]
         return [*found, Fetched(last, queue_id, result.next_offset)]
+
+
+def warn_if_corrected(result: GetResult, queue: Queue, offset: int, reader: str) -> None:
+    """Log that ``reader`` continues elsewhere, if ``offset`` is outside the queue's bounds."""
+    if result.status in _CORRECTED:
+        bounds = result.min_offset, result.max_offset
+        _log.warning(
+            "queue %d of topic %s holds offsets %d to %d, not %d; %s continues at %d",
+            *(queue[1], queue[0], *bounds, offset, reader, result.next_offset),
+        )
 
 
 class Fetched(NamedTuple):
@@ -414,6 +409,7 @@ class QueueAccess:
     :ivar offset_by_time: returns, for a topic, a queue id and a time in ms, the first queue offset
         whose message was stored then or later
     :ivar arrivals: lets a reader wait for new messages
+    :ivar offsets: the committed offsets of all groups
     """
 
     get: Callable[..., GetResult]
@@ -421,6 +417,7 @@ class QueueAccess:
     bounds: Callable[[str, int], tuple[int, int] | None]
     offset_by_time: Callable[[str, int, int], int]
     arrivals: ArrivalSignal
+    offsets: CurrentOffsets
 
 
 def check_start_position(position: StartPosition, argument: str = "start") -> StartPosition:

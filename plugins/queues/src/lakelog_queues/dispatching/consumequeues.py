@@ -19,26 +19,28 @@ queues.
 Therefore a dispatch from a record at or before ``o - BATCH_BYTES`` adds all missing units; existing
 ones are not added again. All this also holds if the owner has died, or if other owners followed:
 their writes are in the page cache, complete up to the last batch.
+Queues are synced at intervals, in a thread; see :class:`Flushing`.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import CorruptQueue
+from lakelog.errors import CorruptQueue, StoreFailed, ThreadNotStarted
 from lakelog.files import queue_ends
-from lakelog.files.filesystem import FileSystem
-from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import cached_property
 from lakelog.log.sources import FileSource, read_at
+from lakelog.runtime.threads import started
 from lakelog_queues.dispatching import making
-from lakelog_queues.dispatching.flushing import Flushing
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones, read_tombstones
 from lakelog_queues.plugin import ConsumeQueueSettings
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from lakelog_queues.dispatching.grouping import Grouping
     from lakelog_queues.dispatching.making import AnyQueue
     from lakelog_queues.files.openfiles import PlainUnits
+_LOG: Final = logging.getLogger("lakelog")
 
 BATCH_BYTES: Final = 4 << 20
 """Length of a batch that an owner dispatches (``lakelog.log.scan.WINDOW_BYTES``)."""
@@ -56,9 +59,6 @@ _SLACK_BYTES: Final = 3 * BATCH_BYTES
 """One batch is enough; the others allow for owners with another version of lakelog."""
 _KEPT_MARKS: Final = 2
 """Two, because a power cut may remove the record of the latest mark from the log."""
-_NOWHERE: Final = 1 << 63
-"""Behind every offset of a log."""
-_LOG: Final = logging.getLogger("lakelog")
 
 
 class ConsumeQueues:
@@ -86,7 +86,9 @@ class ConsumeQueues:
         self._batch_topics = making.batch_topics(files, path) | making.topics_with_batches(path)
         self._maker = making.QueueMaker(files, path, settings, self._batch_topics, self._read_only)
         self._queues: dict[Queue, AnyQueue] = {}
-        self._removed = RemovedQueues(files, path, self._maker, self._tombstones, self._read_only)
+        self._removed = making.RemovedQueues(
+            files, path, self._maker, self._tombstones, self._read_only
+        )
         self._loaded = False
         self._thorough = not self._clean
         log_path, segment_bytes = context.core.commitlog(path), context.core.segment_size_bytes
@@ -173,7 +175,7 @@ class ConsumeQueues:
 
     def _lacking(self, kept: queue_ends.DurableQueueEnds) -> int:
         """The physical offset from which a queue lacks units that it had at the last sync."""
-        found = _NOWHERE
+        found = making.NOWHERE
         for queue in self._short(kept):
             there = self._queues.get(queue)
             reached = 0 if there is None or self._starts_late(there, kept) else there.reached
@@ -368,20 +370,17 @@ class ConsumeQueues:
 
         ``None`` if there is no such queue.
         """
-        self._ensure_loaded()
-        found = self._queues.get(queue)
+        found = self._found(queue)
         return None if found is None else found.bounds(minimum)
 
     def reached(self, queue: Queue) -> int:
         """Physical end offset of the last record that has a unit; 0 without one."""
-        self._ensure_loaded()
-        found = self._queues.get(queue)
+        found = self._found(queue)
         return 0 if found is None else found.reached
 
     def units(self, queue: Queue, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first`` on; empty without such a queue."""
-        self._ensure_loaded()
-        found = self._queues.get(queue)
+        found = self._found(queue)
         if found is None:
             from lakelog_queues.units.simpleunits import no_units
 
@@ -395,22 +394,25 @@ class ConsumeQueues:
 
     def kind(self, queue: Queue) -> str:
         """``SimpleCQ`` or ``BatchCQ``."""
-        self._ensure_loaded()
-        found = self._queues.get(queue)
-        return (found if found is not None else self._maker.make(queue)).kind
+        return (self._found(queue) or self._maker.make(queue)).kind
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
         """Begin a check of the present files; see ``Verifiable``.
 
         :param living: whether an owner writes meanwhile
         """
-        from lakelog_queues.check import Checked, QueuesVerifier  # for operators only
+        from lakelog_queues.check import QueuesVerifier  # for operators only
 
         where = self._files, self._path, self._settings
         grouped = self._batch_topics, self._light_queues, self._tombstones
-        return QueuesVerifier(Checked(*where, *grouped, minimum, living))
+        return QueuesVerifier(*where, *grouped, minimum, living)
 
     # --- the parts ---
+
+    def _found(self, queue: Queue) -> AnyQueue | None:
+        if not self._loaded:
+            self._load()
+        return self._queues.get(queue)
 
     def _ensure_loaded(self) -> None:
         if not self._loaded:
@@ -453,67 +455,6 @@ class ConsumeQueues:
         self._maker.dirty.sync(least_pages)
 
 
-@attrs.define(eq=False)
-class RemovedQueues:
-    """The removed queues of which a crash or an error left files.
-
-    They are not read any more. They are removed before a queue with the same name is created.
-
-    :ivar again: physical offset from which records for such queues must be dispatched again
-    """
-
-    _files: FileSystem
-    _path: Path
-    _maker: making.QueueMaker
-    _tombstones: Mapping[str, int]
-    _read_only: bool
-    again: int = _NOWHERE
-    _left: set[Queue] = attrs.field(factory=set)
-
-    def owns(self, queue: AnyQueue) -> bool:
-        """Whether the files of a queue that was just loaded belong to a removed topic."""
-        end = self._tombstones.get(queue.queue[0], 0)
-        if not end:
-            return False
-        oldest = queue.oldest()
-        return oldest < end if oldest is not None else queue.is_empty()
-
-    def take(self, queue: AnyQueue) -> None:
-        """Hide a queue; :meth:`remove` removes its files."""
-        queue.close()
-        self.again = min(self.again, self._tombstones[queue.queue[0]])
-        if self._read_only:
-            self._maker.leave_out(queue.queue)  # its owner removes the files
-        else:
-            self._left.add(queue.queue)
-
-    def remove(self, only: Queue | None = None) -> None:
-        """Remove the files; after an ``OSError`` the next call continues.
-
-        :param only: a queue, which need not have remaining files; ``None`` is all
-        """
-        for name in sorted(self._left if only is None else self._left & {only}):
-            self._maker.remove_folders(name)
-            self._left.discard(name)
-
-    def finish(self) -> None:
-        """Remove the files that an earlier process left; after an error they stay hidden."""
-        if self._read_only or not self._tombstones:
-            return
-        try:
-            if self._left:
-                self._files.sync_dir(self._path / OWN_DIR)  # tombstones first, then removals
-                self.remove()
-            for topic in self._tombstones:
-                self._maker.remove_topic(topic)
-        except OSError as error:
-            _LOG.warning(
-                "%s: files of removed topics could not be removed; they are not read, and the next "
-                "open tries again: %s",
-                *(self._path, error),
-            )
-
-
 def complete_to(queues: Collection[AnyQueue]) -> int:
     """The physical offset up to which every queue that is loaded from now on has its units."""
     last = max(queues, key=lambda queue: queue.reached, default=None)
@@ -529,3 +470,135 @@ def start_before(queues: Collection[AnyQueue], limit: int) -> int:
         if queue.reached > limit:
             found = max(found, queue.before(limit + 1))
     return found
+
+
+@attrs.define(eq=False)
+class Flushing:
+    """Syncs queues at intervals, in a thread; like RocketMQ's ``FlushConsumeQueueService``.
+
+    At each interval, files with enough changed pages are synced. At each thorough interval, all
+    files are synced, and the checkpoint advances. Unlike in RocketMQ, a thorough sync also follows
+    a certain length of dispatched log, which limits the work of a recovery.
+
+    After a failed sync there is no further one, because the operating system may have dropped the
+    changed pages, and a later sync would succeed without them. Appending continues, as queues can
+    be rebuilt from the log. But the checkpoint stays, and the next stop is not clean.
+
+    :param sync: syncs the files with at least this number of changed pages; 0 is all
+    :param note: called before a thorough sync; its result is called after it
+    :ivar dispatched_ms: store time of the last record whose units are all written, in ms since 1970
+    :ivar dispatched_bytes: length of the log dispatched so far
+    :ivar failure: the error of a failed sync
+    """
+
+    _settings: ConsumeQueueSettings
+    _checkpoint: CheckpointKeeper
+    _sync: Callable[[int], None]
+    _note: Callable[[], Callable[[], None]]
+    dispatched_ms: int = 0
+    dispatched_bytes: int = 0
+    failure: BaseException | None = None
+    _thorough_at: float = attrs.field(init=False)
+    _thorough_bytes: int = 0
+    _one_at_a_time: threading.Lock = attrs.field(factory=threading.Lock)
+    _over: bool = False
+    _wake: threading.Event = attrs.field(factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _has_warned: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        self._thorough_at = self._next_thorough()
+
+    def _next_thorough(self) -> float:
+        return time.monotonic() * 1000 + self._settings.flush_thorough_interval_ms
+
+    def start(self) -> None:
+        """Start the thread, unless it runs.
+
+        If no thread can be started, this call flushes what is due, and the next call tries again.
+        """
+        if self._thread is None and not self._over:
+            thread = threading.Thread(target=self._run, name="lakelog-flush-queues", daemon=True)
+            try:
+                self._thread = started(thread)
+            except ThreadNotStarted as error:
+                if not self._has_warned:
+                    _LOG.warning("queues are flushed by the dispatching thread: %s", error)
+                self._has_warned = True
+                self._tick()
+
+    def dispatched(self, last_ms: int, log_bytes: int) -> None:
+        """Note a run of records whose units are written; may wake the thread for a thorough sync.
+
+        :param last_ms: store time of its last record, in ms since 1970
+        :param log_bytes: its length in the log
+        """
+        self.dispatched_ms = last_ms
+        self.dispatched_bytes += log_bytes
+        if self._has_many():
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Stop the thread, and wait for its end."""
+        self._over = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def flush(self) -> None:
+        """Sync everything, then advance the checkpoint; raises :class:`StoreFailed`."""
+        with self._one_at_a_time:
+            self.check()
+            self._thorough()
+
+    def check(self) -> None:
+        """Raise :class:`StoreFailed` if an earlier sync failed."""
+        if self.failure is not None:
+            raise StoreFailed(
+                f"a sync of a queue failed ({self.failure}); check the disk, then close and reopen "
+                "the store"
+            ) from self.failure
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait(self._settings.flush_interval_ms / 1000)
+            if self._over:
+                return
+            self._wake.clear()
+            try:
+                self._tick()
+            except StoreFailed:
+                return
+
+    def _tick(self) -> None:
+        with self._one_at_a_time:
+            self.check()
+            if time.monotonic() * 1000 >= self._thorough_at or self._has_many():
+                self._thorough()
+            else:
+                self._guarded(lambda: self._sync(self._settings.flush_least_pages))
+
+    def _has_many(self) -> bool:
+        behind = self.dispatched_bytes - self._thorough_bytes
+        return behind >= self._settings.flush_thorough_bytes
+
+    def _thorough(self) -> None:
+        reached_ms = self.dispatched_ms  # read before the sync, which may miss later records
+        self._thorough_bytes = self.dispatched_bytes
+        keep = self._note()
+        self._thorough_at = self._next_thorough()
+        self._guarded(lambda: self._sync(0))
+        self._guarded(keep)
+        if reached_ms:
+            self._guarded(
+                lambda: self._checkpoint.advance(StoreCheckpoint(logics_timestamp_ms=reached_ms))
+            )
+
+    def _guarded(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except BaseException as error:  # noqa: BLE001  # after any error, files may not be durable
+            self.failure = error
+            self._checkpoint.freeze()
+            _LOG.exception("a sync of a queue failed; close and reopen the store to dispatch again")
+            self.check()

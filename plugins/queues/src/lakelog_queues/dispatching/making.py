@@ -1,21 +1,26 @@
-"""Creates the queue objects of a store directory, each of its kind and with its files.
+"""Creates the queue objects of a store directory, and removes files that no queue may have.
 
 Modules of queues are imported for the first queue, so that the open of a new store imports less.
+
+Files with an impossible length or name are moved to the quarantine. Nothing is lost, because queues
+are rebuilt from the log. But if all files have the same impossible length, the settings are wrong
+and the files are right; then an error is raised and no file moves.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.errors import CorruptConfig
-from lakelog.files.filesystem import FileSystem, folders_in
+from lakelog.errors import CorruptConfig, CorruptQueue
+from lakelog.files.filesystem import FileSystem, folders_in, free_name
+from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format import layout
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.lazy import cached_property
@@ -25,12 +30,10 @@ from lakelog_queues.plugin import BATCH_UNIT_BYTES, UNIT_BYTES, ConsumeQueueSett
 if TYPE_CHECKING:
     from lakelog.format.queue_offsets import Queue
     from lakelog_queues.files.batchqueue import BatchQueue
-    from lakelog_queues.files.invalid_files import QueueFolderKind
     from lakelog_queues.files.replaced import RepairReplacements
     from lakelog_queues.files.simplequeue import SimpleQueue
 
     AnyQueue: TypeAlias = SimpleQueue | BatchQueue
-
 DIRECTORIES: Final = (
     layout.CONSUMEQUEUE_EXT_DIR,
     layout.CONSUMEQUEUE_DIR,
@@ -42,10 +45,11 @@ of batch queues but none of other queues has batch queues only.
 _UNITS: Final = (layout.CONSUMEQUEUE_DIR, layout.BATCHCONSUMEQUEUE_DIR)
 _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
-_NOWHERE: Final = "left-out"
+_LEFT_OUT: Final = "left-out"
 """The name of a folder that never exists."""
-_TOPICS_FILE: Final = "topics.json"
-_LOG: Final = logging.getLogger(__name__)
+NOWHERE: Final = 1 << 63
+"""Behind every offset of a log."""
+_LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.define(eq=False, slots=False)
@@ -85,19 +89,29 @@ class QueueMaker:
             unknown
         :returns: whether any file was moved
 
-        Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
+        Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong; then no file was
+        moved.
         """
-        from lakelog_queues.files.invalid_files import quarantine_invalid
-
-        return bool(quarantine_invalid(self._files, self._path, self._kinds(kept_entries)))
+        odd = self._invalid(kept_entries)
+        for folder, file in odd:
+            _move(self._files, self._path, folder, file)
+        return bool(odd)
 
     def exclude_invalid(self, kept_entries: int) -> bool:
         """The same for readers, which ignore all files of such queues from now on."""
-        from lakelog_queues.files.invalid_files import queues_with_invalid
-
-        odd = queues_with_invalid(self._files, self._path, self._kinds(kept_entries))
-        self._left_out |= odd
-        return bool(odd)
+        found: set[Queue] = set()
+        for _, file in self._invalid(kept_entries):
+            _LOG.warning(
+                "%s has a wrong length (%d bytes) or name; its queue is read from the log instead. "
+                "Open the store with mode='write' to rebuild the file",
+                file.path,
+                file.length,
+            )
+            topic, queue_id = file.path.parts[-3:-1]
+            if queue_id.isdecimal():
+                found.add((topic, int(queue_id)))
+        self._left_out |= found
+        return bool(found)
 
     def make(self, queue: Queue) -> AnyQueue:
         """A queue of the right kind, not loaded yet."""
@@ -105,12 +119,7 @@ class QueueMaker:
 
     def present(self) -> Iterator[AnyQueue]:
         """The queues that have a folder, not loaded yet."""
-        for queue in queues_in(self._path / layout.CONSUMEQUEUE_DIR):
-            if queue[0] not in self._batch_topics:
-                yield self._simple(queue)
-        for queue in queues_in(self._path / layout.BATCHCONSUMEQUEUE_DIR):
-            if queue[0] in self._batch_topics:
-                yield self._batch(queue)
+        return map(self.make, present_queues(self._path, self._batch_topics))
 
     def folders(self, queue: Queue) -> list[Path]:
         """The folders that may hold files of a queue."""
@@ -158,27 +167,24 @@ class QueueMaker:
             self._files.unlink(path)
         self.opened.drop(path)  # afterwards, as a sync by another thread may have opened it again
 
-    def _kinds(self, kept_entries: int) -> tuple[QueueFolderKind, ...]:
-        """The kinds of queue folders, with the lengths of their files."""
-        from lakelog_queues.files.invalid_files import QueueFolderKind as Kind
-
-        sizes, batch, ext = (
-            self._settings,
-            layout.BATCHCONSUMEQUEUE_DIR,
-            layout.CONSUMEQUEUE_EXT_DIR,
+    def _invalid(self, kept_entries: int) -> list[tuple[str, SegmentFile]]:
+        """Files with a wrong length or name, each with the folder of its kind."""
+        wanted, (ext, simple, batch) = self._settings, DIRECTORIES
+        size, proved = wanted.file_entries * UNIT_BYTES, kept_entries == wanted.file_entries
+        ext_size, batch_size = wanted.ext_file_size_bytes, wanted.batch_file_size_bytes
+        kind = QueueFolderKind
+        kinds = (
+            kind(simple, size, UNIT_BYTES, "file_entries", proved=proved),
+            kind(ext, ext_size, 1, "ext_file_size_bytes", gapless=True),
+            kind(batch, batch_size, BATCH_UNIT_BYTES, "batch_file_size_bytes", gapless=True),
         )
-        size, proved = sizes.file_entries * UNIT_BYTES, kept_entries == sizes.file_entries
-        batch_size, ext_size = sizes.batch_file_size_bytes, sizes.ext_file_size_bytes
-        return (
-            Kind(layout.CONSUMEQUEUE_DIR, size, UNIT_BYTES, "file_entries", proved=proved),
-            Kind(ext, ext_size, 1, "ext_file_size_bytes", gapless=True),
-            Kind(batch, batch_size, BATCH_UNIT_BYTES, "batch_file_size_bytes", gapless=True),
-        )
+        found = ((each, _invalid_of(self._files, self._path, each)) for each in kinds)
+        return [(each.folder, file) for each, odd in found for file in odd]
 
     def _places(self, queue: Queue) -> list[Path]:
         """The folders to read a queue from; missing ones if its files are to be ignored."""
         folders = self.folders(queue)
-        return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
+        return [each / _LEFT_OUT for each in folders] if queue in self._left_out else folders
 
     def _simple(self, queue: Queue) -> SimpleQueue:
         from lakelog_queues.files.folders import UnitFiles
@@ -212,12 +218,81 @@ class QueueMaker:
         return BatchQueue(queue, files)
 
 
+@attrs.define(eq=False)
+class RemovedQueues:
+    """The removed queues of which a crash or an error left files.
+
+    They are not read any more. They are removed before a queue with the same name is created.
+
+    :ivar again: physical offset from which records for such queues must be dispatched again
+    """
+
+    _files: FileSystem
+    _path: Path
+    _maker: QueueMaker
+    _tombstones: Mapping[str, int]
+    _read_only: bool
+    again: int = NOWHERE
+    _left: set[Queue] = attrs.field(factory=set)
+
+    def owns(self, queue: AnyQueue) -> bool:
+        """Whether the files of a queue that was just loaded belong to a removed topic."""
+        end = self._tombstones.get(queue.queue[0], 0)
+        if not end:
+            return False
+        oldest = queue.oldest()
+        return oldest < end if oldest is not None else queue.is_empty()
+
+    def take(self, queue: AnyQueue) -> None:
+        """Hide a queue; :meth:`remove` removes its files."""
+        queue.close()
+        self.again = min(self.again, self._tombstones[queue.queue[0]])
+        if self._read_only:
+            self._maker.leave_out(queue.queue)  # its owner removes the files
+        else:
+            self._left.add(queue.queue)
+
+    def remove(self, only: Queue | None = None) -> None:
+        """Remove the files; after an ``OSError`` the next call continues.
+
+        :param only: a queue, which need not have remaining files; ``None`` is all
+        """
+        for name in sorted(self._left if only is None else self._left & {only}):
+            self._maker.remove_folders(name)
+            self._left.discard(name)
+
+    def finish(self) -> None:
+        """Remove the files that an earlier process left; after an error they stay hidden."""
+        if self._read_only or not self._tombstones:
+            return
+        try:
+            if self._left:
+                self._files.sync_dir(self._path / layout.OWN_DIR)  # tombstones first, then removals
+                self.remove()
+            for topic in self._tombstones:
+                self._maker.remove_topic(topic)
+        except OSError as error:
+            _LOG.warning(
+                "%s: files of removed topics could not be removed; they are not read, and the next "
+                "open tries again: %s",
+                *(self._path, error),
+            )
+
+
 def topics_with_batches(path: Path) -> frozenset[str]:
     """Topics that have batch queues only, whatever their configuration is."""
     batch, simple = (
         folders_in(path / each) for each in (layout.BATCHCONSUMEQUEUE_DIR, layout.CONSUMEQUEUE_DIR)
     )
     return frozenset(each.name for each in batch) - {each.name for each in simple}
+
+
+def present_queues(path: Path, batch_topics: Collection[str]) -> Iterator[Queue]:
+    """The queues that have a folder of their kind in the store directory ``path``."""
+    for name in _UNITS:
+        for queue in queues_in(path / name):
+            if (queue[0] in batch_topics) == (name == layout.BATCHCONSUMEQUEUE_DIR):
+                yield queue
 
 
 def queues_in(root: Path) -> Iterator[Queue]:
@@ -230,7 +305,7 @@ def queues_in(root: Path) -> Iterator[Queue]:
 
 def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
     """The topics of the store directory ``path`` whose ``queue.type`` is ``BatchCQ``."""
-    topics = path / layout.CONFIG_DIR / _TOPICS_FILE
+    topics = path / layout.CONFIG_DIR / "topics.json"
     if not topics.parent.is_dir():
         return frozenset()
     from lakelog_rocketmq.config import load_config  # most stores have no topics to read
@@ -249,4 +324,68 @@ def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
         topic
         for topic, config in table.items()
         if (config.get("attributes") or {}).get("queue.type") == "BatchCQ"
+    )
+
+
+@attrs.frozen
+class QueueFolderKind:
+    """A folder of the store directory that holds queues of one kind.
+
+    :ivar folder: its name in the store directory
+    :ivar size_bytes: the required length of each file
+    :ivar unit_bytes: every valid value of ``setting`` gives a multiple of this length
+    :ivar setting: the setting of ``[consume-queue]`` that determines the length
+    :ivar proved: whether the present value of the setting is known to be right
+    :ivar gapless: whether files after a missing one cannot be used
+    """
+
+    folder: str
+    size_bytes: int
+    unit_bytes: int
+    setting: str
+    proved: bool = False
+    gapless: bool = False
+
+
+def _invalid_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[SegmentFile]:
+    """The files of one kind with a wrong length or name; raises if the setting is wrong instead."""
+    folders = (each for topic in folders_in(path / kind.folder) for each in folders_in(topic))
+    queues = [segment_files(each, files.list(each)) for each in folders]
+    odd = [file for queue in queues for file in _odd(queue, kind)]
+    lengths = {file.length for queue in queues for file in queue if file.length}
+    if odd and not kind.proved and len(lengths) == 1 and kind.size_bytes not in lengths:
+        (length,) = lengths
+        if not length % kind.unit_bytes:
+            raise CorruptQueue(
+                f"all queue files have {length} bytes, but consume-queue.{kind.setting} requires "
+                f"{kind.size_bytes}; restore the value they were made with, or rebuild the queues",
+                path=odd[0].path,
+            )
+    return odd
+
+
+def _odd(queue: Sequence[SegmentFile], kind: QueueFolderKind) -> Iterator[SegmentFile]:
+    following = None
+    for file in queue:
+        fits = file.length in (0, kind.size_bytes) and not file.start_offset % kind.size_bytes
+        if not fits or (kind.gapless and following not in (None, file.start_offset)):
+            yield file
+        else:
+            following = file.start_offset + kind.size_bytes
+
+
+def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None:
+    quarantine = path / layout.OWN_DIR / layout.QUARANTINE_DIR
+    files.make_dir(quarantine)
+    topic, queue_id = file.path.parts[-3:-1]
+    target = free_name(quarantine / f"{folder}-{queue_id}-{file.path.name}-{topic}"[:200])
+    files.rename(file.path, target)
+    files.sync_dir(quarantine)
+    files.sync_dir(file.path.parent)
+    _LOG.warning(
+        "%s has a wrong length (%d bytes) or name; it was moved to %s, and its queue is "
+        "completed from the log",
+        file.path,
+        file.length,
+        target,
     )

@@ -36,7 +36,7 @@ def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
     if content is None:
         return {}
     match parsed(content):
-        case {"queues": dict(found)} if all(map(_is_offset, found.values())):
+        case {"queues": dict(found)} if all(type(at) is int and at >= 0 for at in found.values()):
             return dict(found)
     raise CorruptConfig(
         f'it is damaged: expected {{"queues": {{TOPIC: OFFSET}}}}, found {shown(content)}; '
@@ -177,10 +177,6 @@ def _count_write() -> None:
     """Count a change, even a failed one, so that :class:`TombstoneFile` reads again."""
     global _writes  # noqa: PLW0603  # as many files as stores, all written by this process
     _writes += 1
-
-
-def _is_offset(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _file(path: Path) -> Path:

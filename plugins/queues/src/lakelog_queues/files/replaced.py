@@ -63,27 +63,18 @@ def placed(queue: Queue, units: Units, end: int, reached: int) -> Longs | None:
         places.append(place)
         place, behind = place + 1, offset + size
     if odd:
-        _log(queue, units, end, odd)
+        first = int(units.offsets[odd[0]]), int(units.queue_offsets[odd[0]])
+        _LOG.warning(
+            "queue %s/%d ends at %d: %d of %d records cannot have their own queue offset (the "
+            "first, at %d, has %d); they are appended in the order of the log",
+            *(*queue, end, len(odd), len(units), *first),
+        )
     return np.array(places, np.int64)
 
 
 def is_explained(missing: int, gap_bytes: int) -> bool:
     """Whether ``missing`` records fit into ``gap_bytes`` of the log."""
     return missing * RECORD_MIN_BYTES <= gap_bytes
-
-
-def _log(queue: Queue, units: Units, end: int, odd: list[int]) -> None:
-    first = odd[0]
-    _LOG.warning(
-        "queue %s/%d ends at %d: %d of %d records cannot have their own queue offset (the first, "
-        "at %d, has %d); they are appended in the order of the log",
-        *queue,
-        end,
-        len(odd),
-        len(units),
-        int(units.offsets[first]),
-        int(units.queue_offsets[first]),
-    )
 
 
 @attrs.frozen(eq=False)

@@ -9,7 +9,7 @@ decoder or an archive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
@@ -26,12 +26,11 @@ from lakelog.log.segments import Viewable
 from lakelog.log.sources import FileSource, OwnedBounds, ReadBounds, ViewSource
 from lakelog.processes import shared_page as sharedpage
 from lakelog_queues.arguments import queue_name, topic_name
-from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.follow import QueueFollower
 from lakelog_queues.finding.get import FILTERED_UNITS, MOST_BYTES, MOST_MESSAGES, QueueGetter
-from lakelog_queues.finding.query import KeyQuery
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import NO_LOOKUPS, GetResult, GetStatus, Lookups, QueueInfo
+from lakelog_queues.finding.search import KeyQuery, TimeSearch
 from lakelog_queues.readers import ArrivalSignal
 
 
@@ -245,14 +244,12 @@ class Finder:
                 "the store keeps no queues; add 'consume-queue' to the setting 'dispatchers'",
                 path=path,
             )
-        index: KeyIndex | _FreshIndex | None = next(
-            (each for each in dispatchers if isinstance(each, KeyIndex)), None
-        )
+        index = next((each for each in dispatchers if isinstance(each, KeyIndex)), None)
         compiled = lookups(queues, index, reader, tombstone_of, refresh)
         reached = getattr(queues, "reached", None)
+
         if refresh is not None:
             queues = _Fresh(queues, refresh)
-            index = index and _FreshIndex(index, refresh)
 
         def minimum() -> int:
             return reader.min_offset
@@ -263,13 +260,13 @@ class Finder:
             QueueFollower(getter.get, arrivals),
             QueueList(queues, minimum, reached),
             TimeSearch(queues, PlacedRecords(reader), minimum),
-            KeyQuery(index, reader, tombstone_of),
+            KeyQuery(index, reader, tombstone_of, refresh),
             compiled,
             PlacedRecords(reader),
         )
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Fresh:
     """Queues that are brought up to date before each request for their list or bounds."""
 
@@ -289,15 +286,3 @@ class _Fresh:
 
     def kind(self, queue: Queue) -> str:
         return self.reader.kind(queue)
-
-
-@attrs.frozen
-class _FreshIndex:
-    """A key index that is brought up to date before each lookup."""
-
-    index: KeyIndex
-    refresh: Callable[[], object]
-
-    def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        self.refresh()
-        return self.index.offsets(topic, key, begin_ms, end_ms)

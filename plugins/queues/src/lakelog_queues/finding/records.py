@@ -18,15 +18,7 @@ import attrs
 
 from lakelog.accelerate import current
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.format.layout import (
-    AT_BORN_HOST,
-    BORN_HOST_V6,
-    HOST_V6_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
-    PREFIX,
-    RECORD_MIN_BYTES,
-)
+from lakelog.format import layout
 from lakelog.format.message_id import host_bytes
 from lakelog.format.queue_offsets import Flags, Ints, Longs
 from lakelog.format.record import checked_frame, decode
@@ -50,7 +42,7 @@ _GAP_BYTES: Final = 64 << 10
 _LONGEST_RUN_BYTES: Final = 8 << 20
 """The longest single read, except for a longer record."""
 _LONG: Final = Struct(">q")
-_HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
+_HEAD_MOST_BYTES: Final = layout.AT_BORN_HOST + layout.HOST_V6_BYTES + _LONG.size
 """Bytes up to the end of the store time if both hosts are IPv6."""
 
 
@@ -74,15 +66,15 @@ class PlacedRecords:
         states = np.full(len(offsets), BROKEN, np.int8)
         states[offsets < minimum] = GONE
         states[offsets < 0] = BROKEN
-        good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
+        good = (sizes >= layout.RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
         good &= ~self._in_damage(offsets, verify)
         if end is not None:
             good &= offsets <= end - sizes.astype(np.int64)
         rows = np.flatnonzero(good)
         order = rows[np.argsort(offsets[rows], kind="stable")]
-        parts = _Parts(offsets, sizes, states, log.decoder)
-        for piece in parts.by_segment(log.source, order):
-            piece.check(parts, verify, pack_bodies and log.decoder is None)
+        packed = pack_bodies and log.decoder is None
+        parts = _Parts(offsets, sizes, states, log.decoder, verify, packed)
+        parts.read(log.source, order)
         return Gathered(parts.batches, parts.rows, states)
 
     def one(self, offset: int, size: int) -> bytes:
@@ -187,12 +179,12 @@ def _head_store_time(head: memoryview, offset: int, size: int) -> int | None:
 
     ``None`` unless these bytes state a record of ``size`` bytes at ``offset``.
     """
-    if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
+    if size < layout.RECORD_MIN_BYTES or len(head) < layout.PREFIX.size:
         return None
-    stated_size, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
-    if (stated_size, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
+    stated_size, magic, _, _, _, _, place, sys_flag, _ = layout.PREFIX.unpack_from(head)
+    if (stated_size, place) != (size, offset) or magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
         return None
-    at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
+    at = layout.AT_BORN_HOST + host_bytes(bool(sys_flag & layout.BORN_HOST_V6))
     return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None
 
 
@@ -211,33 +203,6 @@ class Gathered:
 
 
 @attrs.define(eq=False)
-class _Piece:
-    """Records in one buffer.
-
-    :ivar starts: where each record starts in ``buffer``; -1 if it is incomplete
-    """
-
-    buffer: memoryview
-    base_offset: int
-    starts: Longs
-    rows: Longs
-
-    def check(self, parts: _Parts, verify: bool, pack_bodies: bool) -> None:
-        """Split whole records from broken ones."""
-        there = self.starts >= 0
-        rows, starts = self.rows[there], self.starts[there]
-        if not len(rows):
-            return
-        batch = RecordBatch(self.buffer, self.base_offset, starts, parts.decoder)
-        offsets, sizes = parts.offsets[rows], parts.sizes[rows]
-        good, batch = sound_records(batch, offsets, sizes, verify=verify, pack_bodies=pack_bodies)
-        rows = rows[good]
-        parts.states[rows] = WHOLE
-        if len(rows):
-            parts.add(batch, rows)
-
-
-@attrs.define(eq=False)
 class _Parts:
     """The state of one call of :func:`gather`."""
 
@@ -245,19 +210,13 @@ class _Parts:
     sizes: Ints
     states: NDArray[np.int8]
     decoder: Decoder | None
+    verify: bool
+    pack_bodies: bool
     batches: list[RecordBatch] = attrs.field(factory=list)
     rows: list[Longs] = attrs.field(factory=list)
 
-    def add(self, batch: RecordBatch, rows: Longs) -> None:
-        """Add a batch, with its records in the requested order."""
-        if (rows[1:] < rows[:-1]).any():
-            order = np.argsort(rows)
-            batch, rows = batch.take(order), rows[order]
-        self.batches.append(batch)
-        self.rows.append(rows)
-
-    def by_segment(self, source: Source, order: Longs) -> Iterator[_Piece]:
-        """Yield the bytes of the records, segment by segment; ``order`` sorts rows by offset."""
+    def read(self, source: Source, order: Longs) -> None:
+        """Read the records, segment by segment; ``order`` sorts rows by offset."""
         read = _Read()
         while len(order):
             first = int(self.offsets[order[0]])
@@ -274,12 +233,12 @@ class _Parts:
             if not len(rows):
                 continue
             if isinstance(extent, ViewExtent):
-                yield from self._viewed(extent, rows)
+                self._view(extent, rows)
             else:
                 read.add(extent, self.offsets[rows], self.sizes[rows], rows)
             del extents
         if read.rows:
-            yield read.piece()
+            self._check(read.buffer(), 0, np.concatenate(read.starts), np.concatenate(read.rows))
 
     def _inside(self, extent: Extent, order: Longs) -> tuple[Longs, Longs]:
         """Split the rows: records that lie wholly in ``extent``, and those behind it."""
@@ -289,7 +248,7 @@ class _Parts:
         whole = self.offsets[rows] + self.sizes[rows] <= extent.end
         return rows[whole], rest
 
-    def _viewed(self, extent: Extent, rows: Longs) -> Iterator[_Piece]:
+    def _view(self, extent: Extent, rows: Longs) -> None:
         first = int(self.offsets[rows[0]])
         end = int((self.offsets[rows] + self.sizes[rows]).max())
         try:
@@ -297,7 +256,31 @@ class _Parts:
         except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
             self.states[rows] = GONE
             return
-        yield _Piece(view, first, self.offsets[rows] - first, rows)
+        self._check(view, first, self.offsets[rows] - first, rows)
+
+    def _check(self, buffer: memoryview, base_offset: int, starts: Longs, rows: Longs) -> None:
+        """Add the whole records of one buffer, in the requested order.
+
+        :param starts: where each record starts in ``buffer``; -1 if it is incomplete
+        """
+        there = starts >= 0
+        rows, starts = rows[there], starts[there]
+        if not len(rows):
+            return
+        batch = RecordBatch(buffer, base_offset, starts, self.decoder)
+        good, batch = sound_records(
+            *(batch, self.offsets[rows], self.sizes[rows]),
+            verify=self.verify,
+            pack_bodies=self.pack_bodies,
+        )
+        rows = rows[good]
+        self.states[rows] = WHOLE
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows)
+            batch, rows = batch.take(order), rows[order]
+        if len(rows):
+            self.batches.append(batch)
+            self.rows.append(rows)
 
 
 class _Read:
@@ -305,7 +288,7 @@ class _Read:
 
     def __init__(self) -> None:
         self.rows: list[Longs] = []
-        self._starts: list[Longs] = []
+        self.starts: list[Longs] = []
         self._runs: list[memoryview] = []
         self._length = 0
 
@@ -317,15 +300,14 @@ class _Read:
             data = extent.read(first, end - first)
             starts = offsets[begin:stop] - first + self._length
             starts[ends[begin:stop] > first + len(data)] = -1
-            self._starts.append(starts)
+            self.starts.append(starts)
             self._runs.append(data)
             self._length += len(data)
         self.rows.append(rows)
 
-    def piece(self) -> _Piece:
+    def buffer(self) -> memoryview:
         """All bytes in one buffer."""
-        buffer = self._runs[0] if len(self._runs) == 1 else memoryview(b"".join(self._runs))
-        return _Piece(buffer, 0, np.concatenate(self._starts), np.concatenate(self.rows))
+        return self._runs[0] if len(self._runs) == 1 else memoryview(b"".join(self._runs))
 
 
 def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:

@@ -1,34 +1,36 @@
-"""A member of a consumer group that shares the queues with the other members."""
+"""A member of a consumer group that shares the queues with the other members, and its options."""
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.arguments import span_ms, whole
-from lakelog.errors import LakelogError, StoreClosed, StoreReadOnly
+from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog.errors import LakelogError, SettingsError, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import register_forked
+from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
-from lakelog_queues.consumers.offsettable import CurrentOffsets
+from lakelog_queues.consumers.offsettable import check_group, offsets_name
 from lakelog_queues.finding.results import GetStatus, PlacedResult
 from lakelog_queues.groups import state
-from lakelog_queues.groups.delivery import Delivery
 from lakelog_queues.groups.members import MemberLocks, share_of
-from lakelog_queues.groups.options import GroupOptions
-from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
+from lakelog_queues.groups.property_filter import PropertyFilter
+from lakelog_queues.groups.set_aside import RETRY_PREFIX, dead_letter_of, retry_delay_ms, retry_of
+from lakelog_queues.groups.state import Delivery
+from lakelog_queues.units.tags import tag_filter
 
 _TURN_S: Final = 1.0
 """Longest interval between two checks of members, queues and committed offsets, in seconds."""
@@ -41,7 +43,6 @@ _MOVES_ON: Final = frozenset(GetStatus) - {
 }
 _log = logging.getLogger("lakelog")
 
-
 GetPlaced: TypeAlias = Callable[..., PlacedResult]
 """Reads one queue, as ``QueueGetter.get_placed``."""
 
@@ -51,8 +52,7 @@ class GroupAccess:
     """The store, as a member of a group uses it.
 
     :ivar get: reads one queue
-    :ivar queues: queue ids, bounds, and waiting for messages
-    :ivar offsets: the committed offsets of all groups
+    :ivar queues: queue ids, bounds, committed offsets, and waiting for messages
     :ivar put: appends a message
     """
 
@@ -60,7 +60,6 @@ class GroupAccess:
     path: Path
     get: GetPlaced
     queues: consumer.QueueAccess
-    offsets: CurrentOffsets
     put: Callable[[Message], object]
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
@@ -83,7 +82,7 @@ class GroupConsumer:
         :class:`~lakelog.errors.StoreError` if the state of groups cannot be used, and
         :class:`~lakelog.errors.CorruptConfig` if their configuration cannot.
         """
-        if access.offsets.read_only:
+        if access.queues.offsets.read_only:
             raise StoreReadOnly(
                 "a member of a group cannot share queues in a store that is open for reading; open "
                 "it with mode='write', or use consumer()",
@@ -111,7 +110,8 @@ class GroupConsumer:
                 *(self._locks, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            self._commits = state.GroupCommits(self.group, self._state, access.offsets, self._locks)
+            offsets = access.queues.offsets
+            self._commits = state.GroupCommits(self.group, self._state, offsets, self._locks)
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
@@ -319,12 +319,7 @@ class GroupConsumer:
     ) -> tuple[state.FreshMessages, list[StoredMessage]] | None:
         """Messages of a queue from ``offset`` on; ``None`` at its end."""
         result = self._get(queue, offset, most)
-        if result.status in consumer.CORRECTED:
-            _log.warning(
-                "queue %d of topic %s holds offsets %d to %d, not %d; group %s continues at %d",
-                *(queue[1], queue[0], result.min_offset, result.max_offset, offset, self.group),
-                result.next_offset,
-            )
+        consumer.warn_if_corrected(result, queue, offset, f"group {self.group}")
         next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
         if result.status not in _MOVES_ON or next_offset == offset:
             return None
@@ -411,10 +406,124 @@ class GroupConsumer:
     def __enter__(self) -> GroupConsumer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@attrs.frozen(kw_only=True)
+class GroupOptions:
+    """The options of a member of a group; see ``Store.subscribe``.
+
+    :ivar topics: the tag expression of each topic; ``None`` selects all messages
+    :ivar filter: selects messages of ``topics``
+    :ivar start: the place in a queue for which the group has no offset
+    :ivar broadcast: the name of a consumer that gets all messages, and shares no queue
+    :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
+        without a limit, or with :attr:`retries_by_topic` that of the group's configuration
+    """
+
+    group: str
+    topics: Mapping[str, str | None]
+    filter: PropertyFilter | None
+    start: consumer.StartPosition
+    orderly: bool
+    broadcast: str | None
+    invisible_ms: int
+    max_attempts: int | None
+    commit_interval_ms: int
+    idle_ms: int
+
+    @classmethod
+    def of(
+        cls,
+        group: str,
+        topics: str | Sequence[str] | Mapping[str, str | None],
+        *,
+        tags: str | None,
+        filter: str | None,  # noqa: A002  # the word of RocketMQ and of users
+        **more: object,
+    ) -> GroupOptions:
+        """Check the arguments; raises ``SettingsError``, ``TypeError`` and ``ValueError``.
+
+        :param tags: the tag expression of all topics, unless ``topics`` is a mapping
+        """
+        check_group(group)
+        chosen = _topics(topics, tags)
+        for topic, expression in chosen.items():
+            offsets_name(topic, group)
+            tag_filter(topic, expression)
+        parsed = None if filter is None else _filter(filter, chosen)
+        made = cls(group=group, topics=chosen, filter=parsed, **more)  # type: ignore[arg-type]  # checked below
+        consumer.check_start_position(made.start)
+        for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
+            if span_ms(name, getattr(made, name)) < least:
+                raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")
+        if made.broadcast is not None:
+            check_group(made.broadcast)
+        if made.max_attempts is not None:
+            whole("max_attempts", made.max_attempts, 1)
+        return made
+
+    def configured(self, files: FileSystem, path: Path) -> GroupOptions:
+        """With the group's limit in the store directory ``path``; raises ``CorruptConfig``.
+
+        A message that RocketMQ may retry once is handed out twice.
+        """
+        if self.max_attempts is not None or not self.retries_by_topic:
+            return self
+        retries = retry_limits(files, path).get(self.group, DEFAULT_RETRIES)
+        return attrs.evolve(self, max_attempts=max(retries, 0) + 1)
+
+    @property
+    def retry_topic(self) -> str:
+        """The topic of the group's retries."""
+        return f"{RETRY_PREFIX}{self.group}"
+
+    @property
+    def retries_by_topic(self) -> bool:
+        """Whether a message that failed goes through the retry topic."""
+        return not (self.orderly or self.broadcast)
+
+    @property
+    def all_topics(self) -> dict[str, str | None]:
+        """``topics``, and the retry topic, in which RocketMQ may have put messages."""
+        return {**self.topics, **({} if self.broadcast else {self.retry_topic: None})}
+
+    @property
+    def scope(self) -> str:
+        """The name of the state that the members share; a group's name holds no ``@``."""
+        return f"{self.group}@{self.broadcast}" if self.broadcast else self.group
+
+    @property
+    def subscription(self) -> str:
+        """A text that is equal for members that can share."""
+        chosen = {"topics": self.topics, "orderly": self.orderly}
+        if self.filter is not None:
+            chosen["filter"] = self.filter.text
+        return json.dumps(chosen, sort_keys=True)
+
+
+def _filter(text: str, topics: Mapping[str, str | None]) -> PropertyFilter:
+    if not isinstance(text, str):
+        raise wrong_type("filter", text, "a str such as \"region = 'eu'\"")
+    if any(tags is not None for tags in topics.values()):
+        raise SettingsError("give 'tags' or 'filter'; TAGS is a property in it", key="filter")
+    return PropertyFilter(text)
+
+
+def _topics(
+    topics: str | Sequence[str] | Mapping[str, str | None], tags: str | None
+) -> dict[str, str | None]:
+    if isinstance(topics, Mapping):
+        if tags is not None:
+            raise SettingsError("give the tags of each topic in 'topics', or 'tags'", key="tags")
+        found = dict(topics)
+    elif isinstance(topics, str):
+        found = {topics: tags}
+    elif isinstance(topics, Sequence) and not isinstance(topics, bytes):
+        found = dict.fromkeys(topics, tags)
+    else:
+        raise wrong_type("topics", topics, "a str, a list of them, or a dict with tags by topic")
+    if not found:
+        raise SettingsError("it is empty; give one topic or more", key="topics")
+    return found

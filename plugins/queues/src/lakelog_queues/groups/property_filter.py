@@ -140,12 +140,15 @@ _LEAST_DOUBLE: Final = 5e-324
 class PropertyFilter:
     """A parsed expression; thread-safe.
 
+    :ivar text: the expression
+
     >>> PropertyFilter("a > 5 AND region = 'eu'").matches({"a": "6", "region": "eu"})
     True
     """
 
     def __init__(self, text: str) -> None:
         """Parse; raises :class:`~lakelog.errors.SettingsError` with the place of the mistake."""
+        self.text = text
         self._evaluate = _Parser(text).parse()
 
     def matches(self, properties: Properties) -> bool:
@@ -234,14 +237,19 @@ def _ordered(left: _Term, right: _Term, test: Callable[[int], bool]) -> _Term:
     return _condition(evaluate, left, right)
 
 
-def _not(term: _Term) -> _Term:
+def _unless_unknown(term: _Term, test: Callable[[Value], bool]) -> _Term:
+    """The result of ``test`` for the value of a term; unknown if that is."""
     inner = term.evaluate
 
     def evaluate(properties: Properties) -> Value:
         found = inner(properties)
-        return None if found is None else not found
+        return None if found is None else test(found)
 
     return _condition(evaluate, term)
+
+
+def _not(term: _Term) -> _Term:
+    return _unless_unknown(term, lambda found: not found)
 
 
 def _joined(terms: Sequence[_Term], decisive: bool) -> _Term:
@@ -281,16 +289,6 @@ def _search(term: _Term, text: str, test: Callable[[str, str], bool], negated: b
     def evaluate(properties: Properties) -> Value:
         found = inner(properties)
         return bool(text) and isinstance(found, str) and test(found, text) is not negated
-
-    return _condition(evaluate, term)
-
-
-def _in(term: _Term, texts: frozenset[str], negated: bool) -> _Term:
-    inner = term.evaluate
-
-    def evaluate(properties: Properties) -> Value:
-        found = inner(properties)
-        return None if found is None else (found in texts) is not negated
 
     return _condition(evaluate, term)
 
@@ -409,7 +407,7 @@ class _Parser:
         while self._take(","):
             texts.add(self._string())
         self._expect(")", "',' or ')'")
-        return _in(left, frozenset(texts), negated)
+        return _unless_unknown(left, lambda found: (found in texts) is not negated)
 
     def _unary(self) -> _Term:
         self._levels += 1
@@ -465,8 +463,7 @@ class _Parser:
         if term.is_boolean:
             return term
         if isinstance(term, _Property):  # a property is a string, and so never true
-            inner = term.evaluate
-            return _condition(lambda properties: None if inner(properties) is None else False, term)
+            return _unless_unknown(term, lambda _: False)
         raise self._mistake("a value stands where a condition is needed")
 
     def _number(self, term: _Term) -> _Term:

@@ -40,7 +40,7 @@ def retry_delay_ms(attempt: int) -> int:
 
 def retry_of(stored: StoredMessage, group: str, attempts: int) -> Message:
     """The message for ``%RETRY%group``, after ``attempts`` hand-outs."""
-    return _copy(stored, f"{RETRY_PREFIX}{group}", _origin(stored), attempts)
+    return _failed(stored, f"{RETRY_PREFIX}{group}", _origin(stored), attempts)
 
 
 def dead_letter_of(stored: StoredMessage, group: str, attempts: int) -> Message:
@@ -51,7 +51,7 @@ def dead_letter_of(stored: StoredMessage, group: str, attempts: int) -> Message:
         DLQ_ORIGIN_TOPIC: known[RETRY_TOPIC],
         DLQ_ORIGIN_MESSAGE_ID: known[ORIGIN_MESSAGE_ID],
     }
-    return _copy(stored, f"{DEAD_LETTER_PREFIX}{group}", {**origin, **more}, attempts)
+    return _failed(stored, f"{DEAD_LETTER_PREFIX}{group}", {**origin, **more}, attempts)
 
 
 def resent(dead: StoredMessage) -> Message:
@@ -72,15 +72,7 @@ def resent(dead: StoredMessage) -> Message:
         for each in dead.properties_bytes.split(PROPERTY_SEPARATOR)
         if each and each.partition(NAME_VALUE_SEPARATOR)[0].decode(errors="replace") not in removed
     ]
-    return Message(
-        topic,
-        dead.body,
-        properties=b"".join(kept),
-        flag=dead.flag,
-        sys_flag=dead.sys_flag,
-        born_timestamp_ms=dead.born_timestamp_ms,
-        born_host=dead.born_host,
-    )
+    return _copy(dead, topic, b"".join(kept))
 
 
 def _origin(stored: StoredMessage) -> dict[str, str]:
@@ -89,18 +81,25 @@ def _origin(stored: StoredMessage) -> dict[str, str]:
     return {name: value for name, value in origin.items() if name not in stored.properties}
 
 
-def _copy(stored: StoredMessage, topic: str, more: dict[str, str], attempts: int) -> Message:
+def _failed(stored: StoredMessage, topic: str, more: dict[str, str], attempts: int) -> Message:
     properties = stored.properties_bytes
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         properties += PROPERTY_SEPARATOR
+    return _copy(stored, topic, properties + encode_properties(more), attempts)
+
+
+def _copy(
+    stored: StoredMessage, topic: str, properties: bytes, attempts: int | None = None
+) -> Message:
+    """A copy for ``topic``; for its queue 0 if ``attempts`` to handle the message have failed."""
     return Message(
         topic,
         stored.body,
-        properties=properties + encode_properties(more),
-        queue_id=0,
+        properties=properties,
+        queue_id=None if attempts is None else 0,
         flag=stored.flag,
         sys_flag=stored.sys_flag,
         born_timestamp_ms=stored.born_timestamp_ms,
         born_host=stored.born_host,
-        reconsume_times=attempts,
+        reconsume_times=attempts or 0,
     )
