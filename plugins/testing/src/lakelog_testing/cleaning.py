@@ -9,24 +9,16 @@ from typing import Final
 
 import attrs
 
-from lakelog.hooks import (
-    CleaningContext,
-    Clock,
-    Deletion,
-    DeletionRate,
-    Factory,
-    Kind,
-    NoSettings,
-    SegmentInfo,
-)
+from lakelog import hooks
 from lakelog.hooks.hookspecs import hookimpl
 
 _PATIENCE_SECONDS: Final = 30.0
+_AT_ONCE: Final = hooks.DeletionRate(interval_ms=0)
 _LOOK_SECONDS: Final = 0.005
 """Polling interval for the event of a waiter, whose setting does not notify the clock."""
 
 
-class FakeClock(Clock):
+class FakeClock(hooks.Clock):
     """Pass it to ``lakelog.open(path, clock=...)``; store times of messages do not use it.
 
     :param now_ms: initial time in ms since 1970; by default the machine's
@@ -99,10 +91,6 @@ class FakeClock(Clock):
             return self._waiting[0]
 
 
-def _at_once() -> DeletionRate:
-    return DeletionRate(interval_ms=0)
-
-
 @attrs.define(eq=False)
 class SurplusCleaner:
     """Use it with ``lakelog.open(path, plugins=[SurplusCleaner()], cleaner="surplus")``.
@@ -112,20 +100,21 @@ class SurplusCleaner:
     """
 
     keep: int = 0
-    pace: DeletionRate = attrs.field(factory=_at_once)
+    pace: hooks.DeletionRate = _AT_ONCE
     remove_empty_queues: bool = False
     forced: bool = False
 
     def choose(
         self,
-        segments: Sequence[SegmentInfo],
-        situation: CleaningContext,  # noqa: ARG002  # required by Cleaner
-    ) -> Sequence[Deletion]:
+        segments: Sequence[hooks.SegmentInfo],
+        situation: hooks.CleaningContext,  # noqa: ARG002  # required by Cleaner
+    ) -> Sequence[hooks.Deletion]:
         """All but the newest, regardless of disks and clock."""
         surplus = segments[: max(0, len(segments) - self.keep)]
-        return [Deletion(each.start_offset, "surplus", self.forced) for each in surplus]
+        return [hooks.Deletion(each.start_offset, "surplus", self.forced) for each in surplus]
 
     @hookimpl
-    def lakelog_cleaners(self) -> list[Factory]:
+    def lakelog_cleaners(self) -> list[hooks.Factory]:
         """Offer itself."""
-        return [Factory(Kind.CLEANER, "surplus", NoSettings, lambda _section, _context: self)]
+        kind, settings = hooks.Kind.CLEANER, hooks.NoSettings
+        return [hooks.Factory(kind, "surplus", settings, lambda _section, _context: self)]
