@@ -223,7 +223,10 @@ class Watcher:
         services = next((row["pid"] for row in found["members"] if row["does"]), None)
         if services is None and page is not None and is_served(self.files, self.path):
             services = page.owner[0]
-        appending = _append_row(*before) if still and before is not None else None
+        appending = None
+        if still and before is not None:
+            boot_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
+            appending = {"pid": before[0], "since_ms": before[1] + boot_ms}
         return {**found, "services": services, "appending": appending}
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
@@ -279,11 +282,6 @@ class Watcher:
             view["flush"] = {"mean_ms": status.sync_ms(former, sample)}
         followers = status.follower_lags(self.files, self.path, sample.counts["flushed"])
         return {**view, "lags": {**status.lags(sample.counts), "followers": followers}}
-
-
-def _append_row(pid: int, since_ms: int) -> dict[str, int]:
-    """Convert the start of an append to ms since 1970."""
-    return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
 
 
 def _is_fresh(found: dict[str, Any]) -> bool:
