@@ -312,22 +312,16 @@ def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Ite
 
 def recovery_row(report: RecoveryReport) -> dict[str, Any]:
     """The complete report."""
-    return {
-        "clean": report.clean,
-        "read_from": report.read_from,
-        "start_offset": report.start_offset,
-        "start_reason": report.start_reason,
+    told = {
         "min_offset": report.minimum,
-        "end_offset": report.end_offset,
-        "records": report.records,
         "damage": list(map(_damage_row, report.damage)),
         "missing": [each._asdict() for each in report.missing],
         "cut": list(map(aside_row, report.cut)),
         "cut_at": _damage_row(report.cut_at) if report.cut_at is not None else None,
         "mended": list(report.mended),
-        "dispatched_from": report.dispatched_from,
-        "seconds": report.seconds,
     }
+    names = RecoveryDocument.__annotations__
+    return {each: told[each] if each in told else getattr(report, each) for each in names}
 
 
 def _damage_row(damage: Damage) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
-import attrs
 import numpy as np
 import typer
 
@@ -215,28 +214,6 @@ def _units(queue: QueueInfo, units: Units) -> dict[str, list[Any]]:
     }
 
 
-@attrs.define
-class KeysSeen:
-    """The keys of all records of a log, by topic."""
-
-    _topics: dict[str, set[str]] = attrs.field(factory=dict, init=False)
-
-    def add(self, batch: RecordBatch) -> None:
-        """Add the unique key and the keys of each record, including rolled back ones."""
-        for topic, text in zip(batch.topics, batch.property_strings, strict=True):
-            properties = java_properties(text)
-            keys = self._topics.setdefault(topic, set())
-            if UNIQUE_KEY in properties:
-                keys.add(properties[UNIQUE_KEY])
-            keys.update(filter(None, properties.get(KEYS, "").split(KEY_SEPARATOR)))
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield topics and keys, in Java's order."""
-        for topic in sorted(self._topics, key=java_order):
-            for key in sorted(self._topics[topic], key=java_order):
-                yield topic, key
-
-
 class StoreLine(TypedDict):
     """The store."""
 
@@ -366,19 +343,29 @@ def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:
     for problem in problems:
         print_line(f"damaged: {problem}", err=True)
     damages.count += len(problems)
-    keys = KeysSeen()
+    keys: dict[str, set[str]] = {}
     yield from _log(store, keys, damages)
-    for topic, key in keys:  # offsets may include those of other topics
-        found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
-        yield {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
+    for topic in sorted(keys, key=java_order):
+        for key in sorted(keys[topic], key=java_order):  # offsets may include other topics'
+            found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
+            yield {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
 
 
-def _log(store: Store, keys: KeysSeen | None, damages: DamageCounter) -> Iterator[Row]:
+def _log(store: Store, keys: dict[str, set[str]] | None, damages: DamageCounter) -> Iterator[Row]:
+    """Yield the rows of the log, and add its keys to ``keys``, by topic."""
     for piece in walk(store, damages):
         if isinstance(piece, RecordBatch):
             columns = record_columns(piece) | {"pos": piece.physical_offsets.tolist()}
             yield from rows_of("rec", columns)
             if keys is not None:
-                keys.add(piece)
+                _add_keys(keys, piece)
         elif isinstance(piece, Blank):
             yield {"kind": "blank", "physOffset": piece.offset, "size": piece.size}
+
+
+def _add_keys(keys: dict[str, set[str]], batch: RecordBatch) -> None:
+    """Add the unique key and the keys of each record, including rolled back ones."""
+    for topic, text in zip(batch.topics, batch.property_strings, strict=True):
+        properties = java_properties(text)
+        found = [properties.get(UNIQUE_KEY, ""), *properties.get(KEYS, "").split(KEY_SEPARATOR)]
+        keys.setdefault(topic, set()).update(filter(None, found))

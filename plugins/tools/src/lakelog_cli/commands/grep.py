@@ -135,8 +135,7 @@ def search(
         is_long = store.max_offset - store.min_offset >= WORTH_BYTES
         processes = len(os.sched_getaffinity(0)) if is_long else 1
     if min(processes, len(ranges)) < 2:
-        offsets, damages = _found(store, wanted, None)
-        yield from _reported(offsets, damages, on_damage)
+        yield from _reported(*_found(store, wanted, (None, None)), on_damage)
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         asked = [pool.submit(_search_range, open_again, wanted, each) for each in ranges]
@@ -168,12 +167,12 @@ def _search_range(
 
 
 def _found(
-    store: Store, wanted: Search, part: tuple[int, int | None] | None
+    store: Store, wanted: Search, part: tuple[int | None, int | None]
 ) -> tuple[list[int], list[Damage]]:
     offsets: list[int] = []
     damages: list[Damage] = []
-    start, end = part if part is not None else (None, None)
-    for piece in store.scan_pieces(start, end):
+    end = part[1]
+    for piece in store.scan_pieces(*part):
         if isinstance(piece, RecordBatch):
             places = piece.starts[wanted.matches(piece)] + piece.base_offset
             inside = places if end is None else places[places < end]

@@ -11,7 +11,7 @@ from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import subcommands_of
 from lakelog_cli.options import AsJson, GivenStore, Group, a_time, check_name
-from lakelog_cli.output import prints, write_lines, write_rows
+from lakelog_cli.output import prints, write_lines, write_result, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST, within
 from lakelog_queues.consumers.offsettable import check_group
@@ -121,8 +121,7 @@ def create(
     check_group(group)
     with store.change() as opened:
         set_retry_limit(RealFileSystem.of_store(opened.path), opened.path, group, max_retries)
-    if as_json:
-        write_lines([{"group": group, "max_retries": max_retries}])
+    write_result({"group": group, "max_retries": max_retries}, as_json=as_json)
 
 
 @app.command()
@@ -169,9 +168,8 @@ def delete(store: GivenStore, group: Group, topics: Topics = None, as_json: AsJs
                 opened.forget_offsets(group, topic)
         if is_configured:
             remove_group(files, opened.path, group)
-    if as_json:
-        row = {"group": group, "topics": forgotten, "is_configured": is_configured}
-        write_lines([row])
+    row = {"group": group, "topics": forgotten, "is_configured": is_configured}
+    write_result(row, as_json=as_json)
 
 
 def _topics(store: Store, group: str, topics: list[str] | None) -> list[str]:

@@ -19,7 +19,7 @@ from lakelog.processes.ownership import is_owned
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
 from lakelog.times import iso
 from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import blocks, print_lines, prints, write_document
+from lakelog_cli.output import blocks, prints, write_result
 from lakelog_cli.pages import TrafficOverTime, first_and_last_time, read_traffic
 from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
 from lakelog_daemon.status import disks
@@ -104,12 +104,21 @@ def stats(
     a bar.
     """
     with store.read() as opened:
+        (first_ms, last_ms), queues = first_and_last_time(opened), opened.queues()
         document = {
             "path": str(opened.path),
             "is_owned": is_owned(RealFileSystem(), opened.path),
             "abort_file_present": (opened.path / layout.ABORT_FILE).exists(),
-            **_log(opened),
-            **_queues(opened),
+            "min_offset": opened.min_offset,
+            "max_offset": opened.max_offset,
+            "segments": len(directory_of(opened).segments()),
+            "segment_size_bytes": opened.settings.core.segment_size_bytes,
+            "first_store_timestamp_ms": first_ms,
+            "last_store_timestamp_ms": last_ms,
+            "topics": len(opened.topics()),
+            "queues": len(queues),
+            "queued_messages": sum(each.max_offset - each.min_offset for each in queues),
+            "groups": len(opened.groups()),
             "checkpoint": read_checkpoint(RealFileSystem(), opened.path)._asdict(),
             "replication": CopyLags(opened).view(),
             "disk_state": _disk_state(opened),
@@ -119,10 +128,7 @@ def stats(
         }
         if plot:
             document["traffic"] = attrs.asdict(read_traffic(opened))
-    if as_json:
-        write_document(document)
-    else:
-        print_lines(_lines(document))
+    write_result(document, _lines(document), as_json=as_json, is_document=True)
 
 
 def _disk_state(store: Store) -> str | None:
@@ -131,28 +137,6 @@ def _disk_state(store: Store) -> str | None:
     if report is None:
         return None
     return f"{report.state.value} ({report.reason})" if report.reason else report.state.value
-
-
-def _log(store: Store) -> dict[str, Any]:
-    first_ms, last_ms = first_and_last_time(store)
-    return {
-        "min_offset": store.min_offset,
-        "max_offset": store.max_offset,
-        "segments": len(directory_of(store).segments()),
-        "segment_size_bytes": store.settings.core.segment_size_bytes,
-        "first_store_timestamp_ms": first_ms,
-        "last_store_timestamp_ms": last_ms,
-    }
-
-
-def _queues(store: Store) -> dict[str, Any]:
-    queues = store.queues()
-    return {
-        "topics": len(store.topics()),
-        "queues": len(queues),
-        "queued_messages": sum(each.max_offset - each.min_offset for each in queues),
-        "groups": len(store.groups()),
-    }
 
 
 def _files(store: Store) -> dict[str, dict[str, int]]:

@@ -163,31 +163,19 @@ def checked(
     """
     with closing(Checking.of(store, queues=queues, index=index)) as checking:
         crash = findings.crash_of(store)
-        reporter = findings.ProblemReporter(crash, as_json=as_json)
-        found = _findings_of(store, checking, reporter, processes, segments)
+        reporter, wrong = findings.ProblemReporter(crash, as_json=as_json), problems(store)
+        for problem in wrong:
+            reporter.segment(problem)
+        found = Findings(len(wrong), store.min_offset)
+        for part in walk_parts(store, processes, reporter.damage):
+            if not (isinstance(part, Damage) and reporter.is_torn(part)):
+                found.count(part)
+                if segments is not None:
+                    segments.add(part)
+            for piece in _pieces(store, part) if checking.names else ():
+                reporter.report(checking.take(piece))
+        reporter.report(checking.finish())
     return Verdict(found, reporter, crash, checking.names)
-
-
-def _findings_of(
-    store: Store,
-    checking: Checking,
-    reporter: findings.ProblemReporter,
-    processes: int | None,
-    segments: SegmentCounts | None,
-) -> Findings:
-    wrong = problems(store)
-    for problem in wrong:
-        reporter.segment(problem)
-    found = Findings(len(wrong), store.min_offset)
-    for part in walk_parts(store, processes, reporter.damage):
-        if not (isinstance(part, Damage) and reporter.is_torn(part)):
-            found.count(part)
-            if segments is not None:
-                segments.add(part)
-        for piece in _pieces(store, part) if checking.names else ():
-            reporter.report(checking.take(piece))
-    reporter.report(checking.finish())
-    return found
 
 
 def _pieces(store: Store, part: Part) -> Iterator[Piece]:
