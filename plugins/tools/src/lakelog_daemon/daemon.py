@@ -114,7 +114,12 @@ class Daemon:
         self._files = RealFileSystem.of_store(store.path, store.settings.core.group)
         with ExitStack() as undo:
             undo.callback(store.close)
-            reporter = self._reporter(store)
+            page = PageView.open(self._files, store.path)
+            assert page is not None, "an owner publishes its positions"
+            services, log = self._supervisor.rows, self._plan.commitlog
+            reporter = status.StatusReporter(
+                self._files, store, log, page, services, lambda: self._writer.dropped
+            )
             undo.pop_all()
         try:
             self._begin(reporter)
@@ -170,18 +175,6 @@ class Daemon:
         (self._hurry if hurried else self._stop).set()
         what = "services are stopped at once" if hurried else "stops"
         _LOG.info("%s: %s", number.name, what, extra=fields("hurried" if hurried else "stopping"))
-
-    def _reporter(self, store: Store) -> status.StatusReporter:
-        page = PageView.open(self._files, store.path)
-        assert page is not None, "an owner publishes its positions"
-        return status.StatusReporter(
-            self._files,
-            store,
-            self._plan.commitlog,
-            page,
-            self._supervisor.rows,
-            lambda: self._writer.dropped,
-        )
 
     def _on_disk(self, act: Callable[[], None]) -> None:
         """Write a file of ``serve``; a failure is logged once, and does not stop the store."""

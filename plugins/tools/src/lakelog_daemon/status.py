@@ -80,23 +80,6 @@ def heartbeat_ms(page: PageView) -> int:
     return page.words[shared_page.HEARTBEAT]
 
 
-def appender(page: PageView) -> tuple[int, int] | None:
-    """The last appender: process id, and start of its append in ms of the monotonic clock.
-
-    ``None`` while a single process has the store open.
-    """
-    words = page.words
-    if not words[shared_page.SEVERAL]:
-        return None
-    return words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE]
-
-
-def append_life(page: PageView) -> int | None:
-    """The byte of ``lock`` that compiled code in the append section has locked, if any."""
-    holder = page.words[shared_page.APPEND_HOLDER]
-    return shared_page.LIFE_AT + holder if holder else None
-
-
 VERSION: Final = 1
 SERVING: Final = "serving"
 STOPPING: Final = "stopping"
@@ -160,18 +143,15 @@ class StatusReporter:
             "problems": problems,
             "positions": sample.counts,
             "rates": rates(former, sample),
-            "lags": self._lags(sample.counts),
+            "lags": {
+                **lags(sample.counts),
+                "dispatch_ms": self.store.dispatch_lag.ms,
+                "followers": follower_lags(self.files, self.store.path, sample.counts["flushed"]),
+            },
             "flush": {"mean_ms": sync_ms(former, sample)},
             "disks": disks(self.store.path, self.commitlog),
             "processes": self._usage.rows(os.getpid(), services),
             "log_lines_dropped": self.dropped(),
-        }
-
-    def _lags(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        return {
-            **lags(counts),
-            "dispatch_ms": self.store.dispatch_lag.ms,
-            "followers": follower_lags(self.files, self.store.path, counts["flushed"]),
         }
 
     def _problems(self) -> list[str]:

@@ -24,6 +24,7 @@ from lakelog.errors import NoOwner, NotAStore
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import LOCK_FILE
 from lakelog.log.commit_log import APPENDING
+from lakelog.processes import shared_page
 from lakelog.processes.ownership import OPEN, SERVICES, is_held, is_owned, is_served, owner_pid
 from lakelog.processes.shared_page import PageReader, PageView, process_start
 from lakelog.store.open import prepare
@@ -52,7 +53,7 @@ def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
     lock = os.path.realpath(path / LOCK_FILE)
     roots = tuple(f"{os.path.realpath(each)}/" for each in (path, commitlog))
     rows, deleted, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), 0
-    for pid in _processes():
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             opened = dict(_opened(pid))
         except PermissionError:
@@ -73,10 +74,6 @@ def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
         "deleted": deleted,
         "processes_not_readable": unreadable,
     }
-
-
-def _processes() -> list[int]:
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def _named(pid: int) -> dict[str, Any]:
@@ -230,13 +227,21 @@ class Watcher:
         return {**found, "services": services, "appending": appending}
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
-        """The process in a slow append, and its start in ms of the monotonic clock."""
-        appender = None if page is None else status.appender(page)
-        if page is None or appender is None:
+        """The process in a slow append, and its start in ms of the monotonic clock.
+
+        ``None`` while a single process has the store open.
+        """
+        if page is None or not page.words[shared_page.SEVERAL]:
             return None
-        if not is_held(self.files, self.path, status.append_life(page) or APPENDING):
+        since_ms, holder = (
+            page.words[at] for at in (shared_page.APPENDER_SINCE, shared_page.APPEND_HOLDER)
+        )
+        # compiled code in the append section has a byte of ``lock`` of its own locked
+        place = shared_page.LIFE_AT + holder if holder else APPENDING
+        if not is_held(self.files, self.path, place):
             return None
-        return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
+        is_long = time.monotonic_ns() // 1_000_000 - since_ms >= LONG_MS
+        return (page.words[shared_page.APPENDER_PID], since_ms) if is_long else None
 
     def _served(self) -> dict[str, Any] | None:
         """The status of a running ``serve`` that owns the store, if any."""
@@ -298,19 +303,13 @@ def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str
     status still reports that all is well. Linux reports the true state.
     """
     rows = [_row(each) for each in view["processes"]]
-    silence = None if page is None else _silence(page)
-    if silence is None:
+    age_ms = 0 if page is None else time.time_ns() // 1_000_000 - status.heartbeat_ms(page)
+    if page is None or age_ms < SILENT_MS:
         return {**view, "processes": rows}
     health = "degraded" if view["health"] == "ok" else view["health"]
+    silence = f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"
     problems = [silence, *view["problems"]]
     return {**view, "health": health, "problems": problems, "processes": rows}
-
-
-def _silence(page: PageView) -> str | None:
-    age_ms = time.time_ns() // 1_000_000 - status.heartbeat_ms(page)
-    if age_ms < SILENT_MS:
-        return None
-    return f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

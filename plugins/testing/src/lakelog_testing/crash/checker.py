@@ -62,7 +62,8 @@ class Checker:
         except Exception as error:
             raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
         try:
-            check_claim(claimed, store.max_offset)
+            if claimed > (end := store.max_offset):
+                raise Violation(f"the checkpoint claims {claimed} bytes, the log has {end}")
             directory = owned_by(store).directory
             check_tail(directory, store)
             found = _scanned(store)
@@ -152,12 +153,6 @@ class Violation(Exception):
 
 
 # --- the log ---
-
-
-def check_claim(claimed: int, end_offset: int) -> None:
-    """Check that the checkpoint claims no more than the log holds."""
-    if claimed > end_offset:
-        raise Violation(f"the checkpoint claims {claimed} bytes, the log has {end_offset}")
 
 
 def check_synced_time(claimed: StoreCheckpoint, found: Mapping[int, StoredMessage]) -> None:

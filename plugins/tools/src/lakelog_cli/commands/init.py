@@ -29,16 +29,11 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make an empty store; an existing store stays as it is."""
-    is_new = not _is_there(path, opening)
-    if is_new:
+    try:
+        opening.open("read", path).close()
+        is_new = False
+    except NotAStore:
+        is_new = True
         opening.open("write", path).close()
     words = "made an empty store" if is_new else "a store is there already"
     write_result({"path": str(path), "is_new": is_new}, f"{words}: {path}", as_json=as_json)
-
-
-def _is_there(path: Path, opening: OpenOptions) -> bool:
-    try:
-        opening.open("read", path).close()
-    except NotAStore:
-        return False
-    return True

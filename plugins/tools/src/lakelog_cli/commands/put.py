@@ -35,7 +35,12 @@ def messages_of(lines: Iterable[str | bytes], defaults: Message, source: str) ->
 
 
 def _message(line: str | bytes, defaults: Message, place: str) -> Message:
-    fields = _fields(line, place)
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise SettingsError(f"this is no JSON: {error}", source=place) from None
+    if not isinstance(fields, dict):
+        raise SettingsError("this is no JSON object", source=place)
     unknown = sorted(set(fields) - FIELDS)
     if unknown:
         what = f"a message has no {unknown[0]!r}; known are {', '.join(sorted(FIELDS))}"
@@ -43,19 +48,8 @@ def _message(line: str | bytes, defaults: Message, place: str) -> Message:
     return attrs.evolve(defaults, **_with_body(fields, place))
 
 
-def _fields(line: str | bytes, place: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except ValueError as error:
-        raise SettingsError(f"this is no JSON: {error}", source=place) from None
-    if not isinstance(fields, dict):
-        raise SettingsError("this is no JSON object", source=place)
-    return fields
-
-
 def _with_body(fields: dict[str, Any], place: str) -> dict[str, Any]:
     """The fields of a message, with the body as bytes."""
-    fields = dict(fields)
     packed, text = fields.pop(BASE64, None), fields.get("body")
     if packed is not None and text is not None:
         raise SettingsError(f"give body or {BASE64}, not both", source=place)

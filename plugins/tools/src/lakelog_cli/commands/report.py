@@ -118,8 +118,8 @@ def _sections(store: Store, content: Content) -> Iterator[str]:
     )
     yield "</div>"
     view = statelines.CopyLags(store).view()
-    rows = statelines.lag_rows(view) if view is not None else ()
-    if copies := [(name, *_lag(lag), remark) for name, lag, remark in rows]:
+    lags = statelines.lag_rows(view) if view is not None else ()
+    if copies := [(name, *_lag(lag), remark) for name, lag, remark in lags]:
         heads = ["copy", "bytes", "messages", "seconds", ""]
         yield section("Copies", pages.table(heads, copies))
     heads = ["topic", "queue", "kind", "first offset", "next offset"]

@@ -10,7 +10,7 @@ import typer
 
 from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
-from lakelog_cli.options import GivenStore, LogFormat, LogFormatOption
+from lakelog_cli.options import GivenStore, LogFormat
 from lakelog_daemon.daemon import Ending, runner_of
 from lakelog_daemon.logs import LogWriter, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
@@ -30,7 +30,7 @@ def serve(
             help="A program to run beside the store; {store} in it is the directory. Repeatable.",
         ),
     ] = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
+    log_format: LogFormat = "text",
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level of log lines.")] = "info",
     log_file: Annotated[
         Path | None,
@@ -55,7 +55,7 @@ def serve(
         broker_conf=store.broker_conf,
         arguments=store.given,
     )
-    log = _start_log(log_file, log_level, log_format)
+    log = _start_log(log_file, log_level, as_json=log_format == "json")
     raise typer.Exit(served(plan, log))
 
 
@@ -73,8 +73,8 @@ def served(plan: ServePlan, log: LogWriter) -> int:
         stop_log(log)
 
 
-def _start_log(file: Path | None, level: LogLevel, log_format: LogFormat) -> LogWriter:
+def _start_log(file: Path | None, level: LogLevel, *, as_json: bool) -> LogWriter:
     try:
-        return start_log(level.upper(), file, as_json=log_format is LogFormat.JSON)
+        return start_log(level.upper(), file, as_json=as_json)
     except OSError as error:
         raise typer.BadParameter(f"--log-file {file}: {error.strerror}") from None

@@ -18,12 +18,11 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings, pages
-from lakelog_cli.findings import walk_parts
 from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
 from lakelog_cli.output import exit_if_found, labelled, prints, size, write_file, write_result
 from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_doctor.check import Checking, check_checkpoint, problems
-from lakelog_doctor.parallel_scan import Part, WholeSegment
+from lakelog_doctor.parallel_scan import Part, WholeSegment, parallel_scan
 
 
 @attrs.define
@@ -167,7 +166,7 @@ def checked(
         for problem in wrong:
             reporter.segment(problem)
         found = Findings(len(wrong), store.min_offset)
-        for part in walk_parts(store, processes, reporter.damage):
+        for part in findings.walked(store, parallel_scan(store, processes), reporter.damage):
             if not (isinstance(part, Damage) and reporter.is_torn(part)):
                 found.count(part)
                 if segments is not None:
