@@ -252,11 +252,14 @@ class Watcher:
     def _fresh(self) -> dict[str, Any] | None:
         """The status of a process that runs and has written it recently."""
         found = status.read_status(self.files, self.path)
-        if found is None or found.get("version") != status.VERSION or not _is_fresh(found):
+        if found is None or found.get("version") != status.VERSION:
             return None
-        start = process_start(found["pid"])
-        is_there = start is not None and start == found.get("start_ticks")
-        return found if is_there else None
+        beat, pid = found.get("heartbeat_ms"), found.get("pid")
+        if type(beat) is not int or type(pid) is not int:
+            return None
+        is_fresh = abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS
+        start = process_start(pid) if is_fresh else None
+        return found if start is not None and start == found.get("start_ticks") else None
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
         pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)
@@ -287,13 +290,6 @@ class Watcher:
             view["flush"] = {"mean_ms": status.sync_ms(former, sample)}
         followers = status.follower_lags(self.files, self.path, sample.counts["flushed"])
         return {**view, "lags": {**status.lags(sample.counts), "followers": followers}}
-
-
-def _is_fresh(found: dict[str, Any]) -> bool:
-    beat, pid = found.get("heartbeat_ms"), found.get("pid")
-    if type(beat) is not int or type(pid) is not int:
-        return False
-    return abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS
 
 
 def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str, Any]:

@@ -43,11 +43,6 @@ class Findings:
     damaged_bytes: int = 0
     last_timestamp_ms: int = 0
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.segment_problems and not self.damaged_places
-
     def count(self, piece: Part) -> None:
         """Add a part."""
         if isinstance(piece, Damage):
@@ -206,7 +201,8 @@ class Verdict:
     @property
     def is_damaged(self) -> bool:
         """Whether something is wrong that a crash does not explain."""
-        return bool(self.reporter.problems) or not self.found.is_whole
+        found = self.found
+        return bool(self.reporter.problems or found.segment_problems or found.damaged_places)
 
     @property
     def state(self) -> str:
