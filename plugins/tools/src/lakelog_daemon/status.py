@@ -51,8 +51,7 @@ import attrs
 from lakelog import Store
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import OWN_DIR
-from lakelog.maintenance.pins import read_pins
-from lakelog.maintenance.rounds import watched
+from lakelog.maintenance import pins, rounds
 from lakelog.processes import shared_page
 from lakelog.processes.shared_page import PageView, process_start
 from lakelog_daemon.processes import Usage
@@ -164,7 +163,7 @@ class StatusReporter:
 
 def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]:
     """The lag of each follower's pin behind the durable end, in bytes."""
-    return {each.name: max(0, flushed - each.position) for each in read_pins(files, path)}
+    return {each.name: max(0, flushed - each.position) for each in pins.read_pins(files, path)}
 
 
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
@@ -173,7 +172,7 @@ def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
     Ratios refer to the space usable by users other than root, as in ``df``.
     """
     found: dict[int, dict[str, Any]] = {}
-    for each in watched(path, commitlog):
+    for each in rounds.watched(path, commitlog):
         with suppress(OSError):
             found.setdefault(each.stat().st_dev, _usage(each))
     return list(found.values())

@@ -20,8 +20,7 @@ from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format import layout, properties, record
 from lakelog.format.queue_offsets import Queue, Units
-from lakelog.log.damage import read_damage
-from lakelog.log.store_directory import StoreDirectory
+from lakelog.log import damage, store_directory
 from lakelog.message import Message, StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_queues.dispatching.tombstones import read_tombstones
@@ -93,7 +92,7 @@ class Checker:
         real = self.opener.real
         ends = [read_checkpoint(real, path).confirm_offset]
         if self._truncates:
-            ends += [each.offset for each in read_damage(real, path)]
+            ends += [each.offset for each in damage.read_damage(real, path)]
         return min(ends)
 
     def mended(self, path: Path, tool: Tool, files: FileSystem | None = None) -> None:
@@ -185,7 +184,7 @@ def _last_ms(found: Mapping[int, StoredMessage]) -> int:
     return max((each.store_timestamp_ms for each in found.values()), default=0)
 
 
-def check_tail(directory: StoreDirectory, store: Store) -> None:
+def check_tail(directory: store_directory.StoreDirectory, store: Store) -> None:
     """Check that the log ends in zeros: other bytes could return after another crash."""
     end, size_bytes = store.max_offset, store.settings.core.segment_size_bytes
     for each in directory.segments():

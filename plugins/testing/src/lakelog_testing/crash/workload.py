@@ -17,8 +17,7 @@ import attrs
 
 from lakelog import Store
 from lakelog.errors import LakelogError
-from lakelog.format.layout import COMMITLOG_DIR, TMP_DIR
-from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format import layout, properties
 from lakelog.message import Message
 from lakelog.results import PutResult
 from lakelog.store.owner import OwnedStore
@@ -38,7 +37,7 @@ _MOST_ROLLS: Final = 6
 """Largest number of rolls during commits and syncs of one open store."""
 CLOSED: Final = "closed"
 """Name of the crash points after a clean close."""
-_SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
+_SEGMENTS: Final = (layout.COMMITLOG_DIR, layout.TMP_DIR)
 """The folders in which segments are opened: created in one, moved to the other."""
 
 
@@ -205,7 +204,7 @@ class Workload:
     def _delete(self, store: Store) -> None:
         store.wait_dispatched()
         # all but this one, which is never removed
-        topics = [each for each in store.topics() if each != REPAIRED_TOPIC]
+        topics = [each for each in store.topics() if each != properties.REPAIRED_TOPIC]
         if topics:
             topic = self.rng.choice(topics)
             with self._still():

@@ -27,8 +27,7 @@ from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.findings import DamageCounter, walk
 from lakelog_cli.options import AlwaysJson, GivenStore
 from lakelog_cli.output import exit_if_found, print_line, prints, write_lines
-from lakelog_queues.finding.finder import java_order
-from lakelog_queues.finding.results import QueueInfo
+from lakelog_queues.finding import finder, results
 
 Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
 """Reads the log from one offset to another."""
@@ -139,7 +138,7 @@ def store_line(store: Store, queues: Iterable[Row]) -> Row:
     }
 
 
-def queue_line(store: Store, queue: QueueInfo) -> Row:
+def queue_line(store: Store, queue: results.QueueInfo) -> Row:
     """The row of one queue."""
     return {
         "kind": "queue",
@@ -152,7 +151,7 @@ def queue_line(store: Store, queue: QueueInfo) -> Row:
     }
 
 
-def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
+def _max_physical_offset(store: Store, queue: results.QueueInfo) -> int:
     """The end of the last unit's record; for batch queues its start, as in RocketMQ."""
     if queue.kind != BATCH_QUEUE:
         return queue.max_physical_offset
@@ -160,7 +159,7 @@ def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
     return int(units.offsets[-1]) if len(units) else queue.max_physical_offset
 
 
-def message_lines(store: Store, queue: QueueInfo, problems: list[str]) -> Iterator[Row]:
+def message_lines(store: Store, queue: results.QueueInfo, problems: list[str]) -> Iterator[Row]:
     """Yield a row per unit with its record; units without a whole record go to ``problems``."""
     at = queue.min_offset
     while at < queue.max_offset:
@@ -202,7 +201,7 @@ def java_properties(text: bytes) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name and value}
 
 
-def _units(queue: QueueInfo, units: Units) -> dict[str, list[Any]]:
+def _units(queue: results.QueueInfo, units: Units) -> dict[str, list[Any]]:
     return {
         "cqTopic": [queue.topic] * len(units),
         "cqQueueId": [queue.queue_id] * len(units),
@@ -345,8 +344,8 @@ def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:
     damages.count += len(problems)
     keys: dict[str, set[str]] = {}
     yield from _log(store, keys, damages)
-    for topic in sorted(keys, key=java_order):
-        for key in sorted(keys[topic], key=java_order):  # offsets may include other topics'
+    for topic in sorted(keys, key=finder.java_order):
+        for key in sorted(keys[topic], key=finder.java_order):  # offsets may include other topics'
             found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
             yield {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
 

@@ -20,8 +20,7 @@ from lakelog import Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog_cli.options import AsJson, GivenStore, PutMode
-from lakelog_cli.output import print_line, prints, progress, write_lines
+from lakelog_cli import options, output
 
 BASE64: Final = "body_base64"
 FIELDS: Final = {each.name for each in attrs.fields(Message)} | {BASE64}
@@ -86,9 +85,9 @@ class PutRow(TypedDict):
     message_id: str
 
 
-@prints(PutRow)
+@output.prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
-    store: GivenStore,
+    store: options.GivenStore,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of messages without one.")],
     bodies: Annotated[
         list[str] | None, typer.Argument(metavar="[BODY]...", help="Bodies; one message each.")
@@ -107,8 +106,8 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     jsonl: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Each line is a message in JSON.")
     ] = None,
-    mode: PutMode = "write",
-    as_json: AsJson = False,
+    mode: options.PutMode = "write",
+    as_json: options.AsJson = False,
 ) -> None:
     """Append messages, and print the place of each; a missing store is made.
 
@@ -163,7 +162,7 @@ def _opened(stack: ExitStack, name: str) -> BinaryIO:
 
 def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
     done = 0
-    with progress("putting", hidden=sys.stdout.isatty()) as advance:
+    with output.progress("putting", hidden=sys.stdout.isatty()) as advance:
         while batch := list(islice(messages, BATCH)):
             try:
                 results = store.put_batch(batch)
@@ -177,11 +176,11 @@ def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
 
 def _report(results: Iterable[PutResult], as_json: bool) -> None:
     if as_json:
-        write_lines(map(_row, results))
+        output.write_lines(map(_row, results))
         return
     for each in results:
         place = f"{each.physical_offset} {each.topic}/{each.queue_id}@{each.queue_offset}"
-        print_line(f"{each.status.name} {place} {each.message_id}")
+        output.print_line(f"{each.status.name} {place} {each.message_id}")
 
 
 def _row(result: PutResult) -> dict[str, object]:
