@@ -233,15 +233,14 @@ class Watcher:
         """
         if page is None or not page.words[shared_page.SEVERAL]:
             return None
-        since_ms, holder = (
-            page.words[at] for at in (shared_page.APPENDER_SINCE, shared_page.APPEND_HOLDER)
-        )
+        words = page.words
+        since_ms, holder = words[shared_page.APPENDER_SINCE], words[shared_page.APPEND_HOLDER]
         # compiled code in the append section has a byte of ``lock`` of its own locked
         place = shared_page.LIFE_AT + holder if holder else APPENDING
         if not is_held(self.files, self.path, place):
             return None
         is_long = time.monotonic_ns() // 1_000_000 - since_ms >= LONG_MS
-        return (page.words[shared_page.APPENDER_PID], since_ms) if is_long else None
+        return (words[shared_page.APPENDER_PID], since_ms) if is_long else None
 
     def _served(self) -> dict[str, Any] | None:
         """The status of a running ``serve`` that owns the store, if any."""
