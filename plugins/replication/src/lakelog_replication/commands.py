@@ -201,7 +201,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
             metavar="OFFSET", help="Only cut the replica at this offset; the cut bytes are kept."
         ),
     ] = None,
-    log_format: options.LogFormatOption = options.LogFormat.TEXT,
+    log_format: options.LogFormat = "text",
     settings: options.SettingsFile = None,
     assignments: options.Assignments = None,
 ) -> None:
@@ -230,7 +230,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= dict(map(options.assignment, assignments or ()))
     arguments = _with_segment_size(store, given.get("broker", ""), arguments)
     plan = ServePlan.make(store, settings=settings, arguments=arguments)
-    raise typer.Exit(_served(plan, as_json=log_format is options.LogFormat.JSON))
+    raise typer.Exit(_served(plan, as_json=log_format == "json"))
 
 
 def sources(

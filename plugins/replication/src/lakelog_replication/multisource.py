@@ -264,7 +264,7 @@ class MultiSourceDaemon:
     async def _end(self) -> daemon.Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         failed = unhealthy(self._supervisor.rows())
-        with daemon.Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
+        with daemon.deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
             self._state = status.STOPPING
             self._manager.send(notify.STOPPING)
             await self._supervisor.stop(seconds, self._hurry)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakelog_testing.cleaning import FakeClock, SurplusCleaner
     from lakelog_testing.contracts.dispatching import (
         DispatcherContract,
         FollowerContract,
@@ -30,7 +29,13 @@ if TYPE_CHECKING:
     from lakelog_testing.contracts.plugin import PluginContract, SettingsFormatContract
     from lakelog_testing.contracts.replicating import ReceiverContract, ReplicatorContract
     from lakelog_testing.contracts.writer import WriterContract
-    from lakelog_testing.fakelog import FakeLog, FakeReceivedLog, FakeReplicatedLog
+    from lakelog_testing.fakes import (
+        FakeClock,
+        FakeLog,
+        FakeReceivedLog,
+        FakeReplicatedLog,
+        SurplusCleaner,
+    )
     from lakelog_testing.faultyfile import FaultyFile
     from lakelog_testing.machine import StoreMachine
     from lakelog_testing.samples import (
@@ -75,7 +80,6 @@ __all__ = [
 ]
 
 _MODULES = {
-    "cleaning": "FakeClock SurplusCleaner",
     "contracts.dispatching": "DispatcherContract FollowerContract StoreExtensionContract",
     "contracts.encoding": "AcceleratorContract AppendCallbackContract",
     "contracts.flush": (
@@ -85,7 +89,7 @@ _MODULES = {
     "contracts.plugin": "PluginContract SettingsFormatContract",
     "contracts.replicating": "ReceiverContract ReplicatorContract",
     "contracts.writer": "WriterContract",
-    "fakelog": "FakeLog FakeReceivedLog FakeReplicatedLog",
+    "fakes": "FakeClock FakeLog FakeReceivedLog FakeReplicatedLog SurplusCleaner",
     "faultyfile": "FaultyFile",
     "machine": "StoreMachine",
     "samples": "context_of copy_store count_hook_calls encode_log record_batch",

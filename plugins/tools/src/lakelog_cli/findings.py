@@ -24,7 +24,7 @@ from lakelog.processes.ownership import is_owned
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
 from lakelog_cli.output import labelled, print_line, progress, write_lines
-from lakelog_doctor.parallel_scan import Part, directory_of, parallel_scan
+from lakelog_doctor.parallel_scan import Part, directory_of
 
 PartT = TypeVar("PartT", bound="Part")
 
@@ -47,37 +47,30 @@ class DamageCounter:
 def walk(
     store: Store, on_damage: DamageCounter, start: int | None = None, end: int | None = None
 ) -> Iterator[Piece]:
-    """Yield the log from ``start`` to ``end``."""
-    first = max(store.min_offset, start or 0)
-    last = _log_end(store) if end is None else end
+    """Yield the log from ``start`` to ``end``; damage is counted, and printed on stderr."""
     # Lines on a terminal show progress themselves, and a bar between them would flicker.
     hidden = sys.stdout.isatty()
-    pieces = store.scan_pieces(start, end)
-    return _walked(pieces, first, last, hidden=hidden, on_damage=on_damage)
+    return walked(store, store.scan_pieces(start, end), on_damage, start, end, hidden=hidden)
 
 
-def walk_parts(
-    store: Store, processes: int | None, on_damage: Callable[[Damage], None]
-) -> Iterator[Part]:
-    """Yield the whole log, read by several processes."""
-    parts = parallel_scan(store, processes)
-    return _walked(parts, store.min_offset, _log_end(store), hidden=False, on_damage=on_damage)
-
-
-def print_damage(damage: Damage) -> None:
-    """Print one line to stderr."""
-    print_line(f"damaged: {damage}", err=True)
-
-
-def _walked(
+def walked(
+    store: Store,
     parts: Iterator[PartT],
-    first: int,
-    last: int,
-    *,
-    hidden: bool,
     on_damage: Callable[[Damage], None],
+    start: int | None = None,
+    end: int | None = None,
+    *,
+    hidden: bool = False,
 ) -> Iterator[PartT]:
-    with progress("reading", max(0, last - first), hidden=hidden) as advance:
+    """Yield ``parts`` of the log from ``start`` to ``end``, with a progress bar unless ``hidden``.
+
+    :param on_damage: called with each damage before it is yielded
+    """
+    first = max(store.min_offset, start or 0)
+    if end is None:
+        segments = directory_of(store).segments()
+        end = max((each.start_offset + each.length for each in segments), default=0)
+    with progress("reading", max(0, end - first), hidden=hidden) as advance:
         for part in parts:
             if isinstance(part, Damage):
                 on_damage(part)
@@ -85,10 +78,9 @@ def _walked(
             advance(part.end_offset - first)
 
 
-def _log_end(store: Store) -> int:
-    """The end of the last segment, a physical offset."""
-    segments = directory_of(store).segments()
-    return max((each.start_offset + each.length for each in segments), default=0)
+def print_damage(damage: Damage) -> None:
+    """Print one line to stderr."""
+    print_line(f"damaged: {damage}", err=True)
 
 
 class PlaceRow(TypedDict):
@@ -312,22 +304,16 @@ def recovery_lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> Ite
 
 def recovery_row(report: RecoveryReport) -> dict[str, Any]:
     """The complete report."""
-    return {
-        "clean": report.clean,
-        "read_from": report.read_from,
-        "start_offset": report.start_offset,
-        "start_reason": report.start_reason,
+    told = {
         "min_offset": report.minimum,
-        "end_offset": report.end_offset,
-        "records": report.records,
         "damage": list(map(_damage_row, report.damage)),
         "missing": [each._asdict() for each in report.missing],
         "cut": list(map(aside_row, report.cut)),
         "cut_at": _damage_row(report.cut_at) if report.cut_at is not None else None,
         "mended": list(report.mended),
-        "dispatched_from": report.dispatched_from,
-        "seconds": report.seconds,
     }
+    names = RecoveryDocument.__annotations__
+    return {each: told[each] if each in told else getattr(report, each) for each in names}
 
 
 def _damage_row(damage: Damage) -> dict[str, Any]:

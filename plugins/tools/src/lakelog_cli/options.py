@@ -8,7 +8,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from difflib import get_close_matches
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
@@ -61,14 +60,7 @@ ReadingProcesses: TypeAlias = Annotated[
 ]
 
 
-class LogFormat(StrEnum):
-    """The format of log lines."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="Format of log lines.")]
+LogFormat: TypeAlias = Annotated[Literal["text", "json"], typer.Option(help="Format of log lines.")]
 PutMode: TypeAlias = Annotated[
     Literal["write", "exclusive"],
     typer.Option("--mode", help="Together with other processes, or alone."),

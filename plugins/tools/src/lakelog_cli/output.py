@@ -208,10 +208,19 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-def write_result(row: Mapping[str, Any], text: str | Iterable[str], *, as_json: bool) -> None:
-    """Print the one result of a command: ``row``, or else a line of text, or several."""
+def write_result(
+    row: Mapping[str, Any],
+    text: str | Iterable[str] = (),
+    *,
+    as_json: bool,
+    is_document: bool = False,
+) -> None:
+    """Print the one result of a command: ``row``, or else a line of text, several, or none.
+
+    :param is_document: whether the row is printed as an indented document, and not in one line
+    """
     if as_json:
-        write_lines([row])
+        write_document(row) if is_document else write_lines([row])
     else:
         print_lines([text] if isinstance(text, str) else text)
 

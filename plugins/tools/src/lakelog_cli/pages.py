@@ -1,36 +1,26 @@
-"""A store as one HTML page: its numbers, their charts, and the page around them.
+"""HTML pages about a store: numbers by segments and over time, charts, and the page around them.
 
-The content comes from one pass over the log by segments, time and topics, and from the rest of the
-store. A page is one file that loads nothing; charts are inline SVG and HTML. Colours come from the
-page's style, light or dark as the system is.
+A page is one file that loads nothing; charts are inline SVG and HTML. Colours come from the page's
+style, light or dark as the system is.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import numpy as np
 
-import lakelog
 from lakelog import Store
-from lakelog.errors import StoreError
-from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile
-from lakelog.format.layout import ABORT_FILE, OWN_DIR
-from lakelog.format.record_batch import Blank, Damage, RecordBatch
-from lakelog.maintenance.pins import read_pins
-from lakelog.processes.ownership import is_owned
+from lakelog.format.record_batch import Blank, RecordBatch
 from lakelog.times import iso
 from lakelog_cli.output import shown, size
-from lakelog_cli.statelines import CopyLags, GroupLag, group_lags, lag_rows
-from lakelog_daemon.status import disks
 from lakelog_doctor.parallel_scan import Part, WholeSegment, directory_of
 
 
@@ -112,16 +102,6 @@ BINS: Final = 120
 """Points of the charts over time."""
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
-_KEYS: Final = b"KEYS\x01"
-
-
-@attrs.define
-class TopicTotal:
-    """Messages of one topic in the log: their number, bytes of records, and those with keys."""
-
-    messages: int = 0
-    record_bytes: int = 0
-    with_keys: int = 0
 
 
 @attrs.define
@@ -162,79 +142,6 @@ class TrafficOverTime:
             counts[:] = [a + int(b) for a, b in zip(counts, found, strict=True)]
 
 
-@attrs.define
-class Content:
-    """The whole content of a report.
-
-    :ivar made_ms: time of its reading, in ms since 1970
-    :ivar followers: name, destination and bytes behind the durable end
-    :ivar copies: name, bytes, messages and seconds behind, if known, and a remark
-    """
-
-    path: str
-    made_ms: int
-    state: str
-    written_by: str
-    min_offset: int
-    max_offset: int
-    traffic: TrafficOverTime
-    topics: dict[str, TopicTotal]
-    segments: SegmentCounts
-    damages: list[Damage]
-    queues: list[lakelog.QueueInfo]
-    groups: list[GroupLag]
-    followers: list[tuple[str, str, int]]
-    copies: list[tuple[str, dict[str, Any] | None, str]]
-    disks: list[dict[str, Any]]
-    cleaner: str | None
-
-    @property
-    def records(self) -> int:
-        """Whole records in the log."""
-        return sum(each.records for each in self.segments.segments)
-
-
-def read_content(store: Store, advance: Callable[[int], None]) -> Content:
-    """Read a store that is open for reading; ``advance`` gets the offset that was reached."""
-    directory, segments = directory_of(store), SegmentCounts.of(store)
-    traffic = TrafficOverTime.of(store)
-    topics: dict[str, TopicTotal] = {}
-    damages: list[Damage] = []
-    for piece in store.scan_pieces():
-        segments.add(piece)
-        if isinstance(piece, RecordBatch):
-            traffic.add(piece)
-            _add_topics(topics, piece)
-            advance(piece.end_offset)
-        elif isinstance(piece, Damage):
-            damages.append(piece)
-    queues = store.queues()
-    return Content(
-        path=str(store.path),
-        made_ms=time.time_ns() // 1_000_000,
-        state=_state(store.path),
-        written_by="lakelog" if (store.path / OWN_DIR).is_dir() else "RocketMQ",
-        min_offset=store.min_offset,
-        max_offset=store.max_offset,
-        traffic=traffic,
-        topics=topics,
-        segments=segments,
-        damages=damages,
-        queues=queues,
-        groups=group_lags(store, queues),
-        followers=list(_followers(store)),
-        copies=list(_copies(store)),
-        disks=disks(store.path, directory.commitlog),
-        cleaner=store.settings.core.cleaner,
-    )
-
-
-def _state(path: Path) -> str:
-    if is_owned(RealFileSystem(), path):
-        return "in use"
-    return "not closed: its last writer was killed" if (path / ABORT_FILE).exists() else "closed"
-
-
 def read_traffic(store: Store) -> TrafficOverTime:
     """Messages and bytes over time, by one pass over the log without checksums."""
     traffic = TrafficOverTime.of(store)
@@ -259,32 +166,6 @@ def _times(store: Store, start: int, at: int) -> Iterator[int]:
     for piece in store.scan_pieces(start, verify=False):
         if isinstance(piece, RecordBatch):
             yield int(piece.store_timestamps_ms[at])
-
-
-def _add_topics(topics: dict[str, TopicTotal], batch: RecordBatch) -> None:
-    names = np.array(batch.topics, dtype=object)
-    keyed = np.array([_KEYS in each for each in batch.property_strings])
-    for name in Counter(batch.topics):
-        these = names == name
-        total = topics.setdefault(name, TopicTotal())
-        total.messages += int(these.sum())
-        total.record_bytes += int(batch.sizes[these].sum())
-        total.with_keys += int(keyed[these].sum())
-
-
-def _followers(store: Store) -> Iterator[tuple[str, str, int]]:
-    try:
-        end = store.flushed_offset
-    except StoreError:
-        end = store.max_offset
-    for pin in read_pins(RealFileSystem(), store.path):
-        yield pin.name, pin.destination, max(0, end - pin.position)
-
-
-def _copies(store: Store) -> Iterator[tuple[str, dict[str, Any] | None, str]]:
-    view = CopyLags(store).view()
-    for name, lag, remark in lag_rows(view) if view is not None else ():
-        yield name, dict(lag) if lag is not None else None, remark
 
 
 # --- pages and charts ---
@@ -317,14 +198,13 @@ display:flex;align-items:flex-end}.cell span{display:block;width:100%;background
 """
 
 
-def document(title: str, parts: Iterable[str], made_ms: int | None = None) -> str:
+def document(title: str, parts: Iterable[str]) -> str:
     """The whole page.
 
     :param title: any text
     :param parts: HTML, such as of :func:`section` and :func:`facts`
-    :param made_ms: time at which its content was read, in ms since 1970; by default now
     """
-    made = _time(time.time_ns() // 1_000_000 if made_ms is None else made_ms)
+    made = _time(time.time_ns() // 1_000_000)
     head, body = safe(title), "\n".join(parts)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{head}</title>'
@@ -396,13 +276,14 @@ def bars(rows: Iterable[tuple[str, float, str]]) -> str:
     """A bar for each row: a name, its value, and the value as text; the largest first."""
     found = sorted(rows, key=lambda row: -row[1])
     most = max((value for _, value, _ in found), default=0) or 1
-    lines = [_bar_row(name, value / most, text) for name, value, text in found[:_MOST_ROWS]]
+    lines = [bar_row(name, value / most, text) for name, value, text in found[:_MOST_ROWS]]
     left = len(found) - _MOST_ROWS
     lines += [f"<tr><th>and {left} more</th><td></td><td></td></tr>"] if left > 0 else []
     return f"<table>{''.join(lines)}</table>" if lines else "<p>none</p>"
 
 
-def _bar_row(name: str, share: float, text: str) -> str:
+def bar_row(name: str, share: float, text: str) -> str:
+    """A row of a table: a name, a bar of this share of the width, and a text."""
     return f"<tr><th>{safe(name)}</th>{_bar(Bar(share))}<td>{safe(text)}</td></tr>"
 
 
@@ -489,24 +370,6 @@ def _segment(each: Segment) -> Cell:
     words += f", from {_time(each.first_ms)}" if each.first_ms else ""
     filled = (each.used_bytes + each.damaged_bytes) / each.length if each.length else 0
     return Cell(filled, each.damaged_bytes > 0, words)
-
-
-def disk_bars(content: Content) -> str:
-    """A bar for each disk, with the time until it is full."""
-    rows = []
-    for each in content.disks:
-        text = f"{each['used_ratio']:.1%} used, {size(each['free_bytes'])} free"
-        text += _days_left(content, each["free_bytes"])
-        rows.append(_bar_row(each["path"], each["used_ratio"], text))
-    return f"<table>{''.join(rows)}</table>"
-
-
-def _days_left(content: Content, free_bytes: int) -> str:
-    growth = content.traffic.growth_bytes_per_day
-    if growth is None or growth < 1:
-        return ""
-    days = free_bytes / growth
-    return f"; full in {days:,.1f} days at the last day's rate" if days < 10_000 else ""
 
 
 def _time(at_ms: int) -> str:

@@ -27,7 +27,7 @@ import attrs
 import lakelog
 from lakelog import QueueInfo, Store
 from lakelog.errors import LakelogError, StoreError
-from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import read_pins
 from lakelog_cli.output import Columns, bar, size
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, ReplicaStatus, read_status
@@ -103,11 +103,10 @@ class CopyLags:
     """Computes the lags of one store from a reader of it."""
 
     store: Store
-    files: FileSystem = attrs.field(factory=RealFileSystem)
 
     def view(self) -> dict[str, Any] | None:
         """The role, the state and the lags; ``None`` if nothing replicates this store."""
-        status = _status(self.files, self.store.path)
+        status = _status(self.store.path)
         if status is None:
             return None
         now_ms = time.time_ns() // 1_000_000
@@ -166,7 +165,7 @@ class CopyLags:
         end = self.store.max_offset
         return {
             each.name: self.between(each.position, end, now_ms)
-            for each in read_pins(self.files, self.store.path)
+            for each in read_pins(RealFileSystem(), self.store.path)
             if not each.name.startswith(SLAVE_PINS)
         }
 
@@ -208,7 +207,7 @@ def copy_lags(path: Path, **settings: Any) -> dict[str, Any] | None:
 
     :param settings: to open it with
     """
-    if _status(RealFileSystem(), path) is None:
+    if _status(path) is None:
         return None
     try:
         with lakelog.open(path, mode="read", **settings) as store:
@@ -217,10 +216,10 @@ def copy_lags(path: Path, **settings: Any) -> dict[str, Any] | None:
         return None
 
 
-def _status(files: FileSystem, path: Path) -> MasterStatus | ReplicaStatus | None:
+def _status(path: Path) -> MasterStatus | ReplicaStatus | None:
     """The last status; ``None`` if there is none, or it cannot be read: it is only shown."""
     try:
-        return read_status(files, path)
+        return read_status(RealFileSystem(), path)
     except StoreError:
         return None
 

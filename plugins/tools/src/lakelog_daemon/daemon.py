@@ -114,7 +114,12 @@ class Daemon:
         self._files = RealFileSystem.of_store(store.path, store.settings.core.group)
         with ExitStack() as undo:
             undo.callback(store.close)
-            reporter = self._reporter(store)
+            page = PageView.open(self._files, store.path)
+            assert page is not None, "an owner publishes its positions"
+            services, log = self._supervisor.rows, self._plan.commitlog
+            reporter = status.StatusReporter(
+                self._files, store, log, page, services, lambda: self._writer.dropped
+            )
             undo.pop_all()
         try:
             self._begin(reporter)
@@ -171,18 +176,6 @@ class Daemon:
         what = "services are stopped at once" if hurried else "stops"
         _LOG.info("%s: %s", number.name, what, extra=fields("hurried" if hurried else "stopping"))
 
-    def _reporter(self, store: Store) -> status.StatusReporter:
-        page = PageView.open(self._files, store.path)
-        assert page is not None, "an owner publishes its positions"
-        return status.StatusReporter(
-            self._files,
-            store,
-            self._plan.commitlog,
-            page,
-            self._supervisor.rows,
-            lambda: self._writer.dropped,
-        )
-
     def _on_disk(self, act: Callable[[], None]) -> None:
         """Write a file of ``serve``; a failure is logged once, and does not stop the store."""
         try:
@@ -198,7 +191,7 @@ class Daemon:
 
     async def _end(self, store: Store, reporter: status.StatusReporter) -> Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
-        with Deadline(seconds, self._late_code, self._writer):
+        with deadline(seconds, self._late_code, self._writer):
             self._state = status.STOPPING
             self._manager.send(notify.STOPPING)
             with suppress(Exception):  # a failed status report must not prevent the stop
@@ -224,36 +217,30 @@ class Daemon:
         return Ending.STOPPED
 
 
-class Deadline:
-    """Exits the process if the ``with`` block takes longer, wherever it hangs."""
+@contextmanager
+def deadline(seconds: float, code: int, log: LogWriter) -> Iterator[None]:
+    """Exit the process if the ``with`` block takes longer, wherever it hangs.
 
-    def __init__(self, seconds: float, code: int, log: LogWriter) -> None:
-        """Set the limit.
+    :param code: exit code on timeout
+    :param log: the log, whose pending lines are written before the exit
+    """
 
-        :param code: exit code on timeout
-        :param log: the log, whose pending lines are written before the exit
-        """
-        self._seconds = seconds
-        self._code = code
-        self._log = log
-        self._timer = Timer(seconds, self._over)
-        self._timer.name, self._timer.daemon = "lakelog-deadline", True
-
-    def __enter__(self) -> Deadline:
-        try:
-            started(self._timer)
-        except ThreadNotStarted as error:
-            _LOG.warning("nothing bounds how long this stop takes: %s", error)
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self._timer.cancel()
-
-    def _over(self) -> None:
+    def end() -> None:
         what = "not stopped after %.1f s: ends as it is; the next owner recovers the store"
-        _LOG.critical(what, self._seconds, extra=fields("late"))
-        stop_log(self._log, _LAST_WORDS_SECONDS)
-        os._exit(self._code)
+        _LOG.critical(what, seconds, extra=fields("late"))
+        stop_log(log, _LAST_WORDS_SECONDS)
+        os._exit(code)
+
+    timer = Timer(seconds, end)
+    timer.name, timer.daemon = "lakelog-deadline", True
+    try:
+        started(timer)
+    except ThreadNotStarted as error:
+        _LOG.warning("nothing bounds how long this stop takes: %s", error)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -154,8 +154,13 @@ class ServePlan:
         effective = opening.settings
         followers = _followers(opening, given | {"arguments": arguments})
         log = effective.core.commitlog(place)
-        specs = check_names((*followers, *_commands(opening, services)))
-        return cls(place, log, specs, effective.section(SERVE), opening, given, arguments)
+        configured = effective.section(SERVE)
+        commands = [
+            *(parse(text, place, "serve.services") for text in configured.services),
+            *(parse(text, place, "--service") for text in services),
+        ]
+        specs = check_names((*followers, *commands))
+        return cls(place, log, specs, configured, opening, given, arguments)
 
     def open(self) -> Store:
         """Open the store with its services; raises like :func:`.open_to_serve`."""
@@ -168,14 +173,6 @@ def _followers(opening: Opening, given: Mapping[str, Any]) -> list[Spec]:
         opening.registry.factory(Kind.FOLLOWER, each)
         opening.settings.section(each)
     return [follower(each, opening.path, given) for each in names]
-
-
-def _commands(opening: Opening, services: Iterable[str]) -> list[Spec]:
-    configured = opening.settings.section(SERVE).services
-    return [
-        *(parse(text, opening.path, "serve.services") for text in configured),
-        *(parse(text, opening.path, "--service") for text in services),
-    ]
 
 
 def _absolute(file: Path | None) -> Path | None:

@@ -29,11 +29,6 @@ class ProcessSample:
     cpu_seconds: float
     rss_bytes: int
 
-    def plus(self, other: ProcessSample) -> ProcessSample:
-        """The sum of this and ``other``."""
-        cpu, rss = self.cpu_seconds + other.cpu_seconds, self.rss_bytes + other.rss_bytes
-        return attrs.evolve(self, cpu_seconds=cpu, rss_bytes=rss)
-
 
 def look_at(pid: int) -> ProcessSample | None:
     """The state of one process; ``None`` if it does not exist, or has ended."""
@@ -81,7 +76,8 @@ def with_children(pid: int) -> ProcessSample | None:
     found = look_at(pid)
     if found is not None:
         for below in filter(None, map(with_children, children(pid))):
-            found = found.plus(below)
+            cpu, rss = found.cpu_seconds + below.cpu_seconds, found.rss_bytes + below.rss_bytes
+            found = attrs.evolve(found, cpu_seconds=cpu, rss_bytes=rss)
     return found
 
 

@@ -108,21 +108,16 @@ class Service:
     """A service; all methods are called from the loop."""
 
     def __init__(
-        self,
-        spec: Spec,
-        store: Path,
-        settings: ServeSettings,
-        loop: asyncio.AbstractEventLoop,
-        backoff: Backoff,
+        self, spec: Spec, store: Path, settings: ServeSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.spec = spec
+        self.store = store
+        self.loop = loop
+        self.hang_seconds = settings.hang_timeout_ms / 1000
         self.state = ServiceState.WAITING
         self.over = asyncio.Event()
         self.record = Record()
-        self._store = store
-        self._hang_seconds = settings.hang_timeout_ms / 1000
-        self._loop = loop
-        self._backoff = backoff
+        self._backoff = Backoff(settings)
         self._child: Child | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -133,9 +128,8 @@ class Service:
 
     def start(self) -> None:
         """Start its program; after a failure, retry later."""
-        events = ChildEvents(self._printed, self._handle_notification, self._ended)
         try:
-            child = Child(self.spec, self._store, self._hang_seconds, self._loop, events)
+            child = Child(self)
         except OSError as error:
             self._rest(f"cannot be started: {error.strerror or error}", 0.0)
             return
@@ -155,7 +149,7 @@ class Service:
     def look(self) -> None:
         """Kill it if it hangs; to be called periodically."""
         child, record, now = self._child, self.record, time.monotonic()
-        if child is None or not self._hang_seconds or self.state is not ServiceState.RUNNING:
+        if child is None or not self.hang_seconds or self.state is not ServiceState.RUNNING:
             return
         seen = look_at(child.pid)
         if seen is None or not seen.is_stopped:
@@ -166,7 +160,7 @@ class Service:
             (record.stopped_since, "is stopped by a signal"),
             (record.watchdog_time, "has sent no WATCHDOG=1"),
         ):
-            if since is not None and now - since >= self._hang_seconds:
+            if since is not None and now - since >= self.hang_seconds:
                 self._hangs(child, f"{what} for {now - since:.1f} s")
                 return
 
@@ -222,11 +216,15 @@ class Service:
         self._log(logging.ERROR, "hangs", f"{why}; it is killed")
         child.send(signal.SIGKILL)
 
-    def _printed(self, line: str) -> None:
+    # --- what its process reports ---
+
+    def printed(self, line: str) -> None:
+        """Log a line of its output."""
         level, text = logs.read_line(line)
         self._log(level, "output", text)
 
-    def _handle_notification(self, line: str) -> None:
+    def notified(self, line: str) -> None:
+        """Note a line of its notifications."""
         record = self.record
         if line == notify.WATCHDOG:
             record.watchdog_time = time.monotonic()
@@ -235,7 +233,11 @@ class Service:
         elif line.startswith(notify.STATUS):
             record.message = line.removeprefix(notify.STATUS)[:_LONGEST_STATUS]
 
-    def _ended(self, status: int) -> None:
+    def ended(self, status: int) -> None:
+        """Restart it later, unless it was stopped.
+
+        :param status: the exit status, negative for a signal
+        """
         self._child = None
         how = _exit_text(status)
         self.record.last_exit = how
@@ -255,7 +257,7 @@ class Service:
         self.state, self.record.last_exit = ServiceState.WAITING, how
         self._log(logging.WARNING, "ended", f"{how}; restart in {pause:.1f} s")
         self.record.settled = time.monotonic() + pause + max(pause, SETTLING_SECONDS)
-        self._timer = self._loop.call_later(pause, self._again)
+        self._timer = self.loop.call_later(pause, self._again)
 
     def _again(self) -> None:
         self.record.restarts += 1
@@ -277,15 +279,11 @@ class Supervisor:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._made = partial(Service, store=store, settings=settings, loop=loop)
-        self._settings = settings
-        self.services = [self._service(each) for each in specs]
-
-    def _service(self, spec: Spec) -> Service:
-        return self._made(spec, backoff=Backoff(self._settings))
+        self.services = [self._made(each) for each in specs]
 
     def add(self, spec: Spec) -> Service:
         """Start one more service."""
-        service = self._service(spec)
+        service = self._made(spec)
         self.services.append(service)
         service.start()
         return service
@@ -355,43 +353,22 @@ GRACE_SECONDS: Final = 5.0
 """Time that a leftover process has to stop by itself, in seconds."""
 
 
-@attrs.frozen
-class ChildEvents:
-    """Callbacks for the events of a child.
-
-    :ivar line: called with each line of output
-    :ivar notified: called with each line of its notifications
-    :ivar ended: called with its exit status, negative for a signal, after it ended
-    """
-
-    line: Callable[[str], None]
-    notified: Callable[[str], None]
-    ended: Callable[[int], None]
-
-
 class Child:
-    """A program from start to end; all methods are called from the loop.
+    """The program of a service from start to end; all methods are called from the loop.
 
     It leads its own session. So Ctrl-C at the terminal reaches ``serve`` alone, and the program can
     be killed together with the processes that it started.
     """
 
-    def __init__(
-        self,
-        spec: Spec,
-        store: Path,
-        hang_seconds: float,
-        loop: asyncio.AbstractEventLoop,
-        events: ChildEvents,
-    ) -> None:
+    def __init__(self, service: Service) -> None:
         """Start the program; raises ``OSError`` if no process can be created."""
-        self._loop = loop
-        self._events = events
+        self._loop = loop = service.loop
+        self._service = service
         self._rest = b""
         self._notifications = notify.NotifyReceiver()
         with ExitStack() as undo:
             undo.callback(self._notifications.close)
-            self._process = _start(spec, _environ(store, self._notifications.address, hang_seconds))
+            self._process = _start(service, self._notifications.address)
             undo.callback(_kill_unwatched, self._process)
             self._end = os.pidfd_open(self._process.pid)
             undo.pop_all()
@@ -422,7 +399,7 @@ class Child:
 
     def _notified(self) -> None:
         for line in self._notifications.lines():
-            self._events.notified(line)
+            self._service.notified(line)
 
     def _printed(self) -> None:
         data = self._read()
@@ -434,7 +411,7 @@ class Child:
         if len(self._rest) >= _CHUNK:  # a line without end
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
-            self._events.line(line.decode(errors="replace"))
+            self._service.printed(line.decode(errors="replace"))
 
     def _read(self) -> bytes | None:
         """Read available output; empty at its end, ``None`` if there is none yet."""
@@ -447,9 +424,9 @@ class Child:
         self.send(signal.SIGKILL)
         self._notified()
         for line in self._last_lines():
-            self._events.line(line)
+            self._service.printed(line)
         self._close()
-        self._events.ended(self._process.wait())
+        self._service.ended(self._process.wait())
 
     def _last_lines(self) -> Iterator[str]:
         data = self._rest
@@ -468,15 +445,22 @@ class Child:
             self._process.stdout.close()
 
 
-def _start(spec: Spec, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(service: Service, address: str) -> subprocess.Popen[bytes]:
+    """Start the program of a service, which sends its notifications to ``address``.
+
+    Its environment is that of this process, without the variables of its own service manager.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    hang_us = str(round(service.hang_seconds * 1e6))
+    watchdog = {notify.WATCHDOG_US: hang_us} if service.hang_seconds else {}
     launcher = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid())]
-    with arguments.hidden(spec.stdin) as stdin:
+    with arguments.hidden(service.spec.stdin) as stdin:
         return subprocess.Popen(
-            [*launcher, *spec.command],
+            [*launcher, *service.spec.command],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environ,
+            env=kept | watchdog | {notify.SOCKET: address, SERVES: str(service.store)},
             start_new_session=True,
         )
 
@@ -487,13 +471,6 @@ def _kill_unwatched(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
-
-
-def _environ(store: Path, address: str, hang_seconds: float) -> dict[str, str]:
-    """The environment of this process, without the variables of its own service manager."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    watchdog = {notify.WATCHDOG_US: str(round(hang_seconds * 1e6))} if hang_seconds else {}
-    return kept | watchdog | {notify.SOCKET: address, SERVES: str(store)}
 
 
 def end_leftovers(files: FileSystem, path: Path, loop: asyncio.AbstractEventLoop) -> None:

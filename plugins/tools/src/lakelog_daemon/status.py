@@ -51,8 +51,7 @@ import attrs
 from lakelog import Store
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import OWN_DIR
-from lakelog.maintenance.pins import read_pins
-from lakelog.maintenance.rounds import watched
+from lakelog.maintenance import pins, rounds
 from lakelog.processes import shared_page
 from lakelog.processes.shared_page import PageView, process_start
 from lakelog_daemon.processes import Usage
@@ -78,23 +77,6 @@ def counts(page: PageView) -> dict[str, int]:
 def heartbeat_ms(page: PageView) -> int:
     """Time of the owner's last heartbeat, in ms since 1970."""
     return page.words[shared_page.HEARTBEAT]
-
-
-def appender(page: PageView) -> tuple[int, int] | None:
-    """The last appender: process id, and start of its append in ms of the monotonic clock.
-
-    ``None`` while a single process has the store open.
-    """
-    words = page.words
-    if not words[shared_page.SEVERAL]:
-        return None
-    return words[shared_page.APPENDER_PID], words[shared_page.APPENDER_SINCE]
-
-
-def append_life(page: PageView) -> int | None:
-    """The byte of ``lock`` that compiled code in the append section has locked, if any."""
-    holder = page.words[shared_page.APPEND_HOLDER]
-    return shared_page.LIFE_AT + holder if holder else None
 
 
 VERSION: Final = 1
@@ -160,18 +142,15 @@ class StatusReporter:
             "problems": problems,
             "positions": sample.counts,
             "rates": rates(former, sample),
-            "lags": self._lags(sample.counts),
+            "lags": {
+                **lags(sample.counts),
+                "dispatch_ms": self.store.dispatch_lag.ms,
+                "followers": follower_lags(self.files, self.store.path, sample.counts["flushed"]),
+            },
             "flush": {"mean_ms": sync_ms(former, sample)},
             "disks": disks(self.store.path, self.commitlog),
             "processes": self._usage.rows(os.getpid(), services),
             "log_lines_dropped": self.dropped(),
-        }
-
-    def _lags(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        return {
-            **lags(counts),
-            "dispatch_ms": self.store.dispatch_lag.ms,
-            "followers": follower_lags(self.files, self.store.path, counts["flushed"]),
         }
 
     def _problems(self) -> list[str]:
@@ -184,7 +163,7 @@ class StatusReporter:
 
 def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]:
     """The lag of each follower's pin behind the durable end, in bytes."""
-    return {each.name: max(0, flushed - each.position) for each in read_pins(files, path)}
+    return {each.name: max(0, flushed - each.position) for each in pins.read_pins(files, path)}
 
 
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
@@ -193,7 +172,7 @@ def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
     Ratios refer to the space usable by users other than root, as in ``df``.
     """
     found: dict[int, dict[str, Any]] = {}
-    for each in watched(path, commitlog):
+    for each in rounds.watched(path, commitlog):
         with suppress(OSError):
             found.setdefault(each.stat().st_dev, _usage(each))
     return list(found.values())

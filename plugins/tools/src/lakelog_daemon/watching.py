@@ -24,6 +24,7 @@ from lakelog.errors import NoOwner, NotAStore
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import LOCK_FILE
 from lakelog.log.commit_log import APPENDING
+from lakelog.processes import shared_page
 from lakelog.processes.ownership import OPEN, SERVICES, is_held, is_owned, is_served, owner_pid
 from lakelog.processes.shared_page import PageReader, PageView, process_start
 from lakelog.store.open import prepare
@@ -52,7 +53,7 @@ def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
     lock = os.path.realpath(path / LOCK_FILE)
     roots = tuple(f"{os.path.realpath(each)}/" for each in (path, commitlog))
     rows, deleted, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), 0
-    for pid in _processes():
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
             opened = dict(_opened(pid))
         except PermissionError:
@@ -73,10 +74,6 @@ def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
         "deleted": deleted,
         "processes_not_readable": unreadable,
     }
-
-
-def _processes() -> list[int]:
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def _named(pid: int) -> dict[str, Any]:
@@ -223,17 +220,27 @@ class Watcher:
         services = next((row["pid"] for row in found["members"] if row["does"]), None)
         if services is None and page is not None and is_served(self.files, self.path):
             services = page.owner[0]
-        appending = _append_row(*before) if still and before is not None else None
+        appending = None
+        if still and before is not None:
+            boot_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
+            appending = {"pid": before[0], "since_ms": before[1] + boot_ms}
         return {**found, "services": services, "appending": appending}
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
-        """The process in a slow append, and its start in ms of the monotonic clock."""
-        appender = None if page is None else status.appender(page)
-        if page is None or appender is None:
+        """The process in a slow append, and its start in ms of the monotonic clock.
+
+        ``None`` while a single process has the store open.
+        """
+        if page is None or not page.words[shared_page.SEVERAL]:
             return None
-        if not is_held(self.files, self.path, status.append_life(page) or APPENDING):
+        words = page.words
+        since_ms, holder = words[shared_page.APPENDER_SINCE], words[shared_page.APPEND_HOLDER]
+        # compiled code in the append section has a byte of ``lock`` of its own locked
+        place = shared_page.LIFE_AT + holder if holder else APPENDING
+        if not is_held(self.files, self.path, place):
             return None
-        return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
+        is_long = time.monotonic_ns() // 1_000_000 - since_ms >= LONG_MS
+        return (words[shared_page.APPENDER_PID], since_ms) if is_long else None
 
     def _served(self) -> dict[str, Any] | None:
         """The status of a running ``serve`` that owns the store, if any."""
@@ -244,11 +251,14 @@ class Watcher:
     def _fresh(self) -> dict[str, Any] | None:
         """The status of a process that runs and has written it recently."""
         found = status.read_status(self.files, self.path)
-        if found is None or found.get("version") != status.VERSION or not _is_fresh(found):
+        if found is None or found.get("version") != status.VERSION:
             return None
-        start = process_start(found["pid"])
-        is_there = start is not None and start == found.get("start_ticks")
-        return found if is_there else None
+        beat, pid = found.get("heartbeat_ms"), found.get("pid")
+        if type(beat) is not int or type(pid) is not int:
+            return None
+        is_fresh = abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS
+        start = process_start(pid) if is_fresh else None
+        return found if start is not None and start == found.get("start_ticks") else None
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
         pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)
@@ -281,18 +291,6 @@ class Watcher:
         return {**view, "lags": {**status.lags(sample.counts), "followers": followers}}
 
 
-def _append_row(pid: int, since_ms: int) -> dict[str, int]:
-    """Convert the start of an append to ms since 1970."""
-    return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
-
-
-def _is_fresh(found: dict[str, Any]) -> bool:
-    beat, pid = found.get("heartbeat_ms"), found.get("pid")
-    if type(beat) is not int or type(pid) is not int:
-        return False
-    return abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS
-
-
 def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str, Any]:
     """``view`` with two additions: a missing heartbeat of the owner, and stopped processes.
 
@@ -300,19 +298,13 @@ def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str
     status still reports that all is well. Linux reports the true state.
     """
     rows = [_row(each) for each in view["processes"]]
-    silence = None if page is None else _silence(page)
-    if silence is None:
+    age_ms = 0 if page is None else time.time_ns() // 1_000_000 - status.heartbeat_ms(page)
+    if page is None or age_ms < SILENT_MS:
         return {**view, "processes": rows}
     health = "degraded" if view["health"] == "ok" else view["health"]
+    silence = f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"
     problems = [silence, *view["problems"]]
     return {**view, "health": health, "problems": problems, "processes": rows}
-
-
-def _silence(page: PageView) -> str | None:
-    age_ms = time.time_ns() // 1_000_000 - status.heartbeat_ms(page)
-    if age_ms < SILENT_MS:
-        return None
-    return f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,11 @@ def check(
     check, and the errors of :func:`lakelog.open`.
     """
     with open_store(path, mode="read", plugins=plugins, files=files, **opening) as store:
-        seam = files or RealFileSystem()
-        checking = Checking.of(store, queues=queues, index=index, plugins=plugins, files=seam)
-        try:
+        checking = Checking.of(store, queues=queues, index=index, plugins=plugins, files=files)
+        with closing(checking):
             for piece in store.scan_pieces():
                 yield from checking.take(piece)
             yield from checking.finish()
-        finally:
-            checking.close()
 
 
 def check_checkpoint(

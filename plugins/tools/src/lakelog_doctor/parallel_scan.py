@@ -27,9 +27,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile
 from lakelog.format.layout import BLANK
 from lakelog.format.record_batch import Blank, Damage, Piece
+from lakelog.log import sources, store_directory
 from lakelog.log.scan import scan
-from lakelog.log.sources import FileSource, read_damage
-from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -97,14 +96,14 @@ def _sealed(store: Store) -> list[SegmentFile]:
     return found[: used[-1]] if used and is_whole else []
 
 
-def directory_of(store: Store) -> StoreDirectory:
+def directory_of(store: Store) -> store_directory.StoreDirectory:
     """The files of an open store."""
-    return StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
+    return store_directory.StoreDirectory.of(RealFileSystem(), store.path, store.settings.core)
 
 
 def _undamaged(store: Store, sealed: Sequence[SegmentFile]) -> list[SegmentFile]:
     """Exclude segments that a recovery has recorded as damaged, even if they look whole."""
-    known = read_damage(RealFileSystem(), store.path)
+    known = sources.read_damage(RealFileSystem(), store.path)
     return [
         each
         for each in sealed
@@ -144,7 +143,7 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
     """Read a segment with every check; ``None`` if any part of it is not valid."""
     start, end = segment.start_offset, segment.start_offset + segment.length
-    source = FileSource(RealFileSystem(), segment.path.parent, segment.length)
+    source = sources.FileSource(RealFileSystem(), segment.path.parent, segment.length)
     at = last = start
     records = size = time_ms = 0
     for piece in scan(source, start, end):

@@ -19,15 +19,13 @@ import attrs
 
 from lakelog.dispatch import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
-from lakelog.files.checkpoint import CheckpointKeeper
+from lakelog.files import checkpoint, queue_ends
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file, remove_tree
-from lakelog.files.queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
 from lakelog.format.record_batch import Blank, Damage, Piece
 from lakelog.hooks import Context, Dispatcher
+from lakelog.log import sources, store_directory
 from lakelog.log.scan import scan
-from lakelog.log.sources import FileSource, read_damage
-from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes import membership, ownership
 from lakelog.recovery.report import Progress
 from lakelog.store.open import Opening, prepare
@@ -95,7 +93,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
         arguments=arguments,
     )
     seam, place = opening.files, opening.path
-    directory = StoreDirectory.of(seam, place, opening.settings.core)
+    directory = store_directory.StoreDirectory.of(seam, place, opening.settings.core)
     try:
         directory.check_readable()
         with ownership.unowned(seam, place), ExitStack() as held:
@@ -104,7 +102,7 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
             held.callback(work.clear)
             return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)
     except OSError as error:
-        raise readable(error, place) from error
+        raise store_directory.readable(error, place) from error
 
 
 def ignore_progress(done_bytes: int, total_bytes: int) -> None:
@@ -115,7 +113,7 @@ def ignore_progress(done_bytes: int, total_bytes: int) -> None:
 class _Rebuild:
     """A rebuild in progress; the store is locked."""
 
-    directory: StoreDirectory
+    directory: store_directory.StoreDirectory
     opening: Opening
     progress: Progress
     records: int = 0
@@ -141,7 +139,7 @@ class _Rebuild:
         self._build(named)
         with self._marked():
             if queues:
-                forget_ends(self.directory.files, self.directory.path)
+                queue_ends.forget_ends(self.directory.files, self.directory.path)
             swapped = tuple(name for each in named for name in self._swap(each.dispatcher))
             if queues and not keep_tombstones:
                 clear_tombstones(self.directory.files, self.directory.path)
@@ -165,9 +163,9 @@ class _Rebuild:
     def _take_over_ends(self) -> None:
         """Copy the new queues' ends; without them the next open dispatches the whole log."""
         files, path = self.directory.files, self.directory.path
-        kept = read_kept(files, self.temporary)
+        kept = queue_ends.read_kept(files, self.temporary)
         if kept.marks:
-            write_kept(files, path, kept)
+            queue_ends.write_kept(files, path, kept)
 
     def _copy_tombstones(self) -> None:
         """Copy the tombstones, so that dispatchers leave out removed topics."""
@@ -177,7 +175,7 @@ class _Rebuild:
 
     def _dispatchers(self, *, queues: bool, index: bool) -> tuple[NamedDispatcher, ...]:
         files = self.directory.files
-        keeper = CheckpointKeeper(files, self.temporary)
+        keeper = checkpoint.CheckpointKeeper(files, self.temporary)
         settings = self.opening.settings
         context = Context(self.temporary, settings.core, files, keeper)
         made = make_dispatchers(self.opening.registry, settings, context)
@@ -204,11 +202,11 @@ class _Rebuild:
         with ExitStack() as opened:
             for each in named:
                 opened.callback(each.dispatcher.close)
-            source = FileSource(
+            source = sources.FileSource(
                 self.directory.files,
                 self.directory.commitlog,
                 self.opening.settings.core.segment_size_bytes,
-                read_damage(self.directory.files, self.directory.path),
+                sources.read_damage(self.directory.files, self.directory.path),
             )
             segments = source.segments()
             if segments:
@@ -221,7 +219,7 @@ class _Rebuild:
             for each in named:
                 each.dispatcher.flush()
 
-    def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
+    def _pieces(self, source: sources.FileSource, first: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of the log, and count them."""
         for piece in scan(source, first):
             yield piece

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.files.identity import ReplicaState, read_replica, remove_replica, write_replica
+from lakelog.files import filesystem, identity
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.log.store_directory import StoreDirectory, readable
-from lakelog.processes.membership import Membership
-from lakelog.processes.ownership import is_owned, locked, unowned
+from lakelog.processes import membership, ownership
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import READING, Progress, RecoveryReport, begin
 from lakelog.store.open import Opening, prepare
@@ -39,7 +37,7 @@ def recover(
     settings: object | None = None,
     broker_conf: str | os.PathLike[str] | None = None,
     plugins: Sequence[object] | None = None,
-    files: FileSystem | None = None,
+    files: filesystem.FileSystem | None = None,
     dry_run: bool = False,
     full: bool = False,
     progress: Progress | None = None,
@@ -73,7 +71,7 @@ def recover(
     try:
         directory = StoreDirectory.of(opening.files, opening.path, opening.settings.core)
         directory.check_readable()
-        with unowned(opening.files, opening.path):
+        with ownership.unowned(opening.files, opening.path):
             if dry_run:
                 return _planned(directory, opening, progress, full=full)
             return _recovered(opening, progress, full=full)
@@ -84,8 +82,8 @@ def recover(
 def _planned(
     directory: StoreDirectory, opening: Opening, progress: Progress | None, *, full: bool
 ) -> RecoveryReport:
-    if is_owned(directory.files, directory.path):
-        raise locked(directory.files, directory.path)
+    if ownership.is_owned(directory.files, directory.path):
+        raise ownership.locked(directory.files, directory.path)
     _check_writable(directory)
     begin(progress, READING)
     return examine(directory, opening.settings.core, progress, full=full).report
@@ -131,7 +129,7 @@ def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
         pass
     report = recover(path, **options)
     with _of_replica(path) as (files, place, _):
-        remove_replica(files, place)
+        identity.remove_replica(files, place)
     recover(path, **options)  # its checkpoint then confirms the whole log
     return report
 
@@ -146,21 +144,21 @@ def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> Re
     Raises as :func:`promote`.
     """
     with _of_replica(path) as (files, place, state):
-        write_replica(files, place, state._replace(cut=offset))
+        identity.write_replica(files, place, state._replace(cut=offset))
     return recover(path, **options)
 
 
 @contextmanager
 def _of_replica(
     path: str | os.PathLike[str],
-) -> Iterator[tuple[FileSystem, Path, ReplicaState]]:
+) -> Iterator[tuple[filesystem.FileSystem, Path, identity.ReplicaState]]:
     """Lock a replica, and yield its state; raises as :func:`promote`."""
     place = Path(path).absolute()
-    files = RealFileSystem.of_store(place)
-    state = read_replica(files, place)
+    files = filesystem.RealFileSystem.of_store(place)
+    state = identity.read_replica(files, place)
     if state is None:
         raise StoreError("it is no replica: it has no lakelog/replica.json", path=place)
-    lock = Membership.alone(files, place)
+    lock = membership.Membership.alone(files, place)
     try:
         yield files, place, state
     finally:

@@ -27,9 +27,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.preallocation import SegmentMaker
 from lakelog.files.queue_ends import forget_ends
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.checksum import is_sealed
-from lakelog.format.layout import INDEX_DIR, is_segment_name
-from lakelog.format.queue_offsets import Queue
+from lakelog.format import checksum, layout, queue_offsets
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.log.scan import scan
@@ -110,7 +108,7 @@ class RepairReport:
     done: bool = False
     kept: tuple[Aside, ...] = ()
     rebuilt: tuple[str, ...] = ()
-    led: tuple[Queue, ...] = ()
+    led: tuple[queue_offsets.Queue, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -205,7 +203,7 @@ class _Repair:
         strays = tuple(
             Stray(folder / name, length)
             for name, length in listing
-            if not is_segment_name(name) or int(name) % size_bytes
+            if not layout.is_segment_name(name) or int(name) % size_bytes
         )
         starts = [each.start_offset for each in segments if not each.start_offset % size_bytes]
         missing = tuple(
@@ -327,7 +325,7 @@ class _Repair:
             try:
                 for problem in check(self.directory.path, queues=queues, index=index, **self.given):
                     parts = problem.path.relative_to(self.directory.path).parts
-                    wrong[parts[:1] == (INDEX_DIR,)] = True
+                    wrong[parts[:1] == (layout.INDEX_DIR,)] = True
                     if all(wrong):
                         break
                 break
@@ -441,4 +439,4 @@ class LogScan:
 
 
 def _seal(batch: RecordBatch, at: int) -> bool:
-    return is_sealed(batch[at : at + 1].property_strings[0])
+    return checksum.is_sealed(batch[at : at + 1].property_strings[0])

@@ -80,10 +80,10 @@ def test_a_signal_while_the_store_is_opened_ends_that(tmp_path: Path, log: LogWr
 def test_a_stop_that_takes_too_long_ends_as_it_is(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; "
-        "from lakelog_daemon.daemon import Deadline; "
+        "from lakelog_daemon.daemon import deadline; "
         "from lakelog_daemon.logs import start_log\n"
         "log = start_log('INFO', Path(sys.argv[1]), as_json=True)\n"
-        "with Deadline(float(sys.argv[2]), 6, log): time.sleep(float(sys.argv[3]))"
+        "with deadline(float(sys.argv[2]), 6, log): time.sleep(float(sys.argv[3]))"
     )
 
     def run(bound: str, taken: str) -> int:

@@ -6,6 +6,8 @@ nothing behind; store extensions change nothing of the log.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,13 @@ class DispatcherContract:
         """Forty records."""
         return record_batch(messages(40))
 
+    @pytest.fixture
+    def filled(self, tmp_path: Path, batch: RecordBatch) -> Iterator[Dispatcher]:
+        """A dispatcher with the forty records; closed after the test."""
+        with closing(self.begun(tmp_path)) as dispatcher:
+            dispatcher.dispatch(batch)
+            yield dispatcher
+
     def test_it_has_the_methods_of_its_kind(self, tmp_path: Path) -> None:
         dispatcher = self.make(tmp_path)
         assert check_object(dispatcher, Dispatcher) is None
@@ -58,13 +67,10 @@ class DispatcherContract:
         assert self.contents(dispatcher) != empty
         dispatcher.close()
 
-    def test_an_empty_run_changes_nothing(self, tmp_path: Path, batch: RecordBatch) -> None:
-        dispatcher = self.begun(tmp_path)
-        dispatcher.dispatch(batch)
-        before = self.contents(dispatcher)
-        dispatcher.dispatch(batch[40:])
-        assert self.contents(dispatcher) == before
-        dispatcher.close()
+    def test_an_empty_run_changes_nothing(self, filled: Dispatcher, batch: RecordBatch) -> None:
+        before = self.contents(filled)
+        filled.dispatch(batch[40:])
+        assert self.contents(filled) == before
 
     def test_how_runs_are_cut_makes_no_difference(self, tmp_path: Path, batch: RecordBatch) -> None:
         whole, cut = self.begun(tmp_path / "whole"), self.begun(tmp_path / "cut")
@@ -75,13 +81,10 @@ class DispatcherContract:
         whole.close()
         cut.close()
 
-    def test_a_run_may_come_again(self, tmp_path: Path, batch: RecordBatch) -> None:
-        dispatcher = self.begun(tmp_path)
-        dispatcher.dispatch(batch)
-        expected = self.contents(dispatcher)
-        dispatcher.dispatch(batch[20:])
-        assert self.contents(dispatcher) == expected
-        dispatcher.close()
+    def test_a_run_may_come_again(self, filled: Dispatcher, batch: RecordBatch) -> None:
+        expected = self.contents(filled)
+        filled.dispatch(batch[20:])
+        assert self.contents(filled) == expected
 
     @pytest.mark.parametrize("kept", [0, 1, 20, 39])
     def test_truncate_forgets_what_is_behind(
@@ -99,14 +102,11 @@ class DispatcherContract:
         short.close()
 
     def test_truncate_behind_the_end_changes_nothing(
-        self, tmp_path: Path, batch: RecordBatch
+        self, filled: Dispatcher, batch: RecordBatch
     ) -> None:
-        dispatcher = self.begun(tmp_path)
-        dispatcher.dispatch(batch)
-        expected = self.contents(dispatcher)
-        dispatcher.truncate(batch.end_offset)
-        assert self.contents(dispatcher) == expected
-        dispatcher.close()
+        expected = self.contents(filled)
+        filled.truncate(batch.end_offset)
+        assert self.contents(filled) == expected
 
     def test_what_was_closed_is_there_when_opened_again(
         self, tmp_path: Path, batch: RecordBatch

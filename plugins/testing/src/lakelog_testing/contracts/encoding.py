@@ -20,8 +20,7 @@ import lakelog
 from lakelog.accelerate import SEAM, Accelerator, current, use
 from lakelog.builtin import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage
-from lakelog.format.encoder import EncodedBatch
-from lakelog.format.layout import BLANK_MIN_BYTES
+from lakelog.format import encoder, layout
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record import decode
 from lakelog.format.record_batch import RecordBatch, decode_run
@@ -67,7 +66,7 @@ def bodies(callback: AppendCallback, read: RecordBatch) -> list[bytes]:
 
 def placed(
     callback: AppendCallback, given: Any, offsets: QueueOffsets | None = None
-) -> tuple[EncodedBatch, RecordBatch]:
+) -> tuple[encoder.EncodedBatch, RecordBatch]:
     """A batch of messages placed at offset 5,000, and its records."""
     batch = callback.encode(given)
     status = callback.place(batch, 5_000, ROOM, offsets or QueueOffsets(), NOW_MS)
@@ -164,7 +163,7 @@ class AppendCallbackContract:
         callback, offsets = self.make(), QueueOffsets()
         batch = callback.encode(messages(count))
         size = len(batch.buffer)
-        tight = size + BLANK_MIN_BYTES - 1
+        tight = size + layout.BLANK_MIN_BYTES - 1
         assert callback.place(batch, 0, tight, offsets, NOW_MS) is AppendStatus.END_OF_FILE
         assert callback.place(batch, tight, ROOM, offsets, NOW_MS) is AppendStatus.PUT_OK
         assert decode_run(bytes(batch.buffer), tight).end_offset == tight + size
@@ -172,7 +171,7 @@ class AppendCallbackContract:
     def test_a_batch_that_fits_exactly(self, count: int) -> None:
         callback = self.make()
         batch = callback.encode(messages(count))
-        room = len(batch.buffer) + BLANK_MIN_BYTES
+        room = len(batch.buffer) + layout.BLANK_MIN_BYTES
         assert callback.place(batch, 0, room, QueueOffsets(), NOW_MS) is AppendStatus.PUT_OK
 
     @pytest.mark.parametrize("message", BAD)

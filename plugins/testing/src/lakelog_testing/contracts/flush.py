@@ -16,7 +16,7 @@ from lakelog.errors import StoreFailed
 from lakelog.hooks import FlushStrategy, Outcome
 from lakelog.registry import check_object
 from lakelog.results import PutStatus
-from lakelog_testing.fakelog import FakeLog
+from lakelog_testing.fakes import FakeLog
 from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, poll, running, settle
 
 

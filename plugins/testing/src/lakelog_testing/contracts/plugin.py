@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +48,13 @@ class PluginContract:
         name = self.plugin.__name__
         return [each.factory for each in registry.offered.values() if each.source.name == name]
 
+    def with_defaults(self, registry: Registry) -> Iterator[tuple[Factory, attrs.AttrsInstance]]:
+        """The factories that need no setting, each with its default settings."""
+        for factory in self.offered(registry):
+            settings = registry.sections()[factory.name]
+            if all(field.default is not attrs.NOTHING for field in attrs.fields(settings)):
+                yield factory, settings()
+
     def test_every_strategy_has_a_summary(self, registry: Registry) -> None:
         assert [factory.name for factory in self.offered(registry) if not factory.summary] == []
 
@@ -54,35 +62,23 @@ class PluginContract:
         self, registry: Registry, tmp_path: Path
     ) -> None:
         context = context_of(tmp_path)
-        for factory in self.offered(registry):
-            settings = registry.sections()[factory.name]
-            if _all_defaults(settings):
-                registry.make(factory.kind, factory.name, settings(), context)
+        for factory, settings in self.with_defaults(registry):
+            registry.make(factory.kind, factory.name, settings, context)
 
     def test_settings_cannot_be_changed_after_open(self, registry: Registry) -> None:
-        for factory in self.offered(registry):
-            settings = registry.sections()[factory.name]
-            if _all_defaults(settings):
-                made = settings()
-                for field in attrs.fields(settings):
-                    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-                        setattr(made, field.name, None)
+        for _, settings in self.with_defaults(registry):
+            for field in attrs.fields(type(settings)):
+                with pytest.raises(attrs.exceptions.FrozenInstanceError):
+                    setattr(settings, field.name, None)
 
     def test_importing_it_imports_nothing_heavy(self) -> None:
         code = _IMPORT.format(name=self.plugin.__name__, heavy=HEAVY)
+        # with this process's path, so that the plugin is found
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         run = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=_env(), check=False
+            [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
         )
         assert (run.stdout.split(), run.stderr) == ([], "")
-
-
-def _all_defaults(settings: type[attrs.AttrsInstance]) -> bool:
-    return all(field.default is not attrs.NOTHING for field in attrs.fields(settings))
-
-
-def _env() -> dict[str, str]:
-    """An environment with this process's path, so that the plugin is found."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 ORIGIN = "/etc/sample"

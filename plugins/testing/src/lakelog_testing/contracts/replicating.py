@@ -16,7 +16,7 @@ from lakelog.format.layout import segment_name
 from lakelog.hooks import LeadingReplicator, Outcome, Receiver, Replicator
 from lakelog.registry import check_object
 from lakelog.results import PutStatus
-from lakelog_testing.fakelog import SEGMENT_BYTES, FakeReceivedLog, FakeReplicatedLog
+from lakelog_testing.fakes import SEGMENT_BYTES, FakeReceivedLog, FakeReplicatedLog
 from lakelog_testing.samples import encode_log, messages
 from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, running, settle
 

@@ -163,13 +163,10 @@ class WriterContract:
         assert [write for write in file.writes if write[0] % unit or write[1] % unit] == []
         assert [address for address in file.addresses if address % unit] == []
 
-    def test_zero_copy_views_are_memory_of_the_file(self, file: FaultyFile) -> None:
-        writer = self.make()
-        segment = opened(writer, file)
+    def test_zero_copy_views_are_memory_of_the_file(self, segment: Stepwise) -> None:
         view = segment.view(0, 6)
         segment.write(0, b"record")
-        assert bytes(view) == b"record" or not writer.traits.zero_copy_reads
-        segment.close()
+        assert bytes(view) == b"record" or not self.make().traits.zero_copy_reads
 
     # --- writing and reading ---
 
@@ -288,19 +285,16 @@ class WriterContract:
 
     # --- commits ---
 
-    def test_others_see_what_was_committed(self, file: FaultyFile, path: Path) -> None:
-        writer = self.make()
-        segment = opened(writer, file)
+    def test_others_see_what_was_committed(self, segment: Stepwise, path: Path) -> None:
         expected = _fill(segment, random.Random(6))
-        if not writer.traits.staged:
+        if not self.make().traits.staged:
             assert_same(path.read_bytes()[: len(expected)], expected)
         assert segment.commit() == len(expected)
         assert_same(path.read_bytes()[: len(expected)], expected)
-        segment.close()
 
-    def test_many_small_commits(self, file: FaultyFile, path: Path) -> None:
+    def test_many_small_commits(self, segment: Stepwise, path: Path) -> None:
         """An incomplete block is written repeatedly, and only zeros follow it."""
-        segment, choose, written = opened(self.make(), file), random.Random(7), b""
+        choose, written = random.Random(7), b""
         for _ in range(50):
             piece = choose.randbytes(choose.choice((1, 30, 300, 3000)))
             segment.write(len(written), piece)
@@ -308,7 +302,6 @@ class WriterContract:
             assert segment.commit() == len(written)
             assert_same(path.read_bytes(), written.ljust(SIZE, b"\x00"))
             assert_same(bytes(segment.view(0, len(written))), written)
-        segment.close()
 
     def test_views_reach_over_the_end_of_what_was_committed(self, file: FaultyFile) -> None:
         old = random.Random(8).randbytes(5_000)

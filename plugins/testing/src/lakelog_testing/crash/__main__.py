@@ -13,18 +13,17 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from lakelog_testing.crash.opener import FLUSHES, WRITERS
-from lakelog_testing.crash.simulation import SimulationResult, run_all
+from lakelog_testing.crash import opener, simulation
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the simulation, and print a table."""
     given = _parser().parse_args(arguments)
-    pairs = list(product(given.writer or WRITERS, given.flush or FLUSHES))
+    pairs = list(product(given.writer or opener.WRITERS, given.flush or opener.FLUSHES))
     begun = time.monotonic()
     _print_line(f"seed {given.seed}")
     outcomes = []
-    for outcome in run_all(pairs, given.images, given.seed, given.processes, given.keep):
+    for outcome in simulation.run_all(pairs, given.images, given.seed, given.processes, given.keep):
         outcomes.append(outcome)
         if outcome.violations:
             _print_line(f"{outcome.plan.writer} {outcome.plan.flush}: {outcome}")
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(each.violations for each in outcomes) else 0
 
 
-def _print_row(writer: str, flush: str, outcomes: Sequence[SimulationResult]) -> None:
+def _print_row(writer: str, flush: str, outcomes: Sequence[simulation.SimulationResult]) -> None:
     images, second = sum(each.images for each in outcomes), sum(each.second for each in outcomes)
     seconds = sum(each.seconds for each in outcomes)
     broken = sum(len(each.violations) for each in outcomes)

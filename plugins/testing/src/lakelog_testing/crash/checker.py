@@ -20,8 +20,7 @@ from lakelog.files.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format import layout, properties, record
 from lakelog.format.queue_offsets import Queue, Units
-from lakelog.log.sources import read_damage
-from lakelog.log.store_directory import StoreDirectory
+from lakelog.log import sources, store_directory
 from lakelog.message import Message, StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_queues.dispatching.tombstones import read_tombstones
@@ -62,7 +61,8 @@ class Checker:
         except Exception as error:
             raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
         try:
-            check_claim(claimed, store.max_offset)
+            if claimed > (end := store.max_offset):
+                raise Violation(f"the checkpoint claims {claimed} bytes, the log has {end}")
             directory = owned_by(store).directory
             check_tail(directory, store)
             found = _scanned(store)
@@ -92,7 +92,7 @@ class Checker:
         real = self.opener.real
         ends = [read_checkpoint(real, path).confirm_offset]
         if self._truncates:
-            ends += [each.offset for each in read_damage(real, path)]
+            ends += [each.offset for each in sources.read_damage(real, path)]
         return min(ends)
 
     def mended(self, path: Path, tool: Tool, files: FileSystem | None = None) -> None:
@@ -154,12 +154,6 @@ class Violation(Exception):
 # --- the log ---
 
 
-def check_claim(claimed: int, end_offset: int) -> None:
-    """Check that the checkpoint claims no more than the log holds."""
-    if claimed > end_offset:
-        raise Violation(f"the checkpoint claims {claimed} bytes, the log has {end_offset}")
-
-
 def check_synced_time(claimed: StoreCheckpoint, found: Mapping[int, StoredMessage]) -> None:
     """Check that the durable store time of the checkpoint is not later than the log's messages.
 
@@ -190,7 +184,7 @@ def _last_ms(found: Mapping[int, StoredMessage]) -> int:
     return max((each.store_timestamp_ms for each in found.values()), default=0)
 
 
-def check_tail(directory: StoreDirectory, store: Store) -> None:
+def check_tail(directory: store_directory.StoreDirectory, store: Store) -> None:
     """Check that the log ends in zeros: other bytes could return after another crash."""
     end, size_bytes = store.max_offset, store.settings.core.segment_size_bytes
     for each in directory.segments():

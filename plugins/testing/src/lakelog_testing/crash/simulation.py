@@ -6,7 +6,6 @@ import gc
 import logging
 import multiprocessing
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -14,6 +13,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Final
 
 import attrs
@@ -105,8 +105,8 @@ def simulate(
     :param most_violations: limit of violations
     """
     outcome, started = SimulationResult(plan, seed), time.process_time()
-    with _scratch(plan.in_memory) as folder, _silence(), _no_collections():
-        checker = Checker(Opener.of(plan))
+    with _scratch(plan.in_memory) as name, _undisturbed():
+        folder, checker = Path(name), Checker(Opener.of(plan))
         simulation = _Simulation(plan, checker, folder, outcome, keep, images, most_violations)
         while outcome.images < images and len(outcome.violations) < most_violations:
             with suppress(_Enough):
@@ -117,39 +117,28 @@ def simulate(
     return outcome
 
 
-@contextmanager
-def _scratch(in_memory: bool) -> Iterator[Path]:
+def _scratch(in_memory: bool) -> TemporaryDirectory[str]:
     """A folder in memory, if available and supported by the writer."""
-    is_there = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
+    is_there = Path(gettempdir()).is_relative_to(_MEMORY)
     place = _MEMORY if in_memory and _MEMORY.is_dir() and not is_there else None
-    folder = tempfile.mkdtemp(prefix="lakelog-crash-", dir=place)
-    try:
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return TemporaryDirectory(prefix="lakelog-crash-", dir=place, ignore_cleanup_errors=True)
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
-    """Disable the garbage collector, which would scan all crash points repeatedly."""
-    enabled = gc.isenabled()
+def _undisturbed() -> Iterator[None]:
+    """Disable the garbage collector, which would scan all crash points repeatedly, and logging.
+
+    Every recovery writes messages.
+    """
+    enabled, level = gc.isenabled(), logging.root.manager.disable
     gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Disable logging: every recovery writes messages."""
-    level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         logging.disable(level)
+        if enabled:
+            gc.enable()
 
 
 def _different(
@@ -229,27 +218,22 @@ class _Simulation:
     def _crash(self, points: list[CrashPoint], ledger: Ledger, rng: Random, seed: str) -> None:
         count = self.plan.points_per_run
         for point, image, where in _different(points, count, rng, _IMAGES_OF_A_POINT):
-            self._try(image, point, ledger.expected(point.before, point.after), rng, (seed, where))
+            expected = ledger.expected(point.before, point.after)
+            self._check(image, point, expected, rng, (seed, where))
+            if rng.random() * self.plan.images_per_second_crash < 1:
+                again = nothing_lost(point.state) if rng.random() < 0.5 else image
+                after = point.state if again.kind == KILL else None
+                self._crash_again(again, after, expected, rng, (seed, where))
             if self.outcome.images >= self.most:
                 return
 
-    def _try(
+    def _check(
         self, image: Image, point: CrashPoint, expected: Expected, rng: Random, at: tuple[str, str]
     ) -> None:
-        self._check_abort(image, point, at)
-        self._check(image, expected, rng, at)
-        if rng.random() * self.plan.images_per_second_crash < 1:
-            again = nothing_lost(point.state) if rng.random() < 0.5 else image
-            after = point.state if again.kind == KILL else None
-            self._crash_again(again, after, expected, rng, at)
-
-    def _check_abort(self, image: Image, point: CrashPoint, at: tuple[str, str]) -> None:
-        """Check for ``abort``: RocketMQ treats a directory without it as closed cleanly."""
+        """Check an image, also for ``abort``: RocketMQ takes a directory without it as closed."""
         is_open = point.before.is_open and point.after.is_open
         if is_open and f"{STORE}/{ABORT_FILE}" not in image.files:
             self._broken(*at, image, "no abort file, and the store was open")
-
-    def _check(self, image: Image, expected: Expected, rng: Random, at: tuple[str, str]) -> None:
         self.outcome.images += 1
         tool = _some_tool(rng, _TOOL_SHARE)
         path = self.folder / "image"
@@ -282,11 +266,9 @@ class _Simulation:
         workload = self._workload(root, system, ledger, rng, threads=False)
         try:
             self._go_on(workload, expected)
-        except Violation as violation:
-            self._broken(at[0], f"{at[1]}, and on", image, str(violation))
         except Exception as error:  # noqa: BLE001  # any exception is a violation
-            text = f"{type(error).__name__}: {error}"
-            self._broken(at[0], f"{at[1]}, and on", image, text)
+            kind = "" if isinstance(error, Violation) else f"{type(error).__name__}: "
+            self._broken(at[0], f"{at[1]}, and on", image, f"{kind}{error}")
         finally:
             system.close()
             shutil.rmtree(root)
@@ -317,8 +299,8 @@ class _Simulation:
         count, most = _POINTS_OF_A_SECOND_CRASH, _IMAGES_OF_A_SECOND_POINT
         for point, image, where in _different(points, count, rng, most):
             place = (at[0], f"{at[1]}, second crash at {where}")
-            self._check_abort(image, point, place)
-            self._check(image, ledger.expected(point.before, point.after), rng, place)
+            expected = ledger.expected(point.before, point.after)
+            self._check(image, point, expected, rng, place)
             self.outcome.second += 1
 
     def _broken(self, run: str, where: str, image: Image | None, what: str) -> None:

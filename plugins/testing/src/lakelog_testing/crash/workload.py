@@ -17,8 +17,7 @@ import attrs
 
 from lakelog import Store
 from lakelog.errors import LakelogError
-from lakelog.format.layout import COMMITLOG_DIR, TMP_DIR
-from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.format import layout, properties
 from lakelog.message import Message
 from lakelog.results import PutResult
 from lakelog.store.owner import OwnedStore
@@ -38,7 +37,7 @@ _MOST_ROLLS: Final = 6
 """Largest number of rolls during commits and syncs of one open store."""
 CLOSED: Final = "closed"
 """Name of the crash points after a clean close."""
-_SEGMENTS: Final = (COMMITLOG_DIR, TMP_DIR)
+_SEGMENTS: Final = (layout.COMMITLOG_DIR, layout.TMP_DIR)
 """The folders in which segments are opened: created in one, moved to the other."""
 
 
@@ -205,7 +204,7 @@ class Workload:
     def _delete(self, store: Store) -> None:
         store.wait_dispatched()
         # all but this one, which is never removed
-        topics = [each for each in store.topics() if each != REPAIRED_TOPIC]
+        topics = [each for each in store.topics() if each != properties.REPAIRED_TOPIC]
         if topics:
             topic = self.rng.choice(topics)
             with self._still():
@@ -256,6 +255,7 @@ _MOST_FLUSHED: Final = 6
 _LOOK_SECONDS: Final = 0.0001
 
 
+@attrs.define(eq=False)
 class Interleaving:
     """Appends to the log of one open store, and rolls it, during its commits and syncs.
 
@@ -270,27 +270,21 @@ class Interleaving:
     :param rolled: called after each roll with the moment, in the committing or syncing thread
     """
 
-    def __init__(
-        self,
-        owned: OwnedStore,
-        put: Callable[[int], None],
-        rng: Random,
-        rolls: int,
-        rolled: Callable[[str], None],
-    ) -> None:
-        self._segments = owned.segments
-        self._positions = owned.positions
-        self._put = put
-        self._rng = rng
-        self._left = rolls
-        self._chance = rng.choice((0.1, 0.4))
-        self._rolled = rolled
-        self._threads: list[Thread] = []
-        self._failures: list[Exception] = []
-        self._inside: dict[int, Callable[[str], None]] = {}
-        self._one_at_a_time = Lock()
+    _owned: OwnedStore
+    _put: Callable[[int], None]
+    _rng: Random
+    _rolls: int
+    _rolled: Callable[[str], None]
+    _chance: float = attrs.field(init=False)
+    _threads: list[Thread] = attrs.field(factory=list, init=False)
+    _failures: list[Exception] = attrs.field(factory=list, init=False)
+    _inside: dict[int, Callable[[str], None]] = attrs.field(factory=dict, init=False)
+    _one_at_a_time: Lock = attrs.field(factory=Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._chance, segments = self._rng.choice((0.1, 0.4)), self._owned.segments
         for name in ("commit", "sync"):
-            setattr(owned.segments, name, self._around(name, getattr(owned.segments, name)))
+            setattr(segments, name, self._around(name, getattr(segments, name)))
 
     def _around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap ``call`` with moments before and after it; the file system provides those inside."""
@@ -329,8 +323,8 @@ class Interleaving:
         if act is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
-            if self._left > 0 and self._rng.random() < self._chance:
-                self._left -= 1
+            if self._rolls > 0 and self._rng.random() < self._chance:
+                self._rolls -= 1
                 act(where)
         finally:
             self._one_at_a_time.release()
@@ -350,27 +344,27 @@ class Interleaving:
         return self._within(act)
 
     def _roll(self, where: str) -> None:
-        start = self._segments.active_offset
+        segments, start = self._owned.segments, self._owned.segments.active_offset
         if self._rng.random() < 0.7 and self._room() > _RECORD_BYTES:
             self._append(self._rng.randint(0, _MOST_SMALL_BYTES))
         for _ in range(_MOST_PUTS):
-            if self._segments.active_offset != start:
+            if segments.active_offset != start:
                 self._rolled(where)
                 return
-            self._append(min(self._room(), self._segments.size_bytes - _RECORD_BYTES))
+            self._append(min(self._room(), segments.size_bytes - _RECORD_BYTES))
 
     def _room(self) -> int:
         """The bytes left in the active segment."""
-        segments = self._segments
-        return segments.active_offset + segments.size_bytes - self._positions.appended
+        segments, positions = self._owned.segments, self._owned.positions
+        return segments.active_offset + segments.size_bytes - positions.appended
 
     def _append(self, body_bytes: int) -> None:
         """Start a put, and wait until it is in the log, or has ended without an append."""
-        appended = self._positions.appended
+        positions, appended = self._owned.positions, self._owned.positions.appended
         thread = Thread(target=self._try_put, args=(body_bytes,), name="crash-put")
         thread.start()
         self._threads.append(thread)
-        while thread.is_alive() and self._positions.appended == appended:
+        while thread.is_alive() and positions.appended == appended:
             thread.join(_LOOK_SECONDS)
 
     def _try_put(self, body_bytes: int) -> None:

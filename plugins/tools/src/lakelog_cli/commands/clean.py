@@ -10,8 +10,7 @@ import typer
 from lakelog.hooks import CleaningReport, Deleted
 from lakelog.hooks.housekeeping import KeptSegment
 from lakelog.times import iso
-from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import print_lines, prints, write_lines
+from lakelog_cli import options, output
 
 
 class DeletedSegmentRow(TypedDict):
@@ -48,9 +47,9 @@ class CleanSummary(TypedDict):
     topics: list[str]
 
 
-@prints(DeletedSegmentRow, CleanSummary)
+@output.prints(DeletedSegmentRow, CleanSummary)
 def clean(
-    store: GivenStore,
+    store: options.GivenStore,
     *,
     dry_run: Annotated[
         bool,
@@ -58,7 +57,7 @@ def clean(
             "--dry-run", help="Change nothing; list the segments, with reasons and sizes."
         ),
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete now the segments that the store's cleaner selects, outside of its hours too.
 
@@ -75,9 +74,9 @@ def clean(
             opened.wait_dispatched(timeout_ms=60_000)
             report = opened.delete_expired()
     if as_json:
-        write_lines([*_rows(report), _summary(report)])
+        output.write_lines([*_rows(report), _summary(report)])
         return
-    print_lines(_lines(report))
+    output.print_lines(_lines(report))
 
 
 def _rows(report: CleaningReport) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, TypedDict
 
 import typer
 
-from lakelog_cli.options import AsJson
-from lakelog_cli.output import prints, write_result
+from lakelog_cli import options, output
 
 
 class CompletionRow(TypedDict):
@@ -17,10 +16,10 @@ class CompletionRow(TypedDict):
     script: str
 
 
-@prints(CompletionRow)
+@output.prints(CompletionRow)
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print a script that completes commands and options in bash, zsh or fish.
 
@@ -35,4 +34,4 @@ def completion(
     script = get_completion_script(
         prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell
     )
-    write_result({"shell": shell, "script": script}, script.splitlines(), as_json=as_json)
+    output.write_result({"shell": shell, "script": script}, script.splitlines(), as_json=as_json)

@@ -8,9 +8,8 @@ from typing import Any, TypedDict
 
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
-from lakelog_cli import output
+from lakelog_cli import options, output
 from lakelog_cli.app import LakelogGroup, subcommands_of
-from lakelog_cli.options import AlwaysJson, AsJson, GivenStore
 from lakelog_cli.schema import schema
 
 app = subcommands_of("config", LakelogGroup)
@@ -40,7 +39,7 @@ class SettingsDocument(TypedDict):
 
 @app.command()
 @output.prints(SettingsDocument, is_document=True)
-def show(store: GivenStore, as_json: AsJson = False) -> None:
+def show(store: options.GivenStore, as_json: options.AsJson = False) -> None:
     """Print every setting of a store, with its value and origin."""
     with store.read() as opened:
         found, unused = rows(opened.settings), dict(opened.settings.unused)
@@ -52,7 +51,7 @@ def show(store: GivenStore, as_json: AsJson = False) -> None:
 
 @app.command(name="schema")
 @output.prints(is_document=True, is_always=True)
-def print_schema(_as_json: AlwaysJson = True) -> None:
+def print_schema(_as_json: options.AlwaysJson = True) -> None:
     """Print the JSON Schema of all settings, including those of installed plugins."""
     output.write_document(schema(Registry.load(None, os.environ).sections()))
 

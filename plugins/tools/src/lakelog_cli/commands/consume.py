@@ -9,8 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from lakelog import GroupConsumer, StoredMessage, times
-from lakelog_cli.options import AsJson, GivenStore, Group, Tags, a_time
-from lakelog_cli.output import MessageRow, prints, write_messages
+from lakelog_cli import options, output
 from lakelog_queues.consumers.consumer import EARLIEST, LATEST
 
 _PLACES: Final = (EARLIEST, LATEST)
@@ -18,10 +17,10 @@ _WAIT_MS: Final = 500
 _BATCH: Final = 32
 
 
-@prints(MessageRow)
+@output.prints(output.MessageRow)
 def consume(  # noqa: PLR0913  # each argument is an option of the command
-    store: GivenStore,
-    group: Group,
+    store: options.GivenStore,
+    group: options.Group,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     *,
     start: Annotated[
@@ -37,7 +36,7 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Continue with new messages until Ctrl-C.")
     ] = False,
-    tags: Tags = None,
+    tags: options.Tags = None,
     chosen: Annotated[
         str | None,
         typer.Option(
@@ -46,16 +45,16 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
             help="Condition on properties, such as \"a > 5 AND region = 'eu'\".",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print messages as a member of a consumer group, and acknowledge each once it is printed."""
-    place = start if start in _PLACES else datetime.fromtimestamp(a_time(start) / 1000, UTC)
+    place = start if start in _PLACES else datetime.fromtimestamp(options.a_time(start) / 1000, UTC)
     with (
         store.change() as opened,
         opened.subscribe(group, topics, tags=tags, filter=chosen, start=place) as consumer,
     ):
         opened.wait_dispatched()
-        write_messages(_acknowledged(consumer, most, follow=follow), as_json=as_json)
+        output.write_messages(_acknowledged(consumer, most, follow=follow), as_json=as_json)
 
 
 def _acknowledged(

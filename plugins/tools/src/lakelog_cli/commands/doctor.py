@@ -79,10 +79,7 @@ def doctor(store: GivenStore, as_json: AsJson = False) -> None:
         verdict.reporter.finish()
         report, refusal = _planned(store, opened)
         document = _document(opened, verdict, report, refusal)
-    if as_json:
-        output.write_document(document)
-    else:
-        output.print_lines(_lines(document))
+    output.write_result(document, _lines(document), as_json=as_json, is_document=True)
     output.exit_if_found(document["findings"])
 
 

@@ -16,7 +16,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
-import attrs
 import numpy as np
 import typer
 
@@ -28,8 +27,7 @@ from lakelog.format.record_batch import Blank, Piece, RecordBatch
 from lakelog_cli.findings import DamageCounter, walk
 from lakelog_cli.options import AlwaysJson, GivenStore
 from lakelog_cli.output import exit_if_found, print_line, prints, write_lines
-from lakelog_queues.finding.finder import java_order
-from lakelog_queues.finding.results import QueueInfo
+from lakelog_queues.finding import finder, results
 
 Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
 """Reads the log from one offset to another."""
@@ -140,7 +138,7 @@ def store_line(store: Store, queues: Iterable[Row]) -> Row:
     }
 
 
-def queue_line(store: Store, queue: QueueInfo) -> Row:
+def queue_line(store: Store, queue: results.QueueInfo) -> Row:
     """The row of one queue."""
     return {
         "kind": "queue",
@@ -153,7 +151,7 @@ def queue_line(store: Store, queue: QueueInfo) -> Row:
     }
 
 
-def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
+def _max_physical_offset(store: Store, queue: results.QueueInfo) -> int:
     """The end of the last unit's record; for batch queues its start, as in RocketMQ."""
     if queue.kind != BATCH_QUEUE:
         return queue.max_physical_offset
@@ -161,7 +159,7 @@ def _max_physical_offset(store: Store, queue: QueueInfo) -> int:
     return int(units.offsets[-1]) if len(units) else queue.max_physical_offset
 
 
-def message_lines(store: Store, queue: QueueInfo, problems: list[str]) -> Iterator[Row]:
+def message_lines(store: Store, queue: results.QueueInfo, problems: list[str]) -> Iterator[Row]:
     """Yield a row per unit with its record; units without a whole record go to ``problems``."""
     at = queue.min_offset
     while at < queue.max_offset:
@@ -203,7 +201,7 @@ def java_properties(text: bytes) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name and value}
 
 
-def _units(queue: QueueInfo, units: Units) -> dict[str, list[Any]]:
+def _units(queue: results.QueueInfo, units: Units) -> dict[str, list[Any]]:
     return {
         "cqTopic": [queue.topic] * len(units),
         "cqQueueId": [queue.queue_id] * len(units),
@@ -213,28 +211,6 @@ def _units(queue: QueueInfo, units: Units) -> dict[str, list[Any]]:
         "tagsCode": units.tags_codes.tolist(),
         "batchNum": units.counts.tolist(),
     }
-
-
-@attrs.define
-class KeysSeen:
-    """The keys of all records of a log, by topic."""
-
-    _topics: dict[str, set[str]] = attrs.field(factory=dict, init=False)
-
-    def add(self, batch: RecordBatch) -> None:
-        """Add the unique key and the keys of each record, including rolled back ones."""
-        for topic, text in zip(batch.topics, batch.property_strings, strict=True):
-            properties = java_properties(text)
-            keys = self._topics.setdefault(topic, set())
-            if UNIQUE_KEY in properties:
-                keys.add(properties[UNIQUE_KEY])
-            keys.update(filter(None, properties.get(KEYS, "").split(KEY_SEPARATOR)))
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield topics and keys, in Java's order."""
-        for topic in sorted(self._topics, key=java_order):
-            for key in sorted(self._topics[topic], key=java_order):
-                yield topic, key
 
 
 class StoreLine(TypedDict):
@@ -366,19 +342,29 @@ def _everything(store: Store, damages: DamageCounter) -> Iterator[Row]:
     for problem in problems:
         print_line(f"damaged: {problem}", err=True)
     damages.count += len(problems)
-    keys = KeysSeen()
+    keys: dict[str, set[str]] = {}
     yield from _log(store, keys, damages)
-    for topic, key in keys:  # offsets may include those of other topics
-        found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
-        yield {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
+    for topic in sorted(keys, key=finder.java_order):
+        for key in sorted(keys[topic], key=finder.java_order):  # offsets may include other topics'
+            found = store.query_offsets(topic, key, max_count=QUERY_LIMIT)
+            yield {"kind": "query", "topic": topic, "key": key, "physOffsets": sorted(found)}
 
 
-def _log(store: Store, keys: KeysSeen | None, damages: DamageCounter) -> Iterator[Row]:
+def _log(store: Store, keys: dict[str, set[str]] | None, damages: DamageCounter) -> Iterator[Row]:
+    """Yield the rows of the log, and add its keys to ``keys``, by topic."""
     for piece in walk(store, damages):
         if isinstance(piece, RecordBatch):
             columns = record_columns(piece) | {"pos": piece.physical_offsets.tolist()}
             yield from rows_of("rec", columns)
             if keys is not None:
-                keys.add(piece)
+                _add_keys(keys, piece)
         elif isinstance(piece, Blank):
             yield {"kind": "blank", "physOffset": piece.offset, "size": piece.size}
+
+
+def _add_keys(keys: dict[str, set[str]], batch: RecordBatch) -> None:
+    """Add the unique key and the keys of each record, including rolled back ones."""
+    for topic, text in zip(batch.topics, batch.property_strings, strict=True):
+        properties = java_properties(text)
+        found = [properties.get(UNIQUE_KEY, ""), *properties.get(KEYS, "").split(KEY_SEPARATOR)]
+        keys.setdefault(topic, set()).update(filter(None, found))

@@ -8,9 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from lakelog import Store, times
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, GivenStore, Tags, Topic, check_queue, time_option
-from lakelog_cli.output import MessageRow, print_line, prints, write_messages
+from lakelog_cli import exitcodes, options, output
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP
@@ -27,10 +25,10 @@ _GO_ON: Final = frozenset(
 """Statuses after which the next offset may have messages; all others report a wrong offset."""
 
 
-@prints(MessageRow)
+@output.prints(output.MessageRow)
 def get(  # each argument is an option of the command
-    store: GivenStore,
-    topic: Topic,
+    store: options.GivenStore,
+    topic: options.Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="The queue id.")],
     *,
     offset: Annotated[
@@ -42,11 +40,11 @@ def get(  # each argument is an option of the command
     ] = None,
     at: Annotated[
         int | None,
-        time_option("Begin at the first message stored at this time or later"),
+        options.time_option("Begin at the first message stored at this time or later"),
     ] = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 32,
-    tags: Tags = None,
-    as_json: AsJson = False,
+    tags: options.Tags = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print messages of a queue in its order.
 
@@ -56,13 +54,13 @@ def get(  # each argument is an option of the command
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")
     with store.read() as opened:
-        check_queue(opened, topic, queue)
+        options.check_queue(opened, topic, queue)
         first = _start(opened, topic, queue, offset or EARLIEST, at)
         found = opened.get(topic, queue, first, 1, tags=tags)
         messages = islice(opened.read(topic, queue, first, tags=tags), most)
-        if found.status not in _GO_ON or not write_messages(messages, as_json=as_json):
-            print_line(_why_none(found), err=True)
-            raise typer.Exit(FOUND)
+        if found.status not in _GO_ON or not output.write_messages(messages, as_json=as_json):
+            output.print_line(_why_none(found), err=True)
+            raise typer.Exit(exitcodes.FOUND)
 
 
 def _start(store: Store, topic: str, queue: int, offset: str, at: int | None) -> int:

@@ -21,9 +21,7 @@ from lakelog import Store, times
 from lakelog.format.compression import decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
-from lakelog_cli import output
-from lakelog_cli.findings import DamageCounter
-from lakelog_cli.options import AsJson, OpenOptions, ReadingProcesses, Since, Until
+from lakelog_cli import findings, options, output
 from lakelog_doctor.parallel_scan import directory_of
 
 WORTH_BYTES: Final = 128 << 20
@@ -135,8 +133,7 @@ def search(
         is_long = store.max_offset - store.min_offset >= WORTH_BYTES
         processes = len(os.sched_getaffinity(0)) if is_long else 1
     if min(processes, len(ranges)) < 2:
-        offsets, damages = _found(store, wanted, None)
-        yield from _reported(offsets, damages, on_damage)
+        yield from _reported(*_found(store, wanted, (None, None)), on_damage)
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         asked = [pool.submit(_search_range, open_again, wanted, each) for each in ranges]
@@ -168,12 +165,12 @@ def _search_range(
 
 
 def _found(
-    store: Store, wanted: Search, part: tuple[int, int | None] | None
+    store: Store, wanted: Search, part: tuple[int | None, int | None]
 ) -> tuple[list[int], list[Damage]]:
     offsets: list[int] = []
     damages: list[Damage] = []
-    start, end = part if part is not None else (None, None)
-    for piece in store.scan_pieces(start, end):
+    end = part[1]
+    for piece in store.scan_pieces(*part):
         if isinstance(piece, RecordBatch):
             places = piece.starts[wanted.matches(piece)] + piece.base_offset
             inside = places if end is None else places[places < end]
@@ -195,7 +192,7 @@ class CountRow(TypedDict):
 
 @output.prints(output.MessageRow, CountRow)
 def grep(  # noqa: PLR0913  # each argument is an option of the command
-    opening: OpenOptions,
+    opening: options.OpenOptions,
     pattern: Annotated[
         str,
         typer.Argument(metavar="TEXT", help="The text; with -e an expression; '' for any body."),
@@ -215,12 +212,12 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only messages with this tag.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only messages with this key.")] = None,
-    since: Since = None,
-    until: Until = None,
+    since: options.Since = None,
+    until: options.Until = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Most messages to print.")] = None,
     count: Annotated[bool, typer.Option("-c", "--count", help="Print only the number.")] = False,
-    processes: ReadingProcesses = None,
-    as_json: AsJson = False,
+    processes: options.ReadingProcesses = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the messages whose bodies contain a text, in the log's order.
 
@@ -230,7 +227,7 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     """
     compiled = _compiled(pattern, is_regex=is_regex, ignore_case=ignore_case)
     wanted = Search(compiled, not is_regex, frozenset(topic or ()), tag, key, since, until)
-    damages, found = DamageCounter(), 0
+    damages, found = findings.DamageCounter(), 0
     for store in stores:
         left = None if limit is None else limit - found
         again = partial(opening.open, "read", store, notes=False)

@@ -11,10 +11,9 @@ from lakelog import Store, times
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import subcommands_of
 from lakelog_cli.options import AsJson, GivenStore, Group, a_time, check_name
-from lakelog_cli.output import prints, write_lines, write_rows
+from lakelog_cli.output import prints, write_lines, write_result, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
-from lakelog_queues.consumers.consumer import EARLIEST, LATEST, within
-from lakelog_queues.consumers.offsettable import check_group
+from lakelog_queues.consumers import consumer, offsettable
 
 Bounds: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 """Minimum and maximum offset of every queue."""
@@ -118,11 +117,10 @@ def create(
 
     Members need no such entry; its limit applies to members that join later.
     """
-    check_group(group)
+    offsettable.check_group(group)
     with store.change() as opened:
         set_retry_limit(RealFileSystem.of_store(opened.path), opened.path, group, max_retries)
-    if as_json:
-        write_lines([{"group": group, "max_retries": max_retries}])
+    write_result({"group": group, "max_retries": max_retries}, as_json=as_json)
 
 
 @app.command()
@@ -139,7 +137,7 @@ def reset(  # each argument is an option of the command
     as_json: AsJson = False,
 ) -> None:
     """Commit another offset in each queue; running members continue there within a second."""
-    place = to if to in (EARLIEST, LATEST) else a_time(to)
+    place = to if to in (consumer.EARLIEST, consumer.LATEST) else a_time(to)
     with store.change() as opened:
         opened.wait_dispatched()
         offsets = {each: _places(opened, each, place) for each in _topics(opened, group, topics)}
@@ -169,9 +167,8 @@ def delete(store: GivenStore, group: Group, topics: Topics = None, as_json: AsJs
                 opened.forget_offsets(group, topic)
         if is_configured:
             remove_group(files, opened.path, group)
-    if as_json:
-        row = {"group": group, "topics": forgotten, "is_configured": is_configured}
-        write_lines([row])
+    row = {"group": group, "topics": forgotten, "is_configured": is_configured}
+    write_result(row, as_json=as_json)
 
 
 def _topics(store: Store, group: str, topics: list[str] | None) -> list[str]:
@@ -189,9 +186,9 @@ def _places(store: Store, topic: str, place: str | int) -> dict[int, int]:
     for each in store.queues(topic):
         bounds = each.min_offset, each.max_offset
         if isinstance(place, int):
-            at = within(store.offset_by_time(topic, each.queue_id, place), bounds)
+            at = consumer.within(store.offset_by_time(topic, each.queue_id, place), bounds)
         else:
-            at = bounds[0] if place == EARLIEST else bounds[1]
+            at = bounds[0] if place == consumer.EARLIEST else bounds[1]
         found[each.queue_id] = at
     return found
 

@@ -8,8 +8,7 @@ from typing import Annotated, TypedDict
 import typer
 
 from lakelog.errors import NotAStore
-from lakelog_cli.options import AsJson, OpenOptions
-from lakelog_cli.output import prints, write_result
+from lakelog_cli import options, output
 
 
 class InitRow(TypedDict):
@@ -22,23 +21,18 @@ class InitRow(TypedDict):
     is_new: bool
 
 
-@prints(InitRow)
+@output.prints(InitRow)
 def init(
-    opening: OpenOptions,
+    opening: options.OpenOptions,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A new or empty directory.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make an empty store; an existing store stays as it is."""
-    is_new = not _is_there(path, opening)
-    if is_new:
-        opening.open("write", path).close()
-    words = "made an empty store" if is_new else "a store is there already"
-    write_result({"path": str(path), "is_new": is_new}, f"{words}: {path}", as_json=as_json)
-
-
-def _is_there(path: Path, opening: OpenOptions) -> bool:
     try:
         opening.open("read", path).close()
+        is_new = False
     except NotAStore:
-        return False
-    return True
+        is_new = True
+        opening.open("write", path).close()
+    words = "made an empty store" if is_new else "a store is there already"
+    output.write_result({"path": str(path), "is_new": is_new}, f"{words}: {path}", as_json=as_json)

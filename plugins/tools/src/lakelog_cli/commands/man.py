@@ -56,16 +56,14 @@ class Command:
     printed: Printed | None
 
 
-def commands(root: Any) -> Iterator[Command]:
-    """All commands below the click group ``root`` that can be run as they are, by name.
+def commands(group: Any, context: Any = None, path: str = "") -> Iterator[Command]:
+    """All commands below the click group ``group`` that can be run as they are, by name.
 
     A command of lakelog's own is imported.
+
+    :param path: the words of the group behind ``lakelog``
     """
-    context = root.make_context("lakelog", [], resilient_parsing=True)
-    yield from _below(root, context, "")
-
-
-def _below(group: Any, context: Any, path: str) -> Iterator[Command]:
+    context = context or group.make_context("lakelog", [], resilient_parsing=True)
     for name in sorted(group.list_commands(context)):
         _, command, _ = group.resolve_command(context, [name])
         if command.hidden:
@@ -76,7 +74,7 @@ def _below(group: Any, context: Any, path: str) -> Iterator[Command]:
         if not is_group or command.invoke_without_command:
             yield _described(command, where)
         if is_group:
-            yield from _below(command, child, where)
+            yield from commands(command, child, where)
 
 
 def _described(command: Any, path: str) -> Command:

@@ -15,9 +15,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.maintenance.pins import Pin, PinValidator, read_pins, remove_pin
 from lakelog.settings.effective import MAINTENANCE
 from lakelog.times import iso
+from lakelog_cli import options, output
 from lakelog_cli.app import subcommands_of
-from lakelog_cli.options import AsJson, GivenStore, check_name
-from lakelog_cli.output import print_line, prints, write_lines, write_rows
 
 app = subcommands_of("pins")
 
@@ -46,24 +45,24 @@ class RemovedPinRow(TypedDict):
 
 
 @app.command(name="list")
-@prints(PinRow)
-def list_pins(store: GivenStore, as_json: AsJson = False) -> None:
+@output.prints(PinRow)
+def list_pins(store: options.GivenStore, as_json: options.AsJson = False) -> None:
     """List pins: the position of each follower, the time of its report, and the held bytes."""
     with store.read() as opened:
         pins = read_pins(RealFileSystem(), opened.path)
         found, rows = _judged(opened, pins)
-    write_rows(rows, as_json=as_json)
+    output.write_rows(rows, as_json=as_json)
     for each in found:
         if each.problem is not None:
-            print_line(f"lakelog: {each.problem}", err=True)
+            output.print_line(f"lakelog: {each.problem}", err=True)
 
 
 @app.command()
-@prints(RemovedPinRow)
+@output.prints(RemovedPinRow)
 def remove(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as in the list.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Remove pins, also unreadable ones; a running follower writes its pin again."""
     if not store.is_dir():
@@ -71,11 +70,11 @@ def remove(
     files = RealFileSystem.of_store(store)
     known = [each.name for each in read_pins(files, store)]
     for name in names:
-        check_name("pin", name, known)
+        options.check_name("pin", name, known)
     for name in names:
         remove_pin(files, store, name)
     if as_json:
-        write_lines({"name": name} for name in names)
+        output.write_lines({"name": name} for name in names)
 
 
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:

@@ -27,11 +27,10 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import Registry
 from lakelog.registry.loading import PluginSource, kind_text
 from lakelog.registry.registry import Offered
-from lakelog.settings.effective import Settings, keys_of
+from lakelog.settings import effective
 from lakelog.store.strategies import accelerator_names, flush_name
-from lakelog_cli import output
+from lakelog_cli import options, output
 from lakelog_cli.app import COMMANDS, App
-from lakelog_cli.options import AsJson, OpenOptions
 
 
 @attrs.frozen
@@ -319,13 +318,13 @@ class WrittenFileRow(TypedDict):
 @app.callback()
 @output.prints(PluginsDocument, is_document=True)
 def plugins(
-    opening: OpenOptions,
+    opening: options.OpenOptions,
     context: typer.Context,
     store: Annotated[
         Path | None,
         typer.Option("--store", metavar="STORE", help="Mark the strategies in use by this store."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List installed strategies and plugins with their distributions and settings."""
     if context.invoked_subcommand is not None:
@@ -357,7 +356,7 @@ def new(
         str | None,
         typer.Option("--kind", metavar="KIND", help=f"One of {', '.join(TEMPLATES)}."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write the package of a new plugin: strategy, settings, entry point, and its contract kit.
 
@@ -398,7 +397,7 @@ def _asked() -> str:
     return words[int(answer) - 1] if is_number else answer
 
 
-def _active(registry: Registry, settings: Settings) -> set[tuple[Kind, str]]:
+def _active(registry: Registry, settings: effective.Settings) -> set[tuple[Kind, str]]:
     """Kind and name of every strategy that a store with these settings uses."""
     core = settings.core
     chosen: list[tuple[Kind, str | None]] = [
@@ -459,7 +458,7 @@ def _settings_of(section: type[Any]) -> list[dict[str, str | None]]:
     """Name, type and default of each key of a section; a default of ``None`` must be given."""
     return [
         {"name": key, "type": _type(field.type), "default": _default(field.default)}
-        for key, field in keys_of(section).items()
+        for key, field in effective.keys_of(section).items()
     ]
 
 

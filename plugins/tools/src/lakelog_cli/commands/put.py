@@ -20,8 +20,7 @@ from lakelog import Store
 from lakelog.errors import PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
-from lakelog_cli.options import AsJson, GivenStore, PutMode
-from lakelog_cli.output import print_line, prints, progress, write_lines
+from lakelog_cli import options, output
 
 BASE64: Final = "body_base64"
 FIELDS: Final = {each.name for each in attrs.fields(Message)} | {BASE64}
@@ -35,7 +34,12 @@ def messages_of(lines: Iterable[str | bytes], defaults: Message, source: str) ->
 
 
 def _message(line: str | bytes, defaults: Message, place: str) -> Message:
-    fields = _fields(line, place)
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise SettingsError(f"this is no JSON: {error}", source=place) from None
+    if not isinstance(fields, dict):
+        raise SettingsError("this is no JSON object", source=place)
     unknown = sorted(set(fields) - FIELDS)
     if unknown:
         what = f"a message has no {unknown[0]!r}; known are {', '.join(sorted(FIELDS))}"
@@ -43,19 +47,8 @@ def _message(line: str | bytes, defaults: Message, place: str) -> Message:
     return attrs.evolve(defaults, **_with_body(fields, place))
 
 
-def _fields(line: str | bytes, place: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except ValueError as error:
-        raise SettingsError(f"this is no JSON: {error}", source=place) from None
-    if not isinstance(fields, dict):
-        raise SettingsError("this is no JSON object", source=place)
-    return fields
-
-
 def _with_body(fields: dict[str, Any], place: str) -> dict[str, Any]:
     """The fields of a message, with the body as bytes."""
-    fields = dict(fields)
     packed, text = fields.pop(BASE64, None), fields.get("body")
     if packed is not None and text is not None:
         raise SettingsError(f"give body or {BASE64}, not both", source=place)
@@ -92,9 +85,9 @@ class PutRow(TypedDict):
     message_id: str
 
 
-@prints(PutRow)
+@output.prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
-    store: GivenStore,
+    store: options.GivenStore,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of messages without one.")],
     bodies: Annotated[
         list[str] | None, typer.Argument(metavar="[BODY]...", help="Bodies; one message each.")
@@ -113,8 +106,8 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     jsonl: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="Each line is a message in JSON.")
     ] = None,
-    mode: PutMode = "write",
-    as_json: AsJson = False,
+    mode: options.PutMode = "write",
+    as_json: options.AsJson = False,
 ) -> None:
     """Append messages, and print the place of each; a missing store is made.
 
@@ -169,7 +162,7 @@ def _opened(stack: ExitStack, name: str) -> BinaryIO:
 
 def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
     done = 0
-    with progress("putting", hidden=sys.stdout.isatty()) as advance:
+    with output.progress("putting", hidden=sys.stdout.isatty()) as advance:
         while batch := list(islice(messages, BATCH)):
             try:
                 results = store.put_batch(batch)
@@ -183,11 +176,11 @@ def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
 
 def _report(results: Iterable[PutResult], as_json: bool) -> None:
     if as_json:
-        write_lines(map(_row, results))
+        output.write_lines(map(_row, results))
         return
     for each in results:
         place = f"{each.physical_offset} {each.topic}/{each.queue_id}@{each.queue_offset}"
-        print_line(f"{each.status.name} {place} {each.message_id}")
+        output.print_line(f"{each.status.name} {place} {each.message_id}")
 
 
 def _row(result: PutResult) -> dict[str, object]:

@@ -7,23 +7,21 @@ from typing import Annotated, Final
 import typer
 
 from lakelog import times
-from lakelog_cli.exitcodes import FOUND
-from lakelog_cli.options import AsJson, GivenStore, Since, Topic, Until, check_name
-from lakelog_cli.output import MessageRow, print_line, prints, write_messages
+from lakelog_cli import exitcodes, options, output
 
 EPILOG: Final = times.HELP
 
 
-@prints(MessageRow)
+@output.prints(output.MessageRow)
 def query(  # each argument is an option of the command
-    store: GivenStore,
-    topic: Topic,
+    store: options.GivenStore,
+    topic: options.Topic,
     *,
     key: Annotated[str, typer.Option(help="One of the message's keys, or its unique key.")],
-    since: Since = None,
-    until: Until = None,
+    since: options.Since = None,
+    until: options.Until = None,
     most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 64,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the messages with a key, the newest first.
 
@@ -34,7 +32,7 @@ def query(  # each argument is an option of the command
         raise typer.BadParameter("--since is later than --until")
     with store.read() as opened:
         found = opened.query(topic, key, since_ms=since, until_ms=until, max_messages=most)
-        if not write_messages(found, as_json=as_json):
-            check_name("topic", topic, opened.topics())
-            print_line(f"no message has the key '{key}' there", err=True)
-            raise typer.Exit(FOUND)
+        if not output.write_messages(found, as_json=as_json):
+            options.check_name("topic", topic, opened.topics())
+            output.print_line(f"no message has the key '{key}' there", err=True)
+            raise typer.Exit(exitcodes.FOUND)

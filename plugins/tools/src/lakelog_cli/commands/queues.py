@@ -7,21 +7,20 @@ from typing import Annotated
 import attrs
 import typer
 
-from lakelog_cli.options import AsJson, GivenStore, check_name
-from lakelog_cli.output import prints, write_rows
+from lakelog_cli import options, output
 from lakelog_queues.finding.results import QueueInfo
 
 
-@prints(QueueInfo)
+@output.prints(QueueInfo)
 def queues(
-    store: GivenStore,
+    store: options.GivenStore,
     topic: Annotated[
         str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List queues: the first offset, the next offset, and the end of the last record."""
     with store.read() as opened:
         if topic is not None:
-            check_name("topic", topic, opened.topics())
-        write_rows([attrs.asdict(each) for each in opened.queues(topic)], as_json=as_json)
+            options.check_name("topic", topic, opened.topics())
+        output.write_rows([attrs.asdict(each) for each in opened.queues(topic)], as_json=as_json)

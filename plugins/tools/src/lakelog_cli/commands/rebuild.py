@@ -6,9 +6,7 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from lakelog_cli.findings import print_damage
-from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import exit_if_found, prints, progress, write_result
+from lakelog_cli import findings, options, output
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
 
@@ -28,13 +26,13 @@ class RebuildRow(TypedDict):
     seconds: float
 
 
-@prints(RebuildRow)
+@output.prints(RebuildRow)
 def rebuild(
-    store: GivenStore,
+    store: options.GivenStore,
     *,
     queues: Annotated[bool, typer.Option("--queues", help="Build the queues.")] = False,
     index: Annotated[bool, typer.Option("--index", help="Build the key index.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Build queues, index, or both again from the log; no process may own the store.
 
@@ -42,7 +40,7 @@ def rebuild(
     Removed topics are in the queues again as long as the log has their messages. Damage in the log
     is skipped and reported on stderr; the exit code is then 1, and the rest is built.
     """
-    with progress("rebuilding") as advance:
+    with output.progress("rebuilding") as advance:
         report = rebuild_store(
             store.path,
             queues=queues or not index,
@@ -51,9 +49,9 @@ def rebuild(
             **store.arguments,
         )
     for damage in report.damage:
-        print_damage(damage)
-    write_result(_row(report), _summary(report), as_json=as_json)
-    exit_if_found(report.damage)
+        findings.print_damage(damage)
+    output.write_result(_row(report), _summary(report), as_json=as_json)
+    output.exit_if_found(report.damage)
 
 
 def _row(report: RebuildReport) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from typing import Annotated, Any, TypedDict
 import typer
 
 from lakelog.recovery.filler import Step
-from lakelog_cli import exitcodes, output
-from lakelog_cli.findings import AsideRow, RecoveryDocument, aside_row, recovery_lines, recovery_row
-from lakelog_cli.options import AsJson, DryRun, GivenStore
+from lakelog_cli import exitcodes, findings, options, output
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store
 
@@ -48,9 +46,9 @@ class RepairRow(TypedDict):
     """
 
     dry_run: bool
-    recovery: RecoveryDocument | None
+    recovery: findings.RecoveryDocument | None
     steps: list[StepRow]
-    kept: list[AsideRow]
+    kept: list[findings.AsideRow]
     rebuilt: list[str]
     led: list[QueueName]
     seconds: float
@@ -58,11 +56,11 @@ class RepairRow(TypedDict):
 
 @output.prints(RepairRow)
 def repair(
-    store: GivenStore,
+    store: options.GivenStore,
     *,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Repair the log so that RocketMQ keeps all of it, too; then wrong queues and index.
 
@@ -86,7 +84,7 @@ def _finds(planned: RepairReport) -> bool:
     return bool(found or planned.plan.steps)
 
 
-def _run(store: GivenStore, *, dry_run: bool) -> RepairReport:
+def _run(store: options.GivenStore, *, dry_run: bool) -> RepairReport:
     with output.progress("reading" if dry_run else "repairing") as advance:
         return repair_store(store.path, dry_run=dry_run, progress=advance, **store.arguments)
 
@@ -103,7 +101,7 @@ def _ask(store: Path, planned: RepairReport) -> None:
 def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
     """The lines of a plan."""
     if planned.recovery is not None:
-        yield from recovery_lines(store, planned.recovery, dry_run=True)
+        yield from findings.recovery_lines(store, planned.recovery, dry_run=True)
     else:
         yield f"{store}: what a recovery does can be told once this is mended"
     yield from _steps(planned.plan.steps, "mend")
@@ -115,7 +113,7 @@ def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
 def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
     """The lines about executed steps."""
     if done.recovery is not None:
-        yield from recovery_lines(store, done.recovery, dry_run=False)
+        yield from findings.recovery_lines(store, done.recovery, dry_run=False)
     yield from _steps(done.plan.steps, "mended")
     for aside in done.kept:
         yield output.labelled("kept", str(aside))
@@ -140,9 +138,9 @@ def _row(report: RepairReport) -> dict[str, Any]:
     recovery = report.recovery
     return {
         "dry_run": not report.done,
-        "recovery": recovery_row(recovery) if recovery is not None else None,
+        "recovery": findings.recovery_row(recovery) if recovery is not None else None,
         "steps": [_step_row(each) for each in report.plan.steps],
-        "kept": list(map(aside_row, report.kept)),
+        "kept": list(map(findings.aside_row, report.kept)),
         "rebuilt": list(report.rebuilt),
         "led": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.led],
         "seconds": report.seconds,

@@ -10,30 +10,28 @@ import typer
 
 from lakelog.format.record_batch import Piece, RecordBatch
 from lakelog.message import StoredMessage
-from lakelog_cli.findings import DamageCounter, walk
-from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import MessageRow, exit_if_found, prints, write_messages
+from lakelog_cli import findings, options, output
 
 
-@prints(MessageRow)
+@output.prints(output.MessageRow)
 def scan(
-    store: GivenStore,
+    store: options.GivenStore,
     start: Annotated[
         int | None, typer.Option(min=0, help="Offset of a record to start at.")
     ] = None,
     end: Annotated[int | None, typer.Option(min=0, help="Offset to stop before.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Most messages to print.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the messages from one offset up to another; damage is reported on stderr.
 
     The exit code is 1 if damage was found: messages may be missing in between.
     """
-    damages = DamageCounter()
+    damages = findings.DamageCounter()
     with store.read() as opened:
-        messages = islice(_messages(walk(opened, damages, start, end), end), limit)
-        write_messages(messages, as_json=as_json)
-    exit_if_found(damages.count)
+        messages = islice(_messages(findings.walk(opened, damages, start, end), end), limit)
+        output.write_messages(messages, as_json=as_json)
+    output.exit_if_found(damages.count)
 
 
 def _messages(pieces: Iterable[Piece], end: int | None) -> Iterator[StoredMessage]:

@@ -10,14 +10,13 @@ import typer
 
 from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
-from lakelog_cli.options import GivenStore, LogFormat, LogFormatOption
-from lakelog_daemon.daemon import Ending, runner_of
-from lakelog_daemon.logs import LogWriter, fields, start_log, stop_log
+from lakelog_cli.options import GivenStore, LogFormat
+from lakelog_daemon import daemon, logs
 from lakelog_daemon.plan import ServePlan
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
-_CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
+_CODES: Final = {daemon.Ending.STOPPED: exitcodes.OK, daemon.Ending.FAILED: exitcodes.REFUSED}
 
 
 def serve(
@@ -30,7 +29,7 @@ def serve(
             help="A program to run beside the store; {store} in it is the directory. Repeatable.",
         ),
     ] = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
+    log_format: LogFormat = "text",
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level of log lines.")] = "info",
     log_file: Annotated[
         Path | None,
@@ -55,26 +54,26 @@ def serve(
         broker_conf=store.broker_conf,
         arguments=store.given,
     )
-    log = _start_log(log_file, log_level, log_format)
+    log = _start_log(log_file, log_level, as_json=log_format == "json")
     raise typer.Exit(served(plan, log))
 
 
-def served(plan: ServePlan, log: LogWriter) -> int:
+def served(plan: ServePlan, log: logs.LogWriter) -> int:
     """Serve until a stop is requested; return the exit code."""
     try:
-        return _CODES[runner_of(plan, log, exitcodes.LATE).run()]
+        return _CODES[daemon.runner_of(plan, log, exitcodes.LATE).run()]
     except LakelogError as error:
-        _LOG.critical("%s", error, extra=fields("not_served"))
+        _LOG.critical("%s", error, extra=logs.fields("not_served"))
         return exitcodes.of(error)
     except Exception as error:
-        _LOG.critical("%s", error, exc_info=error, extra=fields("broken"))
+        _LOG.critical("%s", error, exc_info=error, extra=logs.fields("broken"))
         raise
     finally:
-        stop_log(log)
+        logs.stop_log(log)
 
 
-def _start_log(file: Path | None, level: LogLevel, log_format: LogFormat) -> LogWriter:
+def _start_log(file: Path | None, level: LogLevel, *, as_json: bool) -> logs.LogWriter:
     try:
-        return start_log(level.upper(), file, as_json=log_format is LogFormat.JSON)
+        return logs.start_log(level.upper(), file, as_json=as_json)
     except OSError as error:
         raise typer.BadParameter(f"--log-file {file}: {error.strerror}") from None

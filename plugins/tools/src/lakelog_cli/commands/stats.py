@@ -18,10 +18,7 @@ from lakelog.format import layout
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.filler import COPYING, LIST_FILE
 from lakelog.times import iso
-from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import blocks, print_lines, prints, write_document
-from lakelog_cli.pages import TrafficOverTime, first_and_last_time, read_traffic
-from lakelog_cli.statelines import CopyLags, DiskRow, Replication, bars, lag_rows, lag_text
+from lakelog_cli import options, output, pages, statelines
 from lakelog_daemon.status import disks
 from lakelog_doctor.parallel_scan import directory_of
 
@@ -80,21 +77,21 @@ class StatsDocument(TypedDict):
     queued_messages: int
     groups: int
     checkpoint: StoreCheckpoint
-    replication: Replication | None
+    replication: statelines.Replication | None
     disk_state: str | None
-    disks: list[DiskRow]
+    disks: list[statelines.DiskRow]
     files: dict[str, FolderSize]
     quarantine: QuarantineRow
-    traffic: NotRequired[TrafficOverTime]
+    traffic: NotRequired[pages.TrafficOverTime]
 
 
-@prints(StatsDocument, is_document=True)
+@output.prints(StatsDocument, is_document=True)
 def stats(
-    store: GivenStore,
+    store: options.GivenStore,
     plot: Annotated[
         bool, typer.Option("--plot", help="Read the log, and plot its traffic over time.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print positions, times of the first and last message, queues, files and their sizes.
 
@@ -104,25 +101,31 @@ def stats(
     a bar.
     """
     with store.read() as opened:
+        (first_ms, last_ms), queues = pages.first_and_last_time(opened), opened.queues()
         document = {
             "path": str(opened.path),
             "is_owned": is_owned(RealFileSystem(), opened.path),
             "abort_file_present": (opened.path / layout.ABORT_FILE).exists(),
-            **_log(opened),
-            **_queues(opened),
+            "min_offset": opened.min_offset,
+            "max_offset": opened.max_offset,
+            "segments": len(directory_of(opened).segments()),
+            "segment_size_bytes": opened.settings.core.segment_size_bytes,
+            "first_store_timestamp_ms": first_ms,
+            "last_store_timestamp_ms": last_ms,
+            "topics": len(opened.topics()),
+            "queues": len(queues),
+            "queued_messages": sum(each.max_offset - each.min_offset for each in queues),
+            "groups": len(opened.groups()),
             "checkpoint": read_checkpoint(RealFileSystem(), opened.path)._asdict(),
-            "replication": CopyLags(opened).view(),
+            "replication": statelines.CopyLags(opened).view(),
             "disk_state": _disk_state(opened),
             "disks": disks(opened.path, directory_of(opened).commitlog),
             "files": _files(opened),
             "quarantine": _quarantine(opened),
         }
         if plot:
-            document["traffic"] = attrs.asdict(read_traffic(opened))
-    if as_json:
-        write_document(document)
-    else:
-        print_lines(_lines(document))
+            document["traffic"] = attrs.asdict(pages.read_traffic(opened))
+    output.write_result(document, _lines(document), as_json=as_json, is_document=True)
 
 
 def _disk_state(store: Store) -> str | None:
@@ -131,28 +134,6 @@ def _disk_state(store: Store) -> str | None:
     if report is None:
         return None
     return f"{report.state.value} ({report.reason})" if report.reason else report.state.value
-
-
-def _log(store: Store) -> dict[str, Any]:
-    first_ms, last_ms = first_and_last_time(store)
-    return {
-        "min_offset": store.min_offset,
-        "max_offset": store.max_offset,
-        "segments": len(directory_of(store).segments()),
-        "segment_size_bytes": store.settings.core.segment_size_bytes,
-        "first_store_timestamp_ms": first_ms,
-        "last_store_timestamp_ms": last_ms,
-    }
-
-
-def _queues(store: Store) -> dict[str, Any]:
-    queues = store.queues()
-    return {
-        "topics": len(store.topics()),
-        "queues": len(queues),
-        "queued_messages": sum(each.max_offset - each.min_offset for each in queues),
-        "groups": len(store.groups()),
-    }
 
 
 def _files(store: Store) -> dict[str, dict[str, int]]:
@@ -180,13 +161,13 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """One line per value, with its name; a time is also printed as a date."""
     for name, value in document.items():
         if name == "disks":
-            yield from bars(value)
+            yield from statelines.bars(value)
         elif name == "traffic":
-            yield from _plot(TrafficOverTime(**value))
+            yield from _plot(pages.TrafficOverTime(**value))
         elif name == "replication" and value is not None:
             yield f"replication = {value['role']}"
-            for each, lag, remark in lag_rows(value):
-                line = f"{each}: {lag_text(lag)}"
+            for each, lag, remark in statelines.lag_rows(value):
+                line = f"{each}: {statelines.lag_text(lag)}"
                 yield f"replication: {line}; {remark}" if remark else f"replication: {line}"
         elif isinstance(value, Mapping):
             yield from _lines(value, f"{prefix}{name}.")
@@ -194,7 +175,7 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name} = {_value_text(name, value)}"
 
 
-def _plot(traffic: TrafficOverTime) -> Iterator[str]:
+def _plot(traffic: pages.TrafficOverTime) -> Iterator[str]:
     """A line of bars for messages and one for bytes, from the first message to the last."""
     width = len(traffic.messages) // 2
     first, last = (iso(each, None, "auto") for each in (traffic.first_ms, traffic.last_ms))
@@ -202,7 +183,7 @@ def _plot(traffic: TrafficOverTime) -> Iterator[str]:
     for unit, values in (("messages", traffic.messages), ("bytes", traffic.record_bytes)):
         pairs = [values[2 * at] + values[2 * at + 1] for at in range(width)]
         most = max(pairs) / (2 * traffic.bin_ms / 1000)
-        yield f"{unit:<8} [{blocks(pairs)}] at most {most:,.0f}/s"
+        yield f"{unit:<8} [{output.blocks(pairs)}] at most {most:,.0f}/s"
 
 
 def _value_text(name: str, value: object) -> str:

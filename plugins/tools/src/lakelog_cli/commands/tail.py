@@ -12,8 +12,7 @@ import typer
 
 from lakelog import Store
 from lakelog.message import StoredMessage
-from lakelog_cli.options import AsJson, GivenStore, Tags, Topic, check_name, check_queue
-from lakelog_cli.output import MessageRow, prints, write_messages
+from lakelog_cli import options, output
 from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1
@@ -21,10 +20,10 @@ LOOK_SECONDS: Final = 0.1
 BATCH: Final = 32
 
 
-@prints(MessageRow)
+@output.prints(output.MessageRow)
 def tail(  # each argument is an option of the command
-    store: GivenStore,
-    topic: Topic,
+    store: options.GivenStore,
+    topic: options.Topic,
     queues: Annotated[
         list[int] | None, typer.Argument(metavar="[QUEUE]...", help="Queue ids; all by default.")
     ] = None,
@@ -35,8 +34,8 @@ def tail(  # each argument is an option of the command
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Continue with new messages until Ctrl-C.")
     ] = False,
-    tags: Tags = None,
-    as_json: AsJson = False,
+    tags: options.Tags = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the last messages of a topic in the log's order; with -f, also new ones.
 
@@ -48,15 +47,15 @@ def tail(  # each argument is an option of the command
         if not follow:
             _check(opened, topic, queues)
         reading = _Tail(opened, topic, queues, tags)
-        write_messages(reading.last(last), as_json=as_json)
+        output.write_messages(reading.last(last), as_json=as_json)
         if follow:
-            write_messages(reading.coming(), as_json=as_json)
+            output.write_messages(reading.coming(), as_json=as_json)
 
 
 def _check(store: Store, topic: str, queues: Sequence[int] | None) -> None:
-    check_name("topic", topic, store.topics())
+    options.check_name("topic", topic, store.topics())
     for queue in queues or ():
-        check_queue(store, topic, queue)
+        options.check_queue(store, topic, queue)
 
 
 @attrs.define

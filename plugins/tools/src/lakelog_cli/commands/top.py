@@ -417,7 +417,10 @@ def top(
 
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
-        view = with_lags(_single(watcher, interval))
+        if watcher.needs_two:  # without ``serve``, rates need two samples
+            watcher.view()
+            time.sleep(interval)
+        view = with_lags(watcher.view())
         output.write_document(view) if as_json else console.print(frame(view))
         return
     _watch(console, interval, lambda: {**with_lags(watcher.view()), "history": history})
@@ -445,11 +448,3 @@ def _groups(path: Path, given: dict[str, Any]) -> list[dict[str, Any]]:
             return [attrs.asdict(each) for each in statelines.group_lags(reader)]
     except LakelogError:
         return []
-
-
-def _single(watcher: Watcher, interval: float) -> dict[str, Any]:
-    """One view with rates; without ``serve`` they need two samples, ``interval`` seconds apart."""
-    if watcher.needs_two:
-        watcher.view()
-        time.sleep(interval)
-    return watcher.view()

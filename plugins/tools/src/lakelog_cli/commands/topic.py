@@ -10,7 +10,7 @@ from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import subcommands_of
 from lakelog_cli.options import AsJson, GivenStore, Topic, check_name
-from lakelog_cli.output import prints, write_lines, write_rows
+from lakelog_cli.output import prints, write_result, write_rows
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.offsettable import check_topic
 
@@ -118,8 +118,7 @@ def create(
             )
         files = RealFileSystem.of_store(opened.path)
         set_topic(files, opened.path, topic, number, sum(_BITS[each] for each in permission))
-    if as_json:
-        write_lines([{"topic": topic, "queues": number, "permission": permission}])
+    write_result({"topic": topic, "queues": number, "permission": permission}, as_json=as_json)
 
 
 @app.command()
@@ -129,8 +128,7 @@ def delete(store: GivenStore, topic: Topic, as_json: AsJson = False) -> None:
     with store.change() as opened:
         opened.wait_dispatched()
         _delete(opened, topic)
-    if as_json:
-        write_lines([{"topic": topic}])
+    write_result({"topic": topic}, as_json=as_json)
 
 
 def _delete(store: Store, topic: str) -> None:

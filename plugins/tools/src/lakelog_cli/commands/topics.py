@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from lakelog_cli.options import AsJson, GivenStore
-from lakelog_cli.output import prints, write_rows
+from lakelog_cli import options, output
 
 
 class TopicRow(TypedDict):
@@ -16,8 +15,8 @@ class TopicRow(TypedDict):
     messages: int
 
 
-@prints(TopicRow)
-def topics(store: GivenStore, as_json: AsJson = False) -> None:
+@output.prints(TopicRow)
+def topics(store: options.GivenStore, as_json: options.AsJson = False) -> None:
     """List topics, with the numbers of their queues and messages."""
     with store.read() as opened:
         rows = {name: _row(name) for name in opened.topics()}
@@ -25,7 +24,7 @@ def topics(store: GivenStore, as_json: AsJson = False) -> None:
             row = rows.setdefault(queue.topic, _row(queue.topic))
             row["queues"] += 1
             row["messages"] += queue.max_offset - queue.min_offset
-    write_rows(list(rows.values()), as_json=as_json)
+    output.write_rows(list(rows.values()), as_json=as_json)
 
 
 def _row(topic: str) -> TopicRow:

@@ -18,12 +18,11 @@ from lakelog.hooks.dispatching import Problem
 from lakelog.processes.ownership import is_owned
 from lakelog.recovery.report import RecoveryReport
 from lakelog_cli import findings, pages
-from lakelog_cli.findings import walk_parts
 from lakelog_cli.options import AsJson, GivenStore, ReadingProcesses
 from lakelog_cli.output import exit_if_found, labelled, prints, size, write_file, write_result
 from lakelog_cli.pages import SegmentCounts, document, facts, paragraphs, section
 from lakelog_doctor.check import Checking, check_checkpoint, problems
-from lakelog_doctor.parallel_scan import Part, WholeSegment
+from lakelog_doctor.parallel_scan import Part, WholeSegment, parallel_scan
 
 
 @attrs.define
@@ -43,11 +42,6 @@ class Findings:
     damaged_places: int = 0
     damaged_bytes: int = 0
     last_timestamp_ms: int = 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.segment_problems and not self.damaged_places
 
     def count(self, piece: Part) -> None:
         """Add a part."""
@@ -163,31 +157,19 @@ def checked(
     """
     with closing(Checking.of(store, queues=queues, index=index)) as checking:
         crash = findings.crash_of(store)
-        reporter = findings.ProblemReporter(crash, as_json=as_json)
-        found = _findings_of(store, checking, reporter, processes, segments)
+        reporter, wrong = findings.ProblemReporter(crash, as_json=as_json), problems(store)
+        for problem in wrong:
+            reporter.segment(problem)
+        found = Findings(len(wrong), store.min_offset)
+        for part in findings.walked(store, parallel_scan(store, processes), reporter.damage):
+            if not (isinstance(part, Damage) and reporter.is_torn(part)):
+                found.count(part)
+                if segments is not None:
+                    segments.add(part)
+            for piece in _pieces(store, part) if checking.names else ():
+                reporter.report(checking.take(piece))
+        reporter.report(checking.finish())
     return Verdict(found, reporter, crash, checking.names)
-
-
-def _findings_of(
-    store: Store,
-    checking: Checking,
-    reporter: findings.ProblemReporter,
-    processes: int | None,
-    segments: SegmentCounts | None,
-) -> Findings:
-    wrong = problems(store)
-    for problem in wrong:
-        reporter.segment(problem)
-    found = Findings(len(wrong), store.min_offset)
-    for part in walk_parts(store, processes, reporter.damage):
-        if not (isinstance(part, Damage) and reporter.is_torn(part)):
-            found.count(part)
-            if segments is not None:
-                segments.add(part)
-        for piece in _pieces(store, part) if checking.names else ():
-            reporter.report(checking.take(piece))
-    reporter.report(checking.finish())
-    return found
 
 
 def _pieces(store: Store, part: Part) -> Iterator[Piece]:
@@ -219,7 +201,8 @@ class Verdict:
     @property
     def is_damaged(self) -> bool:
         """Whether something is wrong that a crash does not explain."""
-        return bool(self.reporter.problems) or not self.found.is_whole
+        found = self.found
+        return bool(self.reporter.problems or found.segment_problems or found.damaged_places)
 
     @property
     def state(self) -> str:
