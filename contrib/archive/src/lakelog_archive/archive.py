@@ -21,17 +21,35 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from attrs import validators
 
 from lakelog.errors import SettingsError, StoreError
 from lakelog.files.identity import read_identity
 from lakelog.format.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
 from lakelog.hooks import Context
-from lakelog_archive.plugin import ArchiveSettings
 
 _CHUNK_BYTES: Final = 8 << 20
 _VERSION: Final = 1
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 MANIFEST_DIR: Final = "manifest"
+
+
+def _is_given(_settings: object, _attribute: object, url: str) -> None:
+    if not url.strip():
+        raise ValueError("url is empty; give a directory, or a URL such as s3://bucket/folder")
+
+
+@attrs.frozen(kw_only=True)
+class ArchiveSettings:
+    """The location of archived segments.
+
+    :ivar url: a directory, or an fsspec URL such as ``s3://bucket/folder``; keys and endpoints are
+        in fsspec's own configuration. Each store has its own folder there
+    :ivar read_bytes: smallest number of bytes to fetch at once
+    """
+
+    url: str = attrs.field(validator=_is_given)
+    read_bytes: int = attrs.field(default=1 << 20, validator=validators.ge(4096))
 
 
 @attrs.define(eq=False)

@@ -13,19 +13,21 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import attrs
 import typer
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import lakelog
-from lakelog.errors import NoOwner, NotAStore, StoreError
+from lakelog.errors import LakelogError, NoOwner, NotAStore, StoreError
 from lakelog_cli.output import is_terminal, print_line, print_lines
 from lakelog_daemon.watching import Watcher
-from lakelog_telemetry.plugin import MetricsFollower, MetricsSettings
+
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
 
 _MICROSECONDS: Final = 1e-6
 _LAGS: Final = {"flush": "flush_bytes", "dispatch": "dispatch_bytes"}
@@ -49,7 +51,7 @@ class StoreCollector(Collector):
         self._opening = opening
         self._watcher: Watcher | None = None
         self._reader: lakelog.Store | None = None
-        self._lock = Lock()  # two servers may be scraped at once
+        self._lock = threading.Lock()  # two servers may be scraped at once
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: each collection checks the names, so that registering reads no store."""
@@ -167,6 +169,64 @@ class StoreCollector(Collector):
         for each, value in values.items():
             gauges.add_metric([self._name, each], value)
         return gauges
+
+
+class PortInUse(LakelogError):
+    """The address cannot be bound."""
+
+
+@attrs.frozen
+class MetricsSettings:
+    """The endpoint for Prometheus.
+
+    :ivar host: address to bind
+    :ivar port: its port; 0 is any free one
+    """
+
+    host: str = attrs.field(default="127.0.0.1", validator=attrs.validators.instance_of(str))
+    port: int = attrs.field(
+        default=9464,
+        validator=[attrs.validators.instance_of(int), attrs.validators.in_(range(1 << 16))],
+    )
+
+
+@attrs.define(eq=False, repr=False)
+class MetricsFollower:
+    """Serves the metrics of stores by HTTP until it is stopped; each request reads them anew.
+
+    :ivar port: the bound port, once started
+    """
+
+    stores: Sequence[Path]
+    settings: MetricsSettings
+    port: int = 0
+    _collectors: list[StoreCollector] = attrs.field(factory=list)
+    _server: WSGIServer | None = None
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Bind the port and serve; raises :class:`PortInUse`."""
+        registry = CollectorRegistry()
+        for store in self.stores:
+            collector = StoreCollector(store, str(store) if len(self.stores) > 1 else None)
+            self._collectors.append(collector)
+            registry.register(collector)
+        address = self.settings.host, self.settings.port
+        try:
+            self._server, self._thread = start_http_server(address[1], address[0], registry)
+        except OSError as error:
+            raise PortInUse(f"{address[0]}:{address[1]} cannot be bound: {error}") from None
+        self.port = self._server.server_port
+
+    def stop(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        if self._thread is not None:
+            self._thread.join()
+        for each in self._collectors:
+            each.close()
 
 
 def metrics(
