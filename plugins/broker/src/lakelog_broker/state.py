@@ -80,13 +80,9 @@ class TopicTable:
         self._topics[config.topic] = config
         return config
 
-    def create(self, topic: str, queues: int | None = None, permission: int = 6) -> TopicConfig:
-        """Return a topic; create it first if it is missing. Raises as :meth:`set`.
-
-        :param queues: number of queues of a new topic; ``None`` is the default of the settings
-        """
-        count = self._settings.default_queues if queues is None else queues
-        return self.find(topic) or self.set(TopicConfig(topic, count, count, permission))
+    def create(self, topic: str, queues: int) -> TopicConfig:
+        """Return a topic; create it with ``queues`` if it is missing. Raises as :meth:`set`."""
+        return self.find(topic) or self.set(TopicConfig(topic, queues, queues))
 
     def of_group(self, prefix: str, group: str) -> TopicConfig:
         """Return the retry topic (``%RETRY%``) or dead letter topic (``%DLQ%``) of a group.
@@ -388,13 +384,13 @@ class GroupOffsetTable:
         self._offsets.setdefault((group, topic), {})[queue_id] = offset
         self._changed.add((group, topic))
 
-    def forget(self, group: str, topic: str | None = None) -> None:
-        """Remove the offsets of a group, of one topic or of all, also in the file."""
-        for key in [key for key in self._offsets if key[0] == group and topic in (None, key[1])]:
+    def forget(self, group: str) -> None:
+        """Remove the offsets of a group, also in the file."""
+        for key in [key for key in self._offsets if key[0] == group]:
             del self._offsets[key]
             self._changed.discard(key)
             self._unsaved.discard(key)
-        self._store.forget_offsets(group, topic)
+        self._store.forget_offsets(group)
 
     def progress(self) -> Callable[[], None] | None:
         """Return a function that commits the present offsets; ``None`` if they are committed.

@@ -102,7 +102,7 @@ class GrpcAccess:
         :param request: the request message
         :param context: the call's ``ServicerContext``
 
-        Raises :class:`IllegalRequest` with ``UNAUTHORIZED`` or ``FORBIDDEN``.
+        Raises :class:`IllegalRequest` with ``UNAUTHORIZED``, and :class:`Refused`.
         """
         metadata = {key: str(value) for key, value in context.invocation_metadata()}
         try:
@@ -112,17 +112,12 @@ class GrpcAccess:
         if user.admin:
             return
         if name not in _USES:
-            text = f"{user.access_key} is no administrator, as {name} needs"
-            raise mapping.IllegalRequest("FORBIDDEN", text)
-        uses = list(_USES[name](request))
+            raise codes.Forbidden(f"{user.access_key} is no administrator, as {name} needs")
+        for use in _USES[name](request):
+            use.require_of(user)
         if name == "EndTransaction":
             place = mapping.place_of(request.transaction_id)
-            uses.append(Use(_PUB, topic=self._broker.transactions.topic_of(*place) or ""))
-        try:
-            for use in uses:
-                self._control.require(user, use)
-        except codes.Refused as error:
-            raise mapping.IllegalRequest("FORBIDDEN", error.remark) from None
+            Use(_PUB, topic=self._broker.transactions.topic_of(*place) or "").require_of(user)
 
 
 class TelemetryStream(state.Peer):
@@ -160,21 +155,14 @@ def client_id_of(context: Any) -> str:
 class GrpcClients:
     """The clients that have a telemetry stream.
 
+    :ivar streams: the streams, by client id
     :ivar on_gone: called with the id of a client that left
     """
 
     def __init__(self, broker: Broker, access: GrpcAccess) -> None:
         self._broker, self._access = broker, access
-        self._lines: dict[str, TelemetryStream] = {}
+        self.streams: dict[str, TelemetryStream] = {}
         self.on_gone: Callable[[str], None] = lambda _client_id: None
-
-    def find(self, client_id: str) -> TelemetryStream | None:
-        """The stream of a client, or ``None``."""
-        return self._lines.get(client_id)
-
-    def is_member(self, client_id: str, group: str) -> bool:
-        """Whether a client is in a consumer group: false without a heartbeat for some time."""
-        return client_id in self._broker.members.group(group).members
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: answer its settings with completed ones, and send commands.
@@ -188,7 +176,7 @@ class GrpcClients:
                 yield command
         finally:
             listening.cancel()
-            if self._lines.get(line.client_id) is line:
+            if self.streams.get(line.client_id) is line:
                 self._remove(line.client_id)
 
     async def _listen(self, line: TelemetryStream, requests: Any, context: Any) -> None:
@@ -197,13 +185,13 @@ class GrpcClients:
                 try:
                     self._access.check("Telemetry", command, context)
                     _check_counts(line.client_id, command.settings)
-                except mapping.IllegalRequest as error:
+                except (mapping.IllegalRequest, codes.Refused) as error:
                     refused = mapping.proto("TelemetryCommand")(status=mapping.status_of(error))
                     line.commands.put_nowait(refused)
                     return
                 if command.HasField("settings"):
                     line.settings = command.settings
-                    self._lines[line.client_id] = line
+                    self.streams[line.client_id] = line
                     self._join(line)
                     settings = self.completed(command.settings)
                     line.is_ordered = settings.subscription.fifo
@@ -216,7 +204,7 @@ class GrpcClients:
 
     async def heartbeat(self, _request: Any, context: Any) -> Any:
         """Serve ``Heartbeat``: renew a client in its groups."""
-        line = self._lines.get(client_id_of(context))
+        line = self.streams.get(client_id_of(context))
         if line is not None:
             self._join(line)
         return mapping.proto("HeartbeatResponse")(status=mapping.status())
@@ -240,7 +228,7 @@ class GrpcClients:
         _subscribe(group, settings.subscription.subscriptions)
 
     def _remove(self, client_id: str) -> None:
-        line = self._lines.pop(client_id, None)
+        line = self.streams.pop(client_id, None)
         if line is not None:
             self._broker.members.disconnected(line)
             line.commands.put_nowait(None)

@@ -54,11 +54,6 @@ def proto(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
-def class_of(descriptor: Any) -> Any:
-    """The message class of a descriptor."""
-    return message_factory.GetMessageClass(descriptor)
-
-
 _LOG: Final = logging.getLogger("lakelog.broker")
 _REFUSALS: Final = {
     ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",

@@ -11,7 +11,7 @@ import base64
 import binascii
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import attrs
@@ -300,6 +300,11 @@ async def pop(connection: Connection, request: RemotingCommand) -> RemotingComma
         wanted, int(request.fields["pollTime"]) / 1000
     )
     now_ms = time.time_ns() // 1_000_000
+    places: dict[str, list[ReceiptHandle]] = {}
+    for each in found:
+        places.setdefault(f"{each.handle.flag} {each.handle.queue_id}", []).append(each.handle)
+    starts = (f"{place} {all_[0].start_offset}" for place, all_ in places.items())
+    offsets = (f"{place} {','.join(str(h.offset) for h in all_)}" for place, all_ in places.items())
     return request.response(
         ResponseCode.SUCCESS if found else ResponseCode.POLLING_TIMEOUT,
         "FOUND" if found else "NO_MESSAGE_IN_QUEUE",
@@ -308,8 +313,8 @@ async def pop(connection: Connection, request: RemotingCommand) -> RemotingComma
         invisibleTime=wanted.invisible_ms,
         reviveQid=0,
         restNum=0,
-        startOffsetInfo=";".join(_start_offsets(found)),
-        msgOffsetInfo=";".join(_offsets(found)),
+        startOffsetInfo=";".join(starts),
+        msgOffsetInfo=";".join(offsets),
     )
 
 
@@ -445,21 +450,6 @@ def _hand_out(fields: Mapping[str, str]) -> tuple[str, str, ReceiptHandle]:
     if topic.startswith(RETRY_PREFIX):
         handle = attrs.evolve(handle, flag=OWN_TOPIC)
     return fields["consumerGroup"], topic, handle
-
-
-def _start_offsets(found: Iterable[Popped]) -> Iterable[str]:
-    first: dict[tuple[int, int], int] = {}
-    for each in found:
-        first.setdefault((each.handle.flag, each.handle.queue_id), each.handle.start_offset)
-    return (f"{flag} {queue_id} {start}" for (flag, queue_id), start in first.items())
-
-
-def _offsets(found: Iterable[Popped]) -> Iterable[str]:
-    offsets: dict[tuple[int, int], list[str]] = {}
-    for each in found:
-        place = each.handle.flag, each.handle.queue_id
-        offsets.setdefault(place, []).append(str(each.handle.offset))
-    return (f"{flag} {queue} {','.join(all_)}" for (flag, queue), all_ in offsets.items())
 
 
 def _bits(text: str) -> list[int]:

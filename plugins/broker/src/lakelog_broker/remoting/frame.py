@@ -238,14 +238,8 @@ def answer_template(fields: str) -> bytes:
 
     :param fields: the ``extFields`` as JSON text, with ``%`` conversions for their values
     """
-    return (
-        b'{"code":0,"extFields":{%b},"flag":%d,"language":"JAVA","opaque":%%d,'
-        % (
-            fields.encode("utf-8", "replace"),
-            RESPONSE_FLAG,
-        )
-        + b'"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
-    )
+    header = _JSON_HEADER.replace('"opaque":%d', '"opaque":%%d')
+    return (header % (0, fields, RESPONSE_FLAG, VERSION, "")).encode("utf-8", "replace")
 
 
 def _json_header(command: RemotingCommand) -> bytes:
