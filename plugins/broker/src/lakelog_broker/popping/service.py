@@ -142,11 +142,10 @@ class Popping:
         if request.is_ordered:
             return
         for flag in (handles.RETRY_TOPIC, handles.RETRY_TOPIC_V2):
-            retries = self._broker.topics.find(
-                handles.retry_topic(request.group, request.topic, flag)
-            )
+            name = handles.retry_topic(request.group, request.topic, flag)
+            retries = self._broker.topics.find(name)
             for queue_id in range(retries.read_queues if retries else 0):
-                yield retries.topic if retries else "", flag, queue_id
+                yield name, flag, queue_id
 
     def _pop_queue(self, request: PopRequest, place: _Place, most: int) -> list[Popped]:
         topic, flag, queue_id = place
@@ -239,11 +238,9 @@ class Popping:
             return dead_letter_of(stored, request.group, former.attempt)
         if request.is_ordered or not queue.holds_back(stored.queue_offset):
             return None
-        name = (
-            stored.topic
-            if flag != handles.OWN_TOPIC
-            else handles.retry_topic(request.group, request.topic)
-        )
+        name = stored.topic
+        if flag == handles.OWN_TOPIC:
+            name = handles.retry_topic(request.group, request.topic)
         message = retry_of(stored, request.group, former.attempt)
         message.topic = self._broker.topics.create(name, 1).topic
         if b"1ST_POP_TIME\x01" not in stored.properties_bytes:

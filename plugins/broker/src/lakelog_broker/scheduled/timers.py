@@ -328,12 +328,8 @@ def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms
     overwrite_file(
         files, path / CONFIG_DIR / CHECKPOINT, _FIELDS.pack(*fields).ljust(_FILE_BYTES, b"\0")
     )
-    content = {
-        "timercheck": fields,
-        "lowestOffset": progress.lowest_offset,
-        "readOffset": progress.read_offset,
-        "dueBeforeMs": progress.due_before_ms,
-    }
+    own = progress.lowest_offset, progress.read_offset, progress.due_before_ms
+    content = {"timercheck": fields, **dict(zip(_OWN_FIELDS, own, strict=True))}
     save_config(files, path / CONFIG_DIR / OWN_FILE, content)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
+from functools import partial
 from typing import Final
 
 import attrs
@@ -227,9 +228,7 @@ class Transactions(Scheduled):
         return int(self._settings.transaction_timeout_s * 1000)
 
     def _check(self, offset: int, waiting: _Open) -> None:
-        def check(stored: StoredMessage) -> None:
-            self._check_one(offset, waiting, stored)
-
+        check = partial(self._check_one, offset, waiting)
         if not self._deliverer.deliver(waiting.physical_offset, check):
             waiting.due_ms = self._clock() + delivering.RETRY_MS
             self._wait(offset, waiting)

@@ -105,9 +105,11 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
         return {}
     try:
         found = tables.parse_object(body)
-        content = {key: found[key] for key in config.keys if found.get(key) is not None}
-        if config.keys[0] not in content:
-            raise ValueError(f"it has no {config.keys[0]}")
+        # The other keys of the response are not in the broker's own file.
+        keys = (config.table, "forbiddenTable", "dataVersion")
+        content = {key: found[key] for key in keys if found.get(key) is not None}
+        if config.table not in content:
+            raise ValueError(f"it has no {config.table}")
         config.read(content)
     except (ValueError, TypeError, AttributeError) as error:
         raise remoting.BrokerRefused(f"{broker} answers with no {config.file}: {error}") from None
@@ -128,33 +130,30 @@ class _Config:
 
     :ivar file: name of the file
     :ivar code: request code
-    :ivar keys: keys of the response that the broker's own file has; the first one is required
     :ivar read: raises ``ValueError`` for content that the file cannot have
+    :ivar table: the key of the response that must be there
     """
 
     file: str
     code: int
-    keys: tuple[str, ...]
     read: Callable[[Mapping[str, Any]], object]
+    table: str
 
 
 _CONFIGS: Final = (
     _Config(
-        tables.TOPICS_FILE,
-        remoting.GET_ALL_TOPIC_CONFIG,
-        ("topicConfigTable", "dataVersion"),
-        tables.read_topics,
+        tables.TOPICS_FILE, remoting.GET_ALL_TOPIC_CONFIG, tables.read_topics, "topicConfigTable"
     ),
     _Config(
         tables.GROUPS_FILE,
         remoting.GET_ALL_SUBSCRIPTION_GROUPS,
-        ("subscriptionGroupTable", "forbiddenTable", "dataVersion"),
         tables.read_groups,
+        "subscriptionGroupTable",
     ),
     _Config(
         tables.DELAY_OFFSETS_FILE,
         remoting.GET_ALL_DELAY_OFFSET,
-        ("offsetTable", "dataVersion"),
         tables.read_delay_offsets,
+        "offsetTable",
     ),
 )

@@ -22,7 +22,7 @@ import attrs
 
 from lakelog_replication.replica.receivable import Receivable
 from lakelog_replication.settings import Address, RocketmqHaSettings
-from lakelog_replication.wire import FrameStream, HaFrame, report
+from lakelog_replication.wire import REPORT, FrameStream, HaFrame
 
 CONNECT_SECONDS: Final = 5.0
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -186,7 +186,7 @@ class MasterConnection:
             self._send(offset)
 
     def _send(self, offset: int) -> None:
-        data = report(offset)
+        data = REPORT.pack(offset)
         while data:
             try:
                 data = data[self._sock.send(data) :]

@@ -158,21 +158,16 @@ class HaReceiver:
     def _run(self, log: Receivable) -> None:
         """Receive; log why receiving ended, and fail the store if it was an error of ours."""
         with closing(ReplicaReporter(self._settings, self._context, self._progress)):
-            self._run_guarded(log)
+            try:
+                self._receive(log)
+            except (ReplicaStopped, StoreFailed) as error:
+                self._progress.message = f"has stopped: {error}"
+                more = "" if isinstance(error, ReplicaStopped) else ": nothing more is received"
+                _LOG.critical("%s%s", error, more)
+            except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
+                _LOG.critical("%s: the replica stops", self.source, exc_info=error)
+                log.stop(f"receiving failed: {type(error).__name__}: {error}")
             self._progress.is_connected = False
-
-    def _run_guarded(self, log: Receivable) -> None:
-        try:
-            self._receive(log)
-        except ReplicaStopped as error:
-            self._progress.message = f"has stopped: {error}"
-            _LOG.critical("%s", error)
-        except StoreFailed as error:
-            self._progress.message = f"has stopped: {error}"
-            _LOG.critical("%s: nothing more is received", error)
-        except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
-            _LOG.critical("%s: the replica stops", self.source, exc_info=error)
-            log.stop(f"receiving failed: {type(error).__name__}: {error}")
 
     def _receive(self, log: Receivable) -> None:
         """Receive until the store is closed."""
@@ -180,11 +175,9 @@ class HaReceiver:
         with ExitStack() as stack:
             voucher = stack.enter_context(closing(make_voucher(settings)))
             if settings.broker:
-                broker, interval_s = (
-                    Address.parse(settings.broker),
-                    settings.groups_interval_ms / 1000,
-                )
-                stack.enter_context(closing(GroupCopier(broker, self._context, interval_s)))
+                interval_s = settings.groups_interval_ms / 1000
+                copier = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
+                stack.enter_context(closing(copier))
             while not self._over.is_set():
                 self._once(log, voucher)
                 self._over.wait(settings.reconnect_interval_ms / 1000)
