@@ -54,6 +54,18 @@ class Forbidden(Refused):
     code = ResponseCode.NO_PERMISSION
 
 
+class NotFound(Refused):
+    """A request names something that does not exist."""
+
+    code = ResponseCode.QUERY_NOT_FOUND
+
+
+class NoTopic(Refused):
+    """A request names a topic that does not exist, and is not created."""
+
+    code = ResponseCode.TOPIC_NOT_EXIST
+
+
 class Invalid(Refused):
     """A request has a value that is not accepted."""
 
@@ -62,3 +74,9 @@ class Invalid(Refused):
 
 class LimitExceeded(Invalid):
     """A request is larger than any of RocketMQ's clients sends it; it is logged."""
+
+
+def check_limit(count: int, most: int, what: str) -> None:
+    """Raise :class:`LimitExceeded` for more than ``most``; ``what`` has ``{}`` for the number."""
+    if count > most:
+        raise LimitExceeded(f"{what.format(count)}; at most {most} are taken")

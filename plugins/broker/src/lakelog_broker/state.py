@@ -22,7 +22,7 @@ from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog_broker.codes import Invalid, Refused, ResponseCode
+from lakelog_broker.codes import Invalid, NoTopic
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues import configs
 from lakelog_queues.finding.results import QueueInfo
@@ -65,9 +65,7 @@ class TopicTable:
         """As :meth:`find`; raises :class:`Refused` for an unknown topic."""
         found = self.find(topic)
         if found is None:
-            raise Refused(
-                f"topic[{topic}] not exist, apply first please!", ResponseCode.TOPIC_NOT_EXIST
-            )
+            raise NoTopic(f"topic[{topic}] not exist, apply first please!")
         return found
 
     def set(self, config: TopicConfig) -> TopicConfig:
@@ -90,12 +88,11 @@ class TopicTable:
         It is created first if it is missing. Raises as :meth:`set`.
         """
         found = self.find(prefix + group)
-        if found is not None:
-            return found
-        is_retries = prefix == RETRY_PREFIX
-        return self.create(
-            prefix + group, self.group_settings(group)["retryQueueNums"] if is_retries else 1
-        )
+        if found is None:
+            is_retries = prefix == RETRY_PREFIX
+            queues = self.group_settings(group)["retryQueueNums"] if is_retries else 1
+            found = self.create(prefix + group, queues)
+        return found
 
     def created_by_sending(
         self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
@@ -556,10 +553,8 @@ class Traffic:
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.found = self.missed = 0
         self._ends = self.topic_ends()
-        self._first = _Sample(clock(), {})
-        self._samples = {
-            name: deque([self._first], 1 + s // i) for name, (s, i) in _WINDOWS.items()
-        }
+        first = _Sample(clock(), {})
+        self._samples = {name: deque([first], 1 + s // i) for name, (s, i) in _WINDOWS.items()}
         self.mornings = ((0, 0), (0, 0))
 
     def note_read(

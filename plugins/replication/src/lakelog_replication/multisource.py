@@ -141,13 +141,7 @@ class MultiSourceDaemon:
         self._supervisor.start()
         self._take(known)
         self._take([*self._fixed.values()])
-        settings = self._settings
-        watch = NameServerWatch(
-            [Address.parse(each) for each in settings.name_servers],
-            settings.cluster,
-            settings.name_server_interval_ms / 1000,
-            self._hand_over,
-        )
+        watch = NameServerWatch(self._settings, self._hand_over)
         watch.start()
         daemon.every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
         self._manager.send(notify.READY)
@@ -198,12 +192,9 @@ class MultiSourceDaemon:
         return bool(changed)
 
     def _remember(self) -> None:
+        found = [each for name, each in self._masters.items() if name not in self._fixed]
         try:
-            write_masters(
-                self._files,
-                self._plan.path,
-                [each for name, each in self._masters.items() if name not in self._fixed],
-            )
+            write_masters(self._files, self._plan.path, found)
         except OSError as error:
             _LOG.error("the masters cannot be noted for the next start: %s", error)
 
@@ -418,13 +409,10 @@ def listed_masters(
 class NameServerWatch:
     """Asks name servers at an interval, in a thread.
 
-    :ivar interval_s: pause between two requests
     :ivar on_found: called in the thread with the masters that answered
     """
 
-    addresses: Sequence[Address]
-    cluster: str
-    interval_s: float
+    settings: SlaveSettings
     on_found: Callable[[list[SourceMaster]], None]
     _logged: set[str] = attrs.field(factory=set)
     _failures: set[str] = attrs.field(factory=set)
@@ -439,15 +427,17 @@ class NameServerWatch:
         self._over.set()
 
     def _run(self) -> None:
+        settings = self.settings
+        addresses = [Address.parse(each) for each in settings.name_servers]
         while not self._over.is_set():
             self._failures = set()
-            found = listed_masters(self.addresses, self.cluster, self._on_failure)
+            found = listed_masters(addresses, settings.cluster, self._on_failure)
             for each in sorted(self._logged - self._failures):
                 _LOG.info("no longer so: %s", each)
             self._logged = self._failures
             if not self._over.is_set():
                 self.on_found(found)
-            self._over.wait(self.interval_s)
+            self._over.wait(settings.name_server_interval_ms / 1000)
 
     def _on_failure(self, what: str) -> None:
         """Log a failure when it begins; :meth:`_run` logs its end."""

@@ -86,40 +86,6 @@ _USES: Final[Mapping[str, _Uses]] = {
 }
 
 
-class GrpcAccess:
-    """Checks every call.
-
-    Raises :class:`~lakelog.errors.SettingsError` as :meth:`AccessControl.of`.
-    """
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker, self._control = broker, AccessControl.of(broker.settings)
-
-    def check(self, name: str, request: Any, context: Any) -> None:
-        """Check the signature of a call and the rights of its user.
-
-        :param name: the method's name; a method that is not listed needs an administrator
-        :param request: the request message
-        :param context: the call's ``ServicerContext``
-
-        Raises :class:`IllegalRequest` with ``UNAUTHORIZED``, and :class:`Refused`.
-        """
-        metadata = {key: str(value) for key, value in context.invocation_metadata()}
-        try:
-            user = self._control.grpc_user(metadata)
-        except codes.Refused as error:
-            raise mapping.IllegalRequest("UNAUTHORIZED", error.remark) from None
-        if user.admin:
-            return
-        if name not in _USES:
-            raise codes.Forbidden(f"{user.access_key} is no administrator, as {name} needs")
-        for use in _USES[name](request):
-            use.require_of(user)
-        if name == "EndTransaction":
-            place = mapping.place_of(request.transaction_id)
-            Use(_PUB, topic=self._broker.transactions.topic_of(*place) or "").require_of(user)
-
-
 class TelemetryStream(state.Peer):
     """The telemetry stream of one client.
 
@@ -153,16 +119,42 @@ def client_id_of(context: Any) -> str:
 
 
 class GrpcClients:
-    """The clients that have a telemetry stream.
+    """The clients that have a telemetry stream, and the rights of all.
 
     :ivar streams: the streams, by client id
     :ivar on_gone: called with the id of a client that left
+
+    Raises :class:`~lakelog.errors.SettingsError` as :meth:`AccessControl.of`.
     """
 
-    def __init__(self, broker: Broker, access: GrpcAccess) -> None:
-        self._broker, self._access = broker, access
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._control = broker, AccessControl.of(broker.settings)
         self.streams: dict[str, TelemetryStream] = {}
         self.on_gone: Callable[[str], None] = lambda _client_id: None
+
+    def check(self, name: str, request: Any, context: Any) -> None:
+        """Check the signature of a call and the rights of its user.
+
+        :param name: the method's name; a method that is not listed needs an administrator
+        :param request: the request message
+        :param context: the call's ``ServicerContext``
+
+        Raises :class:`IllegalRequest` with ``UNAUTHORIZED``, and :class:`Refused`.
+        """
+        metadata = {key: str(value) for key, value in context.invocation_metadata()}
+        try:
+            user = self._control.grpc_user(metadata)
+        except codes.Refused as error:
+            raise mapping.IllegalRequest("UNAUTHORIZED", error.remark) from None
+        if user.admin:
+            return
+        if name not in _USES:
+            raise codes.Forbidden(f"{user.access_key} is no administrator, as {name} needs")
+        for use in _USES[name](request):
+            use.require_of(user)
+        if name == "EndTransaction":
+            place = mapping.place_of(request.transaction_id)
+            Use(_PUB, topic=self._broker.transactions.topic_of(*place) or "").require_of(user)
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: answer its settings with completed ones, and send commands.
@@ -183,7 +175,7 @@ class GrpcClients:
         try:
             async for command in requests:
                 try:
-                    self._access.check("Telemetry", command, context)
+                    self.check("Telemetry", command, context)
                     _check_counts(line.client_id, command.settings)
                 except (mapping.IllegalRequest, codes.Refused) as error:
                     refused = mapping.proto("TelemetryCommand")(status=mapping.status_of(error))

@@ -28,7 +28,7 @@ from lakelog import PutResult, errors
 from lakelog_broker import appending, codes, filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
-from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcAccess, GrpcClients, client_id_of
+from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import IllegalRequest, proto, status, status_of
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
@@ -144,8 +144,7 @@ class GrpcServer:
     def __init__(self, broker: Broker, popping: Popping) -> None:
         self.port = 0
         self._broker = broker
-        self._access = GrpcAccess(broker)
-        self._clients = clients = GrpcClients(broker, self._access)
+        self._clients = clients = GrpcClients(broker)
         self._messaging = messaging = Messaging(broker, popping, clients)
         self.renew = messaging.renew
         self._calls: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
@@ -196,7 +195,7 @@ class GrpcServer:
 
         async def answer(request: Any, context: Any) -> Any:
             try:
-                self._access.check(name, request, context)
+                self._clients.check(name, request, context)
                 return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # a status
                 return response(status=status_of(error))
@@ -205,7 +204,7 @@ class GrpcServer:
             try:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._access.check(name, request, context)
+                self._clients.check(name, request, context)
             except Exception as error:  # noqa: BLE001  # a status
                 yield response(status=status_of(error))
                 return
@@ -418,12 +417,9 @@ class Messaging:
     async def acknowledge(self, request: Any, _context: Any) -> Any:
         """Serve ``AckMessage``; the answer has a status for each message."""
         answer = proto("AckMessageResponse")()
-        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
         for each in request.entries:
             try:
-                handle = _handle(each.receipt_handle)
-                self._renewals.pop((group, topic, each.receipt_handle), None)
-                if not self._popping.acknowledge(group, topic, handle):
+                if not self._popping.acknowledge(*self._hand_out(request, each.receipt_handle)):
                     raise _outdated(each.receipt_handle)
                 found = status()
             except IllegalRequest as error:
@@ -439,15 +435,13 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
-        handle = _handle(request.receipt_handle)
         duration_ms = mapping.milliseconds(request.invisible_duration)
         # The Node client sends 0: it does not implement backoff policies with a list of delays.
         if not 0 <= duration_ms <= _MAX_INVISIBLE_MS:
             text = f"an invisible duration of {duration_ms} ms is not between 0 and 12 h"
             raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
-        self._renewals.pop((group, topic, request.receipt_handle), None)
-        changed = self._popping.change(group, topic, handle, duration_ms)
+        hand_out = self._hand_out(request, request.receipt_handle)
+        changed = self._popping.change(*hand_out, duration_ms)
         if changed is None:
             raise _outdated(request.receipt_handle)
         answer = proto("ChangeInvisibleDurationResponse")
@@ -458,12 +452,19 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
-        handle = _handle(request.receipt_handle)
-        self._renewals.pop((group, topic, request.receipt_handle), None)
-        if not self._popping.dead_letter(group, topic, handle):
+        if not self._popping.dead_letter(*self._hand_out(request, request.receipt_handle)):
             raise _outdated(request.receipt_handle)
         return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
+
+    def _hand_out(self, request: Any, text: str) -> tuple[str, str, ReceiptHandle]:
+        """Group, topic and handle of a hand-out, which is renewed no longer."""
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        try:
+            handle = ReceiptHandle.parse(text)
+        except codes.Refused as error:
+            raise IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
+        self._renewals.pop((group, topic, text), None)
+        return group, topic, handle
 
     async def renew(self) -> None:
         """Renew the hand-outs of living clients until the task is cancelled.
@@ -490,13 +491,6 @@ class Messaging:
 
     def _make_visible(self, key: tuple[str, str, str]) -> None:
         self._popping.change(*key[:2], self._renewals.pop(key).handle, 0)
-
-
-def _handle(text: str) -> ReceiptHandle:
-    try:
-        return ReceiptHandle.parse(text)
-    except codes.Refused as error:
-        raise IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
 
 
 def _outdated(text: str) -> IllegalRequest:

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog_broker import filtering, state
+from lakelog_broker import codes, filtering, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, NotFound, Refused, ResponseCode
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
 from lakelog_broker.remoting.frame import RemotingCommand
@@ -189,9 +189,7 @@ def messages_of_key(connection: Connection, request: RemotingCommand) -> Remotin
         max_count=max(1, min(int(fields["maxNum"]), _MAX_FOUND)),
     )
     if not places:
-        raise Refused(
-            "can not find message, maybe time range not correct", ResponseCode.QUERY_NOT_FOUND
-        )
+        raise NotFound("can not find message, maybe time range not correct")
     body = b"".join([connection.broker.store.look_up_record(place) for place in places])
     return request.response(
         body=body, indexLastUpdateTimestamp=0, indexLastUpdatePhyoffset=places[0]
@@ -209,60 +207,52 @@ def message_at(connection: Connection, request: RemotingCommand) -> RemotingComm
 
 def group_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The next offset of a group; 0 for a new group if the queue still begins at 0."""
-    fields = request.fields
-    topic, queue_id = fields["topic"], int(fields["queueId"])
-    found = connection.broker.offsets.get(fields["consumerGroup"], topic, queue_id)
+    fields, queue, broker = request.fields, _queue(request), connection.broker
+    found = broker.offsets.get(fields["consumerGroup"], *queue)
     if found is None:
-        is_zero = (
-            connection.broker.topics.find(topic)
-            and not connection.broker.bounds(topic, queue_id)[0]
-        )
+        is_zero = broker.topics.find(queue[0]) and not broker.bounds(*queue)[0]
         if fields.get("setZeroIfNotFound") == "false" or not is_zero:
-            raise Refused(
-                "Not found, maybe this group consumer boot first", ResponseCode.QUERY_NOT_FOUND
-            )
+            raise NotFound("Not found, maybe this group consumer boot first")
         found = 0
     return request.response(offset=found)
 
 
+def _queue(request: RemotingCommand) -> tuple[str, int]:
+    """Topic and queue id of a request."""
+    return request.fields["topic"], int(request.fields["queueId"])
+
+
 def commit_offset(connection: Connection, request: RemotingCommand) -> None:
     """Change the next offset of a group."""
-    fields = request.fields
-    group, topic = fields["consumerGroup"], fields["topic"]
-    connection.broker.topics.require(topic)
-    connection.broker.offsets.set(group, topic, int(fields["queueId"]), int(fields["commitOffset"]))
+    fields, broker = request.fields, connection.broker
+    broker.topics.require(fields["topic"])
+    broker.offsets.set(fields["consumerGroup"], *_queue(request), int(fields["commitOffset"]))
 
 
 def first_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The first offset of a queue."""
-    topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
-    return request.response(offset=connection.broker.bounds(topic, queue_id)[0])
+    return request.response(offset=connection.broker.bounds(*_queue(request))[0])
 
 
 def end_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The offset of the next message of a queue."""
-    topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
-    return request.response(offset=connection.broker.bounds(topic, queue_id)[1])
+    return request.response(offset=connection.broker.bounds(*_queue(request))[1])
 
 
 def offset_by_time(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The queue offset for a store time."""
-    fields = request.fields
-    topic, queue_id = fields["topic"], int(fields["queueId"])
-    if connection.broker.store.queue_bounds(topic, queue_id) is None:
+    fields, queue, store = request.fields, _queue(request), connection.broker.store
+    if store.queue_bounds(*queue) is None:
         return request.response(offset=0)
     upper = fields.get("boundaryType", "").lower() == "upper"
     side: Literal["upper", "lower"] = "upper" if upper else "lower"
     time_ms = store_time_ms(fields["timestamp"])
-    return request.response(
-        offset=connection.broker.store.offset_by_time(topic, queue_id, time_ms, side)
-    )
+    return request.response(offset=store.offset_by_time(*queue, time_ms, side))
 
 
 def earliest_time(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The store time of the first message of a queue, in ms since 1970; -1 without one."""
-    topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
-    found = connection.broker.store.earliest_time(topic, queue_id)
+    found = connection.broker.store.earliest_time(*_queue(request))
     return request.response(timestamp=-1 if found is None else found)
 
 
@@ -346,9 +336,7 @@ def acknowledge_batch(connection: Connection, request: RemotingCommand) -> None:
     """Acknowledge messages of several hand-outs, of any groups."""
     name, hand_outs = connection.broker.settings.name, request.content().get("acks") or ()
     count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
-    if count > MAX_ACKNOWLEDGED:
-        remark = f"{count} messages in one request; at most {MAX_ACKNOWLEDGED} are taken"
-        raise LimitExceeded(remark)
+    codes.check_limit(count, MAX_ACKNOWLEDGED, "{} messages in one request")
     for each in hand_outs:
         start, popped_ms, invisible_ms, queue = (int(each[key]) for key in ("so", "pt", "it", "q"))
         flag = int(each.get("r") or 0)
@@ -457,8 +445,7 @@ def _bits(text: str) -> list[int]:
 
     Raises :class:`Refused`.
     """
-    if len(text) > _MAX_BITS_TEXT:
-        raise LimitExceeded(f"bits of {len(text)} characters; at most {_MAX_BITS_TEXT} are taken")
+    codes.check_limit(len(text), _MAX_BITS_TEXT, "bits of {} characters")
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -28,7 +28,7 @@ from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.runtime.forks import register_forked
 from lakelog_broker import appending, properties, security, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
     ONE_WAY_FLAG,
@@ -349,9 +349,7 @@ class Connection(asyncio.Protocol, state.Peer):
             return
         try:
             handler = self.server.handler(request.code)
-            if len(request.fields) > MAX_FIELDS:
-                remark = f"a header of {len(request.fields)} fields; at most {MAX_FIELDS} are taken"
-                raise LimitExceeded(remark)
+            check_limit(len(request.fields), MAX_FIELDS, "a header of {} fields")
             check_user(self.server.access, self.broker, request)
             answer = handler(self, request)
             if answer is None or isinstance(answer, dict):

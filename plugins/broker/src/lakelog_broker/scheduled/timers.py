@@ -38,7 +38,6 @@ from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, ti
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -66,7 +65,7 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _HANDLE_VERSION: Final = "v1"
 
 
-class Timers(Scheduled):
+class Timers(delivering.Scheduled):
     """Delivers timer messages; used from one event loop.
 
     :ivar delivered: number of messages delivered since the start
@@ -84,11 +83,11 @@ class Timers(Scheduled):
     ) -> None:
         super().__init__(store, appender, waits)
         self._offsets, self._files, self._path = offsets, files, Path(store.path)
-        self._deliverer = Deliverer("a timer message", store.look_up)
+        self._deliverer = delivering.Deliverer("a timer message", store.look_up)
         self._saved = load_progress(files, self._path)
         self._at_start = self._saved
-        next_offset = offsets.get(GROUP, *_QUEUE) or 0
-        self._reader = SystemQueueReader(store, _QUEUE, next_offset, self._deliverer, self._add)
+        at = offsets.get(GROUP, *_QUEUE) or 0
+        self._reader = delivering.SystemQueueReader(store, _QUEUE, at, self._deliverer, self._add)
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
@@ -463,7 +462,7 @@ class RecallHandle:
 
         Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
         """
-        now, remark = now_ms(), None
+        now, remark = delivering.now_ms(), None
         if self.topic != topic:
             remark = "recall failed, topic not match"
         elif self.broker != settings.name:

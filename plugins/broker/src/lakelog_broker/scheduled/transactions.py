@@ -23,7 +23,6 @@ from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 
@@ -50,7 +49,7 @@ class _Open:
     due_ms: int
 
 
-class Transactions(Scheduled):
+class Transactions(delivering.Scheduled):
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
     def __init__(
@@ -64,9 +63,9 @@ class Transactions(Scheduled):
     ) -> None:
         super().__init__(store, appender, waits)
         self._offsets, self._members, self._settings = offsets, members, settings
-        self._deliverer = Deliverer("a half message", store.look_up)
-        next_offset = offsets.get(GROUP, *_HALVES) or 0
-        self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
+        self._deliverer = delivering.Deliverer("a half message", store.look_up)
+        at = offsets.get(GROUP, *_HALVES) or 0
+        self._halves = delivering.SystemQueueReader(store, _HALVES, at, self._deliverer, self._add)
         self._open: dict[int, _Open] = {}  # by queue offset
         self._queue: list[tuple[int, int]] = []  # a heap of times and queue offsets
         self._current: dict[int, int] = {}  # present queue offset by the first one
@@ -82,9 +81,9 @@ class Transactions(Scheduled):
 
     def _read_ends(self) -> None:
         """Read the ended half messages from the op topic."""
-        deliverer = Deliverer("the end of transactions", self._store.look_up)
+        deliverer = delivering.Deliverer("the end of transactions", self._store.look_up)
         start = self._offsets.get(GROUP, *_ENDS) or 0
-        reader = SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
+        reader = delivering.SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
         while reader.read():
             reader.unread.clear()  # harmless: their half messages are checked again
         self._ended = {each for each in self._ended if each >= self._halves.next_offset}

@@ -186,10 +186,7 @@ class HaReceiver:
         """Receive over one connection; return when it is lost."""
         try:
             try:
-                following = Following(
-                    self._settings, self._dialer, log, voucher, self._over, self._log_change
-                )
-                following.run(self._progress)
+                Following(self._dialer, log, voucher, self._log_change).run(self._progress)
             except Differs as error:
                 self._log_change(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
@@ -223,11 +220,9 @@ class HaReceiver:
 class Following:
     """One connection of a replica to its master."""
 
-    _settings: RocketmqHaSettings
     _dialer: Dialer
     _log: Receivable
     _voucher: Voucher
-    _over: Event
     _log_change: Callable[[str], None]
     _rest: bytes = b""  # the start of a record, behind the end of the log
     _at: int = 0  # where the next frame must start
@@ -235,7 +230,8 @@ class Following:
 
     @property
     def _counts_synced(self) -> bool:
-        return self._settings.vouch == "received" and not self._settings.learner
+        settings = self._dialer.settings
+        return settings.vouch == "received" and not settings.learner
 
     def run(self, progress: MasterProgress) -> None:
         """Receive until the store is closed.
@@ -243,12 +239,12 @@ class Following:
         Raises ``OSError``, :class:`Differs`, :class:`~lakelog_replication.wire.WireError`, and the
         errors of :meth:`Receivable.receive`.
         """
-        log, settings = self._log, self._settings
+        log, settings = self._log, self._dialer.settings
         asked = self._at = self._start()
         with closing(self._dialer.dial(asked)) as connection:
             self._voucher.connected(log.appended, connection.received_s)
             progress.is_connected = True
-            while not self._over.is_set():
+            while not self._dialer.is_over():
                 try:
                     frames = connection.receive(self._patience_s())
                 except ConnectionError as error:
@@ -278,7 +274,7 @@ class Following:
     def _patience_s(self) -> float:
         if self._log.flushed >= self._log.appended:
             return _IDLE_S
-        interval_s = self._settings.sync_interval_ms / 1000
+        interval_s = self._dialer.settings.sync_interval_ms / 1000
         return min(_QUIET_S if self._counts_synced else _IDLE_S, interval_s)
 
     def _take(self, frames: list[wire.HaFrame]) -> None:
@@ -318,7 +314,7 @@ class Following:
         """
         log, now = self._log, time.monotonic()
         end = self._voucher.offset(log.appended, received_s)
-        is_due = now - self._vouched_s >= self._settings.sync_interval_ms / 1000
+        is_due = now - self._vouched_s >= self._dialer.settings.sync_interval_ms / 1000
         if end > log.flushed and (is_due or (is_quiet and self._counts_synced)):
             log.vouch(end)
             self._vouched_s = now
