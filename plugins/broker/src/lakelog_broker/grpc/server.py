@@ -47,7 +47,6 @@ RENEWED_MS: Final = 60_000
 ``defaultInvisibleTimeMills``."""
 RENEW_INTERVAL_S: Final = 5.0
 _RENEW_LIMIT_S: Final = 3 * 3600
-_MIN_INVISIBLE_MS: Final = 10_000
 _MAX_INVISIBLE_MS: Final = 12 * 3_600_000
 _MAX_BATCH: Final = 32
 _POLLING_MS: Final = 20_000
@@ -399,7 +398,7 @@ class Messaging:
         topic = self._topic(name)
         if not topic.permission & state.READABLE:
             raise codes.Forbidden(f"the topic {name} may not be read")
-        invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
+        invisible_ms = RENEWED_MS if request.auto_renew else _invisible_ms(request, 10)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
         stream = self._clients.streams.get(client_id)
         return PopRequest(
@@ -435,11 +434,8 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        duration_ms = mapping.milliseconds(request.invisible_duration)
         # The Node client sends 0: it does not implement backoff policies with a list of delays.
-        if not 0 <= duration_ms <= _MAX_INVISIBLE_MS:
-            text = f"an invisible duration of {duration_ms} ms is not between 0 and 12 h"
-            raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+        duration_ms = _invisible_ms(request, 0)
         hand_out = self._hand_out(request, request.receipt_handle)
         changed = self._popping.change(*hand_out, duration_ms)
         if changed is None:
@@ -497,10 +493,11 @@ def _outdated(text: str) -> IllegalRequest:
     return IllegalRequest("INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known")
 
 
-def _invisible(request: Any) -> int:
+def _invisible_ms(request: Any, least_s: int) -> int:
     found = mapping.milliseconds(request.invisible_duration)
-    if not _MIN_INVISIBLE_MS <= found <= _MAX_INVISIBLE_MS:
-        text = f"an invisible duration of {found} ms is not between 10 s and 12 h"
+    if not least_s * 1000 <= found <= _MAX_INVISIBLE_MS:
+        least = f"{least_s} s" if least_s else "0"
+        text = f"an invisible duration of {found} ms is not between {least} and 12 h"
         raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
     return found
 

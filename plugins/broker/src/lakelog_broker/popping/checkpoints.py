@@ -179,10 +179,11 @@ class _Reader:
         key = tuple(content.get(name) for name in _OF_BOTH)
         if tag == "ck":
             found = Checkpoint.of(content)
-            is_revived = False
+            is_revived, text = False, message.properties_bytes
             if message.topic == TIMER_TOPIC:
                 is_revived = self._timers.was_delivered(message)
-                found.goes_to = _goes_to(message)
+                topic, queue_id = (property_value(text, each) for each in (REAL_TOPIC, REAL_QUEUE))
+                found.goes_to = (topic or b"").decode(), int(queue_id or 0)
             if found.pop_time_ms > self._revived_ms and not is_revived:
                 self.points[key] = found
             return
@@ -190,13 +191,6 @@ class _Reader:
         if point is not None:
             for offset in content["aol"] if tag == "bAck" else [content["ao"]]:
                 point.offsets.pop(int(offset), None)
-
-
-def _goes_to(message: StoredMessage) -> tuple[str, int]:
-    """The own topic and queue id of a waiting message."""
-    text = message.properties_bytes
-    topic, queue_id = property_value(text, REAL_TOPIC), property_value(text, REAL_QUEUE)
-    return (topic or b"").decode(), int(queue_id or 0)
 
 
 async def _put_again(broker: Broker, point: Checkpoint) -> None:

@@ -31,15 +31,14 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog import Message, Store, StoredMessage
+from lakelog import Message, StoredMessage
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
+from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, timer_due_ms
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config import load_config, save_config
 
@@ -73,20 +72,14 @@ class Timers(delivering.Scheduled):
     Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        appender: BrokerAppender,
-        waits: ArrivalWaits,
-        offsets: GroupOffsetTable,
-        files: FileSystem,
-    ) -> None:
-        super().__init__(store, appender, waits)
-        self._offsets, self._files, self._path = offsets, files, Path(store.path)
+    def __init__(self, parts: delivering.Parts) -> None:
+        super().__init__(parts)
+        store, self._offsets, self._files = parts.store, parts.offsets, parts.files
+        self._path = Path(store.path)
         self._deliverer = delivering.Deliverer("a timer message", store.look_up)
-        self._saved = load_progress(files, self._path)
+        self._saved = load_progress(parts.files, self._path)
         self._at_start = self._saved
-        at = offsets.get(GROUP, *_QUEUE) or 0
+        at = parts.offsets.get(GROUP, *_QUEUE) or 0
         self._reader = delivering.SystemQueueReader(store, _QUEUE, at, self._deliverer, self._add)
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message

@@ -17,14 +17,12 @@ from typing import Final
 
 import attrs
 
-from lakelog import Message, Store, StoredMessage, errors
+from lakelog import Message, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
+from lakelog_broker.appending import HALF_TOPIC
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -52,17 +50,10 @@ class _Open:
 class Transactions(delivering.Scheduled):
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        appender: BrokerAppender,
-        waits: ArrivalWaits,
-        offsets: GroupOffsetTable,
-        members: MemberTable,
-        settings: BrokerSettings,
-    ) -> None:
-        super().__init__(store, appender, waits)
-        self._offsets, self._members, self._settings = offsets, members, settings
+    def __init__(self, parts: delivering.Parts) -> None:
+        super().__init__(parts)
+        store, offsets = parts.store, parts.offsets
+        self._offsets, self._members, self._settings = offsets, parts.members, parts.settings
         self._deliverer = delivering.Deliverer("a half message", store.look_up)
         at = offsets.get(GROUP, *_HALVES) or 0
         self._halves = delivering.SystemQueueReader(store, _HALVES, at, self._deliverer, self._add)

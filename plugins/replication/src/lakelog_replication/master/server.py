@@ -13,10 +13,10 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from typing import Final
@@ -375,7 +375,7 @@ class HaServer:
         except OSError:  # the slave has gone already, or descriptors are short
             return
         address = plain_address(peer[0])
-        if not is_in(address, self._allowed):
+        if not any(address in each for each in self._allowed):
             why = "its address is not in rocketmq-ha.allow"
         elif len(self._links) >= _MOST_LINKS:
             why = f"there are {_MOST_LINKS} connections, and no more are served"
@@ -383,16 +383,17 @@ class HaServer:
             self._add_slave(sock, address)
             return
         sock.close()
-        self._refuse(address, why)
+        self._refuse(str(address), why)
 
-    def _add_slave(self, sock: socket.socket, address: str) -> None:
+    def _add_slave(self, sock: socket.socket, ip: IPv4Address | IPv6Address) -> None:
         """Serve a new connection."""
         assert self._log is not None  # start was called
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        is_learner, now = is_in(address, self._learning), time.monotonic()
+        is_learner, now = any(ip in each for each in self._learning), time.monotonic()
+        address = str(ip)
         link = SlaveLink(sock, address, self._log, self._settings, is_learner=is_learner, now=now)
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
@@ -716,17 +717,8 @@ def _name(address: str) -> str:
     return SLAVE_PINS + address.replace(":", "-").replace("%", "-")
 
 
-def plain_address(text: str) -> str:
-    """Return an IP address in its usual form, an IPv4-mapped IPv6 address as IPv4.
-
-    Raises ``ValueError``.
-    """
+def plain_address(text: str) -> IPv4Address | IPv6Address:
+    """Parse an IP address, an IPv4-mapped IPv6 address as IPv4; raises ``ValueError``."""
     found = ip_address(text.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return str(found if mapped is None else mapped)
-
-
-def is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    """Whether an IP address is in one of the networks; raises ``ValueError``."""
-    found = ip_address(address)
-    return any(found in each for each in networks)
+    return mapped or found

@@ -249,13 +249,11 @@ class DivergenceSearch:
 
     def _records(self, start: int, end: int) -> list[range]:
         """The places of the records that start from ``start`` to before ``end``."""
-        return [
-            range(offset, offset + size)
-            for batch in self.log.records(start, end)
-            for offset, size in zip(
-                batch.physical_offsets.tolist(), batch.sizes.tolist(), strict=True
-            )
-        ]
+        found = list[range]()
+        for batch in self.log.records(start, end):
+            starts = batch.physical_offsets
+            found += map(range, starts.tolist(), (starts + batch.sizes).tolist())
+        return found
 
     def _last_same(self, records: Sequence[range]) -> range | None:
         """The last record that the master has, too, by bisection."""
