@@ -165,15 +165,6 @@ class Archive:
         content = self.place.content(_manifest(segment_name(start)))
         return None if content is None else from_bytes(content)
 
-    def check(self, start: int) -> ManifestEntry:
-        """Read all of a segment again; raises ``ArchiveError`` unless it matches its entry."""
-        line = self.line(start)
-        name = segment_name(start)
-        if line is None:
-            raise ArchiveError("no such segment was archived", path=self._shown(name))
-        self._prove(None, name, line)
-        return line
-
     def _fetched(self, start: int, position: int, length: int) -> bytes:
         name = segment_name(start)
         try:
@@ -185,14 +176,14 @@ class Archive:
                 path=self._shown(name),
             ) from error
 
-    def _prove(self, path: Path | None, name: str, line: ManifestEntry) -> None:
+    def _prove(self, path: Path, name: str, line: ManifestEntry) -> None:
         """Raise :class:`ArchiveError` unless the copy is as its entry says."""
         found = self._found(name)
         if found != (line.size, line.sha256):
-            was = f"; {path} stays where it is" if path is not None else ""
             what = "nothing" if found is None else f"{found[0]} bytes with sha256 {found[1]}"
             raise ArchiveError(
-                f"expected {line.size} bytes with sha256 {line.sha256}, read back {what}{was}",
+                f"expected {line.size} bytes with sha256 {line.sha256}, read back {what}; {path} "
+                "stays where it is",
                 path=self._shown(name),
             )
 

@@ -24,7 +24,7 @@ import attrs
 import grpc
 import grpc.aio
 
-from lakelog import PutResult, errors
+from lakelog import errors
 from lakelog_broker import appending, codes, filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
@@ -318,8 +318,7 @@ class Messaging:
             text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
             raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
         message = mapping.stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
-        put = self._broker.appender.append(message)
-        done = put if isinstance(put, PutResult) else await put
+        done = await appending.settled(self._broker.appender.append(message))
         entry = proto("SendResultEntry")(
             status=mapping.put_status(done.status),
             message_id=sent.system_properties.message_id,
@@ -342,7 +341,7 @@ class Messaging:
             raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
         handle = RecallHandle.parse(request.recall_handle)
         put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
-        done = put if isinstance(put, PutResult) else await put
+        done = await appending.settled(put)
         found = mapping.put_status(done.status)
         return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
 

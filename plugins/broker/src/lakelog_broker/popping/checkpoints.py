@@ -22,9 +22,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import Message, PutResult, StoredMessage
+from lakelog import Message, StoredMessage
 from lakelog.format.properties import encode_properties
-from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC
+from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC, settled
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.handles import retry_topic
 from lakelog_broker.properties import property_value
@@ -203,11 +203,7 @@ async def _put_again(broker: Broker, point: Checkpoint) -> None:
             continue  # retention has removed it
         message = retry_of(got[0], point.group, got[0].reconsume_times + 1)
         message.topic = broker.topics.create(name, 1).topic
-        put = broker.appender.append_moved(message)
-        if not isinstance(put, PutResult):
-            await put
+        await settled(broker.appender.append_moved(message))
     acknowledgement = point.acknowledgement(time.time_ns() // 1_000_000)
     if acknowledgement is not None:
-        put = broker.appender.append_made(acknowledgement)
-        if not isinstance(put, PutResult):
-            await put
+        await settled(broker.appender.append_made(acknowledgement))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -254,7 +254,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
     counts, since_s = counted.counts(), max(1.0, time.time() - broker.started_ms / 1000)
     put, got = counts.get((state.BROKER_PUT, ""), 0), counts.get((state.BROKER_GET, ""), 0)
     yesterday, today = counted.mornings
-    read = _rates(counted.recent_rates(state.BROKER_GET))
+    read = " ".join(map(str, counted.recent_rates(state.BROKER_GET)))
     found, missed = counted.found / since_s, counted.missed / since_s
     return {
         "getFoundTps": found,
@@ -270,7 +270,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
         "msgPutTotalYesterdayMorning": yesterday[0],
         "putMessageAverageSize": grown / max(1, put),
         "putMessageTimesTotal": put,
-        "putTps": _rates(counted.recent_rates(state.BROKER_PUT)),
+        "putTps": " ".join(map(str, counted.recent_rates(state.BROKER_PUT))),
     }
 
 
@@ -345,10 +345,6 @@ def consumer_offsets_file(connection: Connection, _request: RemotingCommand) -> 
 def _file(content: Mapping[str, Any], *tables: str) -> dict[str, Any]:
     """The content of a configuration file; missing tables are empty."""
     return {"dataVersion": _NO_VERSION, **{name: {} for name in tables}, **content}
-
-
-def _rates(rates: Iterable[float]) -> str:
-    return " ".join(map(str, rates))
 
 
 def _bytes(size: int) -> str:

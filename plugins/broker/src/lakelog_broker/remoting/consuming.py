@@ -335,14 +335,14 @@ def acknowledge(connection: Connection, request: RemotingCommand) -> None:
 def acknowledge_batch(connection: Connection, request: RemotingCommand) -> None:
     """Acknowledge messages of several hand-outs, of any groups."""
     name, hand_outs = connection.broker.settings.name, request.content().get("acks") or ()
-    count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
-    codes.check_limit(count, MAX_ACKNOWLEDGED, "{} messages in one request")
-    for each in hand_outs:
+    bits = [_bits(each.get("b") or "") for each in hand_outs]
+    codes.check_limit(sum(map(len, bits)), MAX_ACKNOWLEDGED, "{} messages in one request")
+    for each, steps in zip(hand_outs, bits, strict=True):
         start, popped_ms, invisible_ms, queue = (int(each[key]) for key in ("so", "pt", "it", "q"))
         flag = int(each.get("r") or 0)
         first = ReceiptHandle(start, popped_ms, invisible_ms, flag, name, queue, start)
-        for bit in _bits(each.get("b") or ""):
-            handle = attrs.evolve(first, offset=first.start_offset + bit)
+        for step in steps:
+            handle = attrs.evolve(first, offset=start + step)
             connection.server.popping().acknowledge(each["c"], each["t"], handle)
 
 

@@ -261,8 +261,7 @@ class Connection(asyncio.Protocol, state.Peer):
     def fileno(self) -> int:
         """The socket's descriptor; -1 if it is closed."""
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
-        number: int = -1 if sock is None else sock.fileno()
-        return number
+        return -1 if sock is None else int(sock.fileno())
 
     def close(self) -> None:
         """Close the connection after the responses that were written."""
