@@ -176,8 +176,11 @@ class GrpcClients:
             async for command in requests:
                 try:
                     self.check("Telemetry", command, context)
-                    _check_counts(line.client_id, command.settings)
+                    check_counts(command.settings)
                 except (mapping.IllegalRequest, codes.Refused) as error:
+                    if isinstance(error, codes.LimitExceeded):
+                        text = "the gRPC client %.100s is refused: %s"
+                        _LOG.warning(text, line.client_id, error)
                     refused = mapping.proto("TelemetryCommand")(status=mapping.status_of(error))
                     line.commands.put_nowait(refused)
                     return
@@ -254,12 +257,10 @@ class GrpcClients:
         return settings
 
 
-def _check_counts(client_id: str, settings: Any) -> None:
+def check_counts(settings: Any) -> None:
+    """Raise :class:`LimitExceeded` for the settings of a client with too many topics."""
     count = len(settings.publishing.topics) + len(settings.subscription.subscriptions)
-    if count > MAX_TOPICS:
-        text = f"a client with {count} topics; at most {MAX_TOPICS} are taken"
-        _LOG.warning("the gRPC client %.100s is refused: %s", client_id, text)
-        raise mapping.IllegalRequest("BAD_REQUEST", text)
+    codes.check_limit(count, MAX_TOPICS, "a client with {} topics")
 
 
 def _subscribe(group: state.MemberGroup, subscriptions: Any) -> None:

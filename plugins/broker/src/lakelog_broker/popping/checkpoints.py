@@ -120,22 +120,16 @@ class _Reader:
 
     :ivar points: the open checkpoints, by the values of their ``_OF_BOTH`` fields
     :ivar offsets: the new offset of ``REVIVE_GROUP`` in each queue that had records
+    :ivar _revived_ms: store time of the last honoured checkpoint, in ms since 1970; 0 without one
     """
 
     def __init__(self, broker: Broker) -> None:
         self.points: dict[_Key, Checkpoint] = {}
         self.offsets: dict[tuple[str, int], int] = {}
         self._store, self._committed, self._timers = broker.store, broker.offsets, broker.timers
-        self._revived_ms = self._last_revived_ms()
-
-    def _last_revived_ms(self) -> int:
-        """Store time of the last honoured checkpoint, in ms since 1970; -1 without one.
-
-        Honoured checkpoints may be delivered to their topic later, and must not count again.
-        """
+        # Honoured checkpoints may be delivered to their topic later, and must not count again.
         end = self._committed.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
-        last = self._store.get(TIMER_TOPIC, 0, end - 1, 1).messages if end > 0 else []
-        return last[0].store_timestamp_ms if last else -1
+        self._revived_ms = broker.time_of(TIMER_TOPIC, 0, end - 1)
 
     def read_revived(self, topic: str, queue_id: int) -> None:
         """Read a queue of the revive topic, from behind its last settled record."""

@@ -357,7 +357,7 @@ class Popping:
             due_ms = queue.due_ms
             if due_ms is not None and due_ms <= now_ms:
                 return True
-            if queue.next_offset < (self._store.queue_bounds(topic, queue_id) or (0, 0))[1]:
+            if queue.next_offset < self._broker.bounds(topic, queue_id)[1]:
                 return True
         return False
 
@@ -377,7 +377,7 @@ class Popping:
         if found is not None and found.committed == committed:
             return found
         if committed is None:  # as RocketMQ's initMode
-            low, high = self._store.queue_bounds(topic, queue_id) or (0, 0)
+            low, high = self._broker.bounds(topic, queue_id)
             committed = low if from_first or low == 0 else max(low, high - 1)
             self._broker.offsets.set(*place, committed)
         found = self._queues[place] = PopQueue(committed, committed)
