@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
@@ -30,8 +30,6 @@ from lakelog_daemon.watching import Watcher
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
-
-_MICROSECONDS: Final = 1e-6
 
 
 class StoreCollector(Collector):
@@ -115,7 +113,7 @@ class StoreCollector(Collector):
         for name, words, value in (
             ("records", "records appended since the store was opened", positions["records"]),
             ("syncs", "syncs of the log since the store was opened", positions["syncs"]),
-            ("sync_seconds", "time spent in them", positions["sync_us"] * _MICROSECONDS),
+            ("sync_seconds", "time spent in them", positions["sync_us"] * 1e-6),
         ):
             yield self._metric(name, words, {(): value}, kind=CounterMetricFamily)
 

@@ -234,9 +234,8 @@ def remoting_signature(secret: str, request: RemotingCommand) -> bytes:
 
     The message is the values of the fields, sorted by name, and the body.
     """
-    left_out = {"Signature"}
-    if request.version <= _LAST_WITHOUT_FLAG:
-        left_out.add(_UNIQUE_FLAG)
+    is_old = request.version <= _LAST_WITHOUT_FLAG
+    left_out = {"Signature", _UNIQUE_FLAG} if is_old else {"Signature"}
     # Java sorts by UTF-16 units; the names of fields are ASCII.
     values = [value for name, value in sorted(request.fields.items()) if name not in left_out]
     content = "".join(values).encode("utf-8", "replace") + request.body

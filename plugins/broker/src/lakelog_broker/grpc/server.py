@@ -39,7 +39,6 @@ _HANDSHAKE: Final = 0x16
 _CHUNK_BYTES: Final = 64 << 10
 _GRACE_S: Final = 0.2
 _VALID_DAYS: Final = 3650
-ANY_QUEUE: Final = -1
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
 """Numbers of ``Permission`` by RocketMQ's permission bits."""
 RENEWED_MS: Final = 60_000
@@ -272,7 +271,7 @@ class Messaging:
         Raises :class:`IllegalRequest`.
         """
         topic = self._topic(mapping.name_of(request.topic))
-        queue = self._queue(request, topic, ANY_QUEUE)
+        queue = self._queue(request, topic, -1)  # any queue
         one = proto("Assignment")(message_queue=queue)
         return proto("QueryAssignmentResponse")(status=status(), assignments=[one])
 

@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 import attrs
 
 from lakelog.errors import StoreError
+from lakelog.format.layout import AT_BORN_HOST, AT_SYS_FLAG, BORN_HOST_V6, STORE_HOST_V6
+from lakelog.format.message_id import host_bytes
 from lakelog_broker import codes, filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, NotFound, Refused, ResponseCode
@@ -49,9 +51,6 @@ MAX_ACKNOWLEDGED: Final = 10_000
 _MAX_BITS_TEXT: Final = 10_000
 _FROM_FIRST: Final = "0"
 """``ConsumeInitMode.MIN``."""
-_BORN_V6, _STORE_V6 = 0x10, 0x20
-_SYS_FLAG_AT: Final = 36
-_BORN_HOST_AT: Final = 48
 _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
 
@@ -415,10 +414,10 @@ def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequ
 def popped_record(popped: Popped) -> bytes:
     """A copy of the stored record with its reconsume times and the property ``POP_CK`` set."""
     record, properties_size = popped.record, len(popped.message.properties_bytes)
-    flags = _I32.unpack_from(record, _SYS_FLAG_AT)[0]
-    hosts = (20 if flags & _BORN_V6 else 8) + (20 if flags & _STORE_V6 else 8)
+    flags = _I32.unpack_from(record, AT_SYS_FLAG)[0]
+    hosts = host_bytes(bool(flags & BORN_HOST_V6)) + host_bytes(bool(flags & STORE_HOST_V6))
     changed = bytearray(record)
-    _I32.pack_into(changed, _BORN_HOST_AT + hosts + 8, popped.attempt - 1)
+    _I32.pack_into(changed, AT_BORN_HOST + hosts + 8, popped.attempt - 1)
     added = f"POP_CK\x01{popped.handle}\x02".encode()
     if properties_size and record[-1] != 2:
         added = b"\x02" + added

@@ -218,10 +218,8 @@ class Timers(delivering.Scheduled):
         waiting = self._table.lowest_offset()
         if waiting is not None:
             lowest.append(waiting)
-        times = [now + 1, *self._deferred.values()]
         first = self._table.next_ms(now)
-        if first is not None:
-            times.append(first)
+        times = [now + 1 if first is None else first, now + 1, *self._deferred.values()]
         if reader.unread:  # the times of unread messages are unknown
             times.append(self._saved.due_before_ms)
         return TimerProgress(min(lowest), reader.next_offset, min(times), by_slot=False)

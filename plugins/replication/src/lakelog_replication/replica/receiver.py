@@ -479,6 +479,23 @@ def consumer_offsets(broker: Address) -> tables.Offsets:
         ) from None
 
 
+_CONFIGS: Final[Mapping[str, tuple[int, str, Callable[[Mapping[str, Any]], object]]]] = {
+    tables.TOPICS_FILE: (remoting.GET_ALL_TOPIC_CONFIG, "topicConfigTable", tables.read_topics),
+    tables.GROUPS_FILE: (
+        remoting.GET_ALL_SUBSCRIPTION_GROUPS,
+        "subscriptionGroupTable",
+        tables.read_groups,
+    ),
+    tables.DELAY_OFFSETS_FILE: (
+        remoting.GET_ALL_DELAY_OFFSET,
+        "offsetTable",
+        tables.read_delay_offsets,
+    ),
+}
+"""By the file of ``config/``: the code of the request, the key that the response must have, and
+what raises ``ValueError`` for content that the file cannot have."""
+
+
 def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
     """Replace the files of the store directory ``path`` that differ from the master's.
 
@@ -490,11 +507,11 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
     :class:`~lakelog.errors.StoreError` if a file cannot be written.
     """
     refused: remoting.BrokerRefused | None = None
-    for config in _CONFIGS:
-        target = path / layout.CONFIG_DIR / config.file
+    for file in _CONFIGS:
+        target = path / layout.CONFIG_DIR / file
         try:
-            content = _asked(broker, config)
-            if content and content != _there(files, target, config):
+            content = _asked(broker, file)
+            if content and content != _there(files, target):
                 tables.save_config(files, target, content)
         except remoting.BrokerRefused as error:
             refused = error
@@ -504,62 +521,28 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
         raise refused
 
 
-def _asked(broker: Address, config: _Config) -> dict[str, Any]:
+def _asked(broker: Address, file: str) -> dict[str, Any]:
     """The content of the master's file; empty if the master has no such file yet."""
-    body = remoting.call(broker, config.code).body
+    code, table, read = _CONFIGS[file]
+    body = remoting.call(broker, code).body
     if not body:
         return {}
     try:
         found = tables.parse_object(body)
         # The other keys of the response are not in the broker's own file.
-        keys = (config.table, "forbiddenTable", "dataVersion")
+        keys = (table, "forbiddenTable", "dataVersion")
         content = {key: found[key] for key in keys if found.get(key) is not None}
-        if config.table not in content:
-            raise ValueError(f"it has no {config.table}")
-        config.read(content)
+        if table not in content:
+            raise ValueError(f"it has no {table}")
+        read(content)
     except (ValueError, TypeError, AttributeError) as error:
-        raise remoting.BrokerRefused(f"{broker} answers with no {config.file}: {error}") from None
+        raise remoting.BrokerRefused(f"{broker} answers with no {file}: {error}") from None
     return content
 
 
-def _there(files: FileSystem, path: Path, config: _Config) -> dict[str, Any]:
+def _there(files: FileSystem, path: Path) -> dict[str, Any]:
     """The content of the replica's file; empty if it is damaged, so that it is replaced."""
     try:
-        return tables.load_config(files, path, config.read).content
+        return tables.load_config(files, path, _CONFIGS[path.name][2]).content
     except errors.LakelogError:
         return {}
-
-
-@attrs.frozen
-class _Config:
-    """One file of ``config/``.
-
-    :ivar file: name of the file
-    :ivar code: request code
-    :ivar read: raises ``ValueError`` for content that the file cannot have
-    :ivar table: the key of the response that must be there
-    """
-
-    file: str
-    code: int
-    read: Callable[[Mapping[str, Any]], object]
-    table: str
-
-
-_CONFIGS: Final = (
-    _Config(
-        tables.TOPICS_FILE, remoting.GET_ALL_TOPIC_CONFIG, tables.read_topics, "topicConfigTable"
-    ),
-    _Config(
-        tables.GROUPS_FILE,
-        remoting.GET_ALL_SUBSCRIPTION_GROUPS,
-        tables.read_groups,
-        "subscriptionGroupTable",
-    ),
-    _Config(
-        tables.DELAY_OFFSETS_FILE,
-        remoting.GET_ALL_DELAY_OFFSET,
-        tables.read_delay_offsets,
-        "offsetTable",
-    ),
-)
