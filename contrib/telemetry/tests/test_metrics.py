@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import lakelog
 from lakelog_telemetry import StoreCollector, plugin
-from lakelog_telemetry.plugin import MetricsFollower, MetricsSettings, PortInUse
+from lakelog_telemetry.metrics import MetricsFollower, MetricsSettings, PortInUse
 from lakelog_testing import PluginContract
 
 DASHBOARD: Final = Path(__file__).parents[1] / "grafana" / "lakelog.json"

@@ -29,7 +29,7 @@ from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
 from lakelog_broker.embedded import running_broker
-from lakelog_broker.grpc.mapping import CODES, SERVICE, class_of, proto
+from lakelog_broker.grpc.mapping import CODES, SERVICE, proto
 from lakelog_broker.grpc.server import GrpcServer
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.scheduled.timers import RecallHandle
@@ -151,8 +151,8 @@ def call(broker: Broker, name: str, request: Any, client_id: str = "c1", **metad
         kind = "stream" if name == "Telemetry" else "unary"
         made = getattr(channel, f"{kind}_{'stream' if is_stream else 'unary'}")(
             f"/{SERVICE.full_name}/{name}",
-            class_of(method.input_type).SerializeToString,
-            class_of(method.output_type).FromString,
+            proto(method.input_type.name).SerializeToString,
+            proto(method.output_type.name).FromString,
         )
         pairs = [("x-mq-client-id", client_id)] if client_id else []
         pairs += [(key.replace("_", "-"), value) for key, value in metadata.items()]
@@ -336,7 +336,7 @@ def send_request(topic: str, **system: Any) -> Any:
 def test_every_call_needs_a_signature(guarded: Broker) -> None:
     """Also those that are not served."""
     for method in SERVICE.methods:
-        request = class_of(method.input_type)()
+        request = proto(method.input_type.name)()
         if method.name != "PullMessage":
             assert code(guarded, method.name, request, None) == "UNAUTHORIZED", method.name
             wrong = ("ann-key", "another secret")

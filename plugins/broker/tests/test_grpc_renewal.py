@@ -12,7 +12,7 @@ from lakelog import Message, Store
 from lakelog_broker import state as members
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import server
-from lakelog_broker.grpc.clients import GrpcAccess, GrpcClients
+from lakelog_broker.grpc.clients import GrpcClients
 from lakelog_broker.grpc.mapping import CODES, proto
 from lakelog_broker.grpc.server import RENEWED_MS, Messaging
 from lakelog_broker.popping.service import Popping
@@ -41,7 +41,7 @@ class _Served:
         store.put(Message("orders", b"one", queue_id=0))
         store.wait_dispatched(timeout_ms=60_000)
         self.broker = broker
-        self.clients = GrpcClients(broker, GrpcAccess(broker))
+        self.clients = GrpcClients(broker)
         popping = Popping(broker, lambda: self.now_ms)
         self.calls = Messaging(broker, popping, self.clients)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import ResponseCode
-from lakelog_broker.grpc.clients import MAX_TOPICS, _check_counts
-from lakelog_broker.grpc.mapping import IllegalRequest, proto
+from lakelog_broker.codes import LimitExceeded, ResponseCode
+from lakelog_broker.grpc.clients import MAX_TOPICS, check_counts
+from lakelog_broker.grpc.mapping import proto
 from lakelog_broker.remoting.frame import MAX_JSON_BYTES, MAX_JSON_DEPTH
 from lakelog_broker.remoting.groups import MAX_GROUPS, MAX_SUBSCRIPTIONS
 from lakelog_broker.remoting.requests import RequestCode
@@ -86,7 +86,7 @@ def test_the_topics_of_a_grpc_client_are_limited() -> None:
     settings = proto("Settings")()
     for each in range(MAX_TOPICS):
         settings.publishing.topics.add().name = f"t{each}"
-    _check_counts("c1", settings)
+    check_counts(settings)
     settings.publishing.topics.add().name = "more"
-    with pytest.raises(IllegalRequest, match="topics"):
-        _check_counts("c1", settings)
+    with pytest.raises(LimitExceeded, match="topics"):
+        check_counts(settings)

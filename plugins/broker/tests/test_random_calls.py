@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import grpc.aio
 import pytest
+from google.protobuf import message_factory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakelog_broker.broker import Broker
-from lakelog_broker.grpc.mapping import CODES, SERVICE, class_of, proto
+from lakelog_broker.grpc.mapping import CODES, SERVICE, proto
 from plugins.broker.tests.support import PATIENCE_S, served
 
 _TOPIC: Final = "orders"
@@ -59,7 +60,7 @@ def _value(field: Any, depth: int) -> st.SearchStrategy[Any]:
 @st.composite
 def _messages(draw: Any, descriptor: Any, depth: int = 0) -> Any:
     """A random message of a type: most fields that lead deeper are left out."""
-    made = class_of(descriptor)()
+    made = message_factory.GetMessageClass(descriptor)()
     fields = [each for each in descriptor.fields if depth < _MOST_DEPTH or not each.message_type]
     for field in fields:
         if not draw(st.booleans()):
@@ -124,7 +125,7 @@ class _Session:
 
     async def _call(self, method: Any, body: bytes, client_id: str | None) -> None:
         metadata = [("x-mq-client-id", client_id)] if client_id else []
-        name, response = f"/{SERVICE.full_name}/{method.name}", class_of(method.output_type)
+        name, response = f"/{SERVICE.full_name}/{method.name}", proto(method.output_type.name)
         forms = {"response_deserializer": response.FromString}
         if method.name == "Telemetry":
             stream = self._channel.stream_stream(name, **forms)

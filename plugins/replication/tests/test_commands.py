@@ -24,7 +24,7 @@ from lakelog_daemon.replication_status import (
     write_status,
 )
 from lakelog_replication.remoting import BrokerRefused, broker_config, most_bytes, runtime_info
-from lakelog_replication.replica.configs import consumer_offsets
+from lakelog_replication.replica.receiver import consumer_offsets
 from lakelog_testing import FakeReplicatedLog
 from plugins.replication.tests.brokers import Asked, answering, response, runtime
 from plugins.replication.tests.masters import eventually, serving, slave

@@ -21,17 +21,35 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+from attrs import validators
 
 from lakelog.errors import SettingsError, StoreError
 from lakelog.files.identity import read_identity
 from lakelog.format.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
 from lakelog.hooks import Context
-from lakelog_archive.plugin import ArchiveSettings
 
 _CHUNK_BYTES: Final = 8 << 20
 _VERSION: Final = 1
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 MANIFEST_DIR: Final = "manifest"
+
+
+def _is_given(_settings: object, _attribute: object, url: str) -> None:
+    if not url.strip():
+        raise ValueError("url is empty; give a directory, or a URL such as s3://bucket/folder")
+
+
+@attrs.frozen(kw_only=True)
+class ArchiveSettings:
+    """The location of archived segments.
+
+    :ivar url: a directory, or an fsspec URL such as ``s3://bucket/folder``; keys and endpoints are
+        in fsspec's own configuration. Each store has its own folder there
+    :ivar read_bytes: smallest number of bytes to fetch at once
+    """
+
+    url: str = attrs.field(validator=_is_given)
+    read_bytes: int = attrs.field(default=1 << 20, validator=validators.ge(4096))
 
 
 @attrs.define(eq=False)
@@ -147,15 +165,6 @@ class Archive:
         content = self.place.content(_manifest(segment_name(start)))
         return None if content is None else from_bytes(content)
 
-    def check(self, start: int) -> ManifestEntry:
-        """Read all of a segment again; raises ``ArchiveError`` unless it matches its entry."""
-        line = self.line(start)
-        name = segment_name(start)
-        if line is None:
-            raise ArchiveError("no such segment was archived", path=self._shown(name))
-        self._prove(None, name, line)
-        return line
-
     def _fetched(self, start: int, position: int, length: int) -> bytes:
         name = segment_name(start)
         try:
@@ -167,14 +176,14 @@ class Archive:
                 path=self._shown(name),
             ) from error
 
-    def _prove(self, path: Path | None, name: str, line: ManifestEntry) -> None:
+    def _prove(self, path: Path, name: str, line: ManifestEntry) -> None:
         """Raise :class:`ArchiveError` unless the copy is as its entry says."""
         found = self._found(name)
         if found != (line.size, line.sha256):
-            was = f"; {path} stays where it is" if path is not None else ""
             what = "nothing" if found is None else f"{found[0]} bytes with sha256 {found[1]}"
             raise ArchiveError(
-                f"expected {line.size} bytes with sha256 {line.sha256}, read back {what}{was}",
+                f"expected {line.size} bytes with sha256 {line.sha256}, read back {what}; {path} "
+                "stays where it is",
                 path=self._shown(name),
             )
 

@@ -10,34 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from attrs import validators
 
 from lakelog.hooks import Context, Factory, Kind
 from lakelog.hooks.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from lakelog_archive.archive import LazyArchive
-
-
-def _is_given(_settings: object, _attribute: object, url: str) -> None:
-    if not url.strip():
-        raise ValueError("url is empty; give a directory, or a URL such as s3://bucket/folder")
-
-
-@attrs.frozen(kw_only=True)
-class ArchiveSettings:
-    """The location of archived segments.
-
-    :ivar url: a directory, or an fsspec URL such as ``s3://bucket/folder``; keys and endpoints are
-        in fsspec's own configuration. Each store has its own folder there
-    :ivar read_bytes: smallest number of bytes to fetch at once
-    """
-
-    url: str = attrs.field(validator=_is_given)
-    read_bytes: int = attrs.field(default=1 << 20, validator=validators.ge(4096))
-
-
-NAME: Final = "fsspec"
+    from lakelog_archive.archive import ArchiveSettings, LazyArchive
 
 
 @attrs.define(eq=False, repr=False)
@@ -51,7 +29,8 @@ class ArchivePlugin:
     def lakelog_segment_sources(self) -> list[Factory]:
         """Offer ``archive = "fsspec"``."""
         summary = "keeps what is deleted from the log in a directory or at an fsspec URL"
-        return [Factory(Kind.SEGMENT_SOURCE, NAME, ArchiveSettings, self._make, summary)]
+        settings = "lakelog_archive.archive:ArchiveSettings"
+        return [Factory(Kind.SEGMENT_SOURCE, "fsspec", settings, self._make, summary)]
 
     @hookimpl
     def lakelog_store_opening(self, path: Path, read_only: bool) -> None:

@@ -11,24 +11,25 @@ import os
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import Lock
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
+import attrs
 import typer
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import lakelog
-from lakelog.errors import NoOwner, NotAStore, StoreError
+from lakelog.errors import LakelogError, NoOwner, NotAStore, StoreError
 from lakelog_cli.output import is_terminal, print_line, print_lines
 from lakelog_daemon.watching import Watcher
-from lakelog_telemetry.plugin import MetricsFollower, MetricsSettings
 
-_MICROSECONDS: Final = 1e-6
-_LAGS: Final = {"flush": "flush_bytes", "dispatch": "dispatch_bytes"}
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
 
 
 class StoreCollector(Collector):
@@ -49,7 +50,7 @@ class StoreCollector(Collector):
         self._opening = opening
         self._watcher: Watcher | None = None
         self._reader: lakelog.Store | None = None
-        self._lock = Lock()  # two servers may be scraped at once
+        self._lock = threading.Lock()  # two servers may be scraped at once
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: each collection checks the names, so that registering reads no store."""
@@ -59,7 +60,8 @@ class StoreCollector(Collector):
         """The present metrics; without an owner only ``lakelog_up``, and those of the queues."""
         with self._lock:
             view = self._view()
-            yield self._gauge("up", "whether a process has the store open", float(view is not None))
+            is_open = {(): float(view is not None)}
+            yield self._metric("up", "whether a process has the store open", is_open)
             if view is not None:
                 yield from self._of_view(view)
             yield from self._of_queues()
@@ -81,45 +83,39 @@ class StoreCollector(Collector):
             return None
 
     def _of_view(self, view: Mapping[str, Any]) -> Iterator[Metric]:
-        is_well = view.get("health") == "ok"
-        yield self._gauge("healthy", "whether nothing is wrong; see lakelog top", float(is_well))
+        is_well = {(): float(view.get("health") == "ok")}
+        yield self._metric("healthy", "whether nothing is wrong; see lakelog top", is_well)
         if "positions" in view:
             yield from self._of_positions(view["positions"])
         if "lags" in view:
-            yield self._lags(view["lags"])
-        disks = {each["path"]: each for each in view.get("disks", ())}
-        used = {path: each["used_ratio"] for path, each in disks.items()}
-        free = {path: each["free_bytes"] for path, each in disks.items()}
-        yield self._gauges("disk_used_ratio", "used share of a disk", "path", used)
-        yield self._gauges("disk_free_bytes", "free bytes of a disk", "path", free)
-        processes = {each["name"]: each for each in view.get("processes", ())}
-        memory = {name: each.get("rss_bytes") or 0 for name, each in processes.items()}
-        cpu = {name: (each.get("cpu_percent") or 0) / 100 for name, each in processes.items()}
-        yield self._gauges("process_rss_bytes", "memory", "process", memory)
-        yield self._gauges("process_cpu_ratio", "used share of a core", "process", cpu)
+            lags = view["lags"]
+            found = {"flush": lags["flush_bytes"], "dispatch": lags["dispatch_bytes"]}
+            followers = lags.get("followers", {}).items()
+            found |= {f"follower {follower}": lag for follower, lag in followers}
+            yield self._metric("lag_bytes", "bytes behind the log", found, "what")
+        disks = view.get("disks", ())
+        used = {each["path"]: each["used_ratio"] for each in disks}
+        free = {each["path"]: each["free_bytes"] for each in disks}
+        yield self._metric("disk_used_ratio", "used share of a disk", used, "path")
+        yield self._metric("disk_free_bytes", "free bytes of a disk", free, "path")
+        processes = view.get("processes", ())
+        memory = {each["name"]: each.get("rss_bytes") or 0 for each in processes}
+        cpu = {each["name"]: (each.get("cpu_percent") or 0) / 100 for each in processes}
+        yield self._metric("process_rss_bytes", "memory", memory, "process")
+        yield self._metric("process_cpu_ratio", "used share of a core", cpu, "process")
         members = len(view.get("members", ())) + view.get("members_not_seen", 0)
-        yield self._gauge("processes", "processes that have the store open", members)
+        yield self._metric("processes", "processes that have the store open", {(): members})
 
     def _of_positions(self, positions: Mapping[str, int]) -> Iterator[Metric]:
         names = ("minimum", "appended", "committed", "flushed", "readable", "dispatched")
         offsets = {name: positions[name] for name in names}
-        yield self._gauges("offset_bytes", "positions in the log, in bytes", "position", offsets)
-        counters = {
-            "records": ("records appended since the store was opened", positions["records"]),
-            "syncs": ("syncs of the log since the store was opened", positions["syncs"]),
-            "sync_seconds": ("time spent in them", positions["sync_us"] * _MICROSECONDS),
-        }
-        for name, (words, value) in counters.items():
-            counter = CounterMetricFamily(f"lakelog_{name}", words, labels=["store"])
-            counter.add_metric([self._name], value)
-            yield counter
-
-    def _lags(self, lags: Mapping[str, Any]) -> Metric:
-        """The lag of each reader behind the end of the log, in bytes."""
-        found = {what: lags[key] for what, key in _LAGS.items()}
-        followers = lags.get("followers", {}).items()
-        found |= {f"follower {follower}": lag for follower, lag in followers}
-        return self._gauges("lag_bytes", "bytes behind the log", "what", found)
+        yield self._metric("offset_bytes", "positions in the log, in bytes", offsets, "position")
+        for name, words, value in (
+            ("records", "records appended since the store was opened", positions["records"]),
+            ("syncs", "syncs of the log since the store was opened", positions["syncs"]),
+            ("sync_seconds", "time spent in them", positions["sync_us"] * 1e-6),
+        ):
+            yield self._metric(name, words, {(): value}, kind=CounterMetricFamily)
 
     def _of_queues(self) -> Iterator[Metric]:
         """Messages by topic, and unacknowledged messages by consumer group."""
@@ -134,39 +130,93 @@ class StoreCollector(Collector):
                 self._reader.close()
                 self._reader = None
             return
-        totals: dict[str, int] = {}
+        totals = Counter[str]()
         for (topic, _), end in ends.items():
-            totals[topic] = totals.get(topic, 0) + end
-        messages = CounterMetricFamily(
-            "lakelog_messages", "messages of a topic since its creation", labels=["store", "topic"]
-        )
-        for topic, total in totals.items():
-            messages.add_metric([self._name, topic], total)
-        lag = GaugeMetricFamily(
-            "lakelog_group_lag_messages",
-            "messages that a consumer group has not acknowledged",
-            labels=["store", "group", "topic"],
-        )
-        for group, topics in groups.items():
-            for topic, offsets in topics.items():
-                behind = sum(
-                    max(0, ends.get((topic, queue_id), 0) - offset)
-                    for queue_id, offset in offsets.items()
-                )
-                lag.add_metric([self._name, group, topic], behind)
-        yield from (messages, lag)
+            totals[topic] += end
+        words = "messages of a topic since its creation"
+        yield self._metric("messages", words, totals, "topic", kind=CounterMetricFamily)
+        behind = {
+            (group, topic): sum(
+                max(0, ends.get((topic, queue_id), 0) - offset)
+                for queue_id, offset in offsets.items()
+            )
+            for group, topics in groups.items()
+            for topic, offsets in topics.items()
+        }
+        words = "messages that a consumer group has not acknowledged"
+        yield self._metric("group_lag_messages", words, behind, "group", "topic")
 
-    def _gauge(self, name: str, words: str, value: float) -> Metric:
-        gauge = GaugeMetricFamily(f"lakelog_{name}", words, labels=["store"])
-        gauge.add_metric([self._name], value)
-        return gauge
+    def _metric(
+        self,
+        name: str,
+        words: str,
+        values: Mapping[Any, float],
+        *labels: str,
+        kind: type[CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily,
+    ) -> Metric:
+        """A metric with one value for each value of a label, or for each tuple of their values."""
+        made = kind(f"lakelog_{name}", words, labels=["store", *labels])
+        for key, value in values.items():
+            made.add_metric([self._name, *((key,) if isinstance(key, str) else key)], value)
+        return made
 
-    def _gauges(self, name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-        """A metric with one value for each value of ``label``."""
-        gauges = GaugeMetricFamily(f"lakelog_{name}", words, labels=["store", label])
-        for each, value in values.items():
-            gauges.add_metric([self._name, each], value)
-        return gauges
+
+class PortInUse(LakelogError):
+    """The address cannot be bound."""
+
+
+@attrs.frozen
+class MetricsSettings:
+    """The endpoint for Prometheus.
+
+    :ivar host: address to bind
+    :ivar port: its port; 0 is any free one
+    """
+
+    host: str = attrs.field(default="127.0.0.1", validator=attrs.validators.instance_of(str))
+    port: int = attrs.field(
+        default=9464,
+        validator=[attrs.validators.instance_of(int), attrs.validators.in_(range(1 << 16))],
+    )
+
+
+@attrs.define(eq=False, repr=False)
+class MetricsFollower:
+    """Serves the metrics of stores by HTTP until it is stopped; each request reads them anew.
+
+    :ivar port: the bound port, once started
+    """
+
+    stores: Sequence[Path]
+    settings: MetricsSettings
+    port: int = 0
+    _collectors: list[StoreCollector] = attrs.field(factory=list)
+    _server: WSGIServer | None = None
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Bind the port and serve; raises :class:`PortInUse`."""
+        registry = CollectorRegistry()
+        for store in self.stores:
+            collector = StoreCollector(store, str(store) if len(self.stores) > 1 else None)
+            self._collectors.append(collector)
+            registry.register(collector)
+        address = self.settings.host, self.settings.port
+        try:
+            self._server, self._thread = start_http_server(address[1], address[0], registry)
+        except OSError as error:
+            raise PortInUse(f"{address[0]}:{address[1]} cannot be bound: {error}") from None
+        self.port = self._server.server_port
+
+    def stop(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        if self._thread is not None:
+            self._thread.join()
+        for each in self._collectors:
+            each.close()
 
 
 def metrics(
@@ -205,10 +255,7 @@ def metrics(
 
 def _printed(stores: Sequence[Path]) -> str:
     registry = CollectorRegistry()
-    collectors = [StoreCollector(store, str(store)) for store in stores]
-    for each in collectors:
-        registry.register(each)
-    text = generate_latest(registry).decode()
-    for each in collectors:
-        each.close()
-    return text
+    with ExitStack() as stack:
+        for store in stores:
+            registry.register(stack.enter_context(closing(StoreCollector(store, str(store)))))
+        return generate_latest(registry).decode()

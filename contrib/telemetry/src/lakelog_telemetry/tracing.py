@@ -25,9 +25,8 @@ from lakelog.format.properties import decode_properties
 if TYPE_CHECKING:
     from lakelog.format.record_batch import RecordBatch
 
-SCOPE: Final = "lakelog"
 SYSTEM: Final = "lakelog"
-"""The value of ``messaging.system``."""
+"""The value of ``messaging.system``, and the name of the tracer."""
 
 
 @attrs.frozen
@@ -88,7 +87,7 @@ def _current(
 ) -> AbstractContextManager[Span]:
     """The current span of an operation, with more attributes."""
     attributes, name = _attributes(topic, operation) | found, f"{operation} {topic}"
-    tracer = trace.get_tracer(SCOPE)
+    tracer = trace.get_tracer(SYSTEM)
     return tracer.start_as_current_span(name, context, kind=kind, attributes=attributes)
 
 
@@ -182,7 +181,7 @@ def landed(
 
 def _started(operation: str, destinations: Sequence[str], begun_ns: int) -> Span:
     name = ", ".join(destinations)
-    return trace.get_tracer(SCOPE).start_span(
+    return trace.get_tracer(SYSTEM).start_span(
         f"{operation} {name}",
         kind=SpanKind.INTERNAL,
         attributes=_attributes(name, operation),

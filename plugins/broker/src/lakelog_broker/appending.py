@@ -247,6 +247,11 @@ def when_put(
     return later()
 
 
+async def settled(put: Done | Awaitable[Done]) -> Done:
+    """The result of a put, once it is done."""
+    return await put if isinstance(put, Awaitable) else put
+
+
 def is_system_topic(topic: str) -> bool:
     """Whether only the broker itself puts messages into a topic."""
     return topic in _REFUSED_TOPICS or topic.startswith(_SYSTEM_PREFIX)

@@ -53,10 +53,11 @@ class Broker:
         self.waits = ArrivalWaits(store.arrivals, lambda *queue: self.bounds(*queue)[1])
         limit_ms = settings.timer_limit_s * 1000
         self.appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
-        parts = store, self.appender, self.waits
-        self.delays = delivering.Delays(*parts, self.files)
-        self.timers = timers.Timers(*parts, self.offsets, self.files)
-        self.transactions = transactions.Transactions(*parts, self.offsets, self.members, settings)
+        mine = store, self.appender, self.waits, self.offsets, self.members, settings, self.files
+        parts = delivering.Parts(*mine)
+        self.delays = delivering.Delays(parts)
+        self.timers = timers.Timers(parts)
+        self.transactions = transactions.Transactions(parts)
         self.traffic = Traffic(
             store.queues,
             lambda topic: not is_system_topic(topic),

@@ -11,7 +11,6 @@ class ResponseCode(IntEnum):
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
-    SYSTEM_BUSY = 2
     REQUEST_CODE_NOT_SUPPORTED = 3
     FLUSH_DISK_TIMEOUT = 10
     SLAVE_NOT_AVAILABLE = 11
@@ -26,7 +25,6 @@ class ResponseCode(IntEnum):
     QUERY_NOT_FOUND = 22
     SUBSCRIPTION_PARSE_FAILED = 23
     SUBSCRIPTION_NOT_EXIST = 24
-    SUBSCRIPTION_GROUP_NOT_EXIST = 26
     INVALID_PARAMETER = 29
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
@@ -54,6 +52,18 @@ class Forbidden(Refused):
     code = ResponseCode.NO_PERMISSION
 
 
+class NotFound(Refused):
+    """A request names something that does not exist."""
+
+    code = ResponseCode.QUERY_NOT_FOUND
+
+
+class NoTopic(Refused):
+    """A request names a topic that does not exist, and is not created."""
+
+    code = ResponseCode.TOPIC_NOT_EXIST
+
+
 class Invalid(Refused):
     """A request has a value that is not accepted."""
 
@@ -62,3 +72,9 @@ class Invalid(Refused):
 
 class LimitExceeded(Invalid):
     """A request is larger than any of RocketMQ's clients sends it; it is logged."""
+
+
+def check_limit(count: int, most: int, what: str) -> None:
+    """Raise :class:`LimitExceeded` for more than ``most``; ``what`` has ``{}`` for the number."""
+    if count > most:
+        raise LimitExceeded(f"{what.format(count)}; at most {most} are taken")

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 from functools import partial
-from threading import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
-from lakelog.runtime.threads import soon
 from lakelog_broker.plugin import SECTION
 from lakelog_cli import options, output
 from lakelog_cli.commands.serve import served
@@ -113,7 +109,8 @@ def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
     try:
         served_by = BrokerFollower(plan.path, plan.opening.settings.section(SECTION), **opening)
         served_by.on_start = partial(_announce, as_json)
-        follower.follow(served_by, notify.Notifier.of(os.environ), _stopped_once())
+        manager = notify.Notifier.of(os.environ)
+        follower.follow(served_by, manager, follower.stopped_by_signals(once=True))
     finally:
         logs.stop_log(log)
 
@@ -135,17 +132,3 @@ def _announce(as_json: bool, running: EmbeddedBroker) -> None:
     if endpoints:
         output.print_line(f"gRPC: {endpoints}")
     output.print_line(f"name server and broker: {running.namesrv}")
-
-
-def _stopped_once() -> Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one ends the process."""
-    stop, numbers = Event(), (signal.SIGTERM, signal.SIGINT)
-
-    def on_signal(_number: int, _frame: FrameType | None) -> Any:
-        for each in numbers:
-            signal.signal(each, signal.SIG_DFL)
-        soon(stop.set)
-
-    for each in numbers:
-        signal.signal(each, on_signal)
-    return stop

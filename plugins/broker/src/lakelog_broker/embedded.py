@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import attrs
 
@@ -206,9 +206,9 @@ class LineLimit(logging.Filter):
         return True
 
 
-_MESSAGE_TYPE: Final = "message.type"
 _DISPATCH_MS: Final = 60_000
 _ANSWER_S: Final = 60.0
+T = TypeVar("T")
 
 
 class EmbeddedBroker:
@@ -320,9 +320,7 @@ class EmbeddedBroker:
     @property
     def store(self) -> Store:
         """The open store; raises ``RuntimeError`` if the broker does not run."""
-        if self._store is None:
-            raise RuntimeError("this broker is not running; use it in a with statement")
-        return self._store
+        return _running(self._store)
 
     @property
     def broker(self) -> Broker:
@@ -330,9 +328,7 @@ class EmbeddedBroker:
 
         Raises ``RuntimeError`` if the broker does not run.
         """
-        if self._broker is None:
-            raise RuntimeError("this broker is not running; use it in a with statement")
-        return self._broker
+        return _running(self._broker)
 
     @property
     def namesrv(self) -> str:
@@ -379,7 +375,7 @@ class EmbeddedBroker:
         Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses, and
         ``TimeoutError``.
         """
-        attributes = {} if message_type is None else {_MESSAGE_TYPE: message_type}
+        attributes = {} if message_type is None else {"message.type": message_type}
 
         async def create() -> None:
             self.broker.topics.set(TopicConfig(name, queues, queues, attributes=attributes))
@@ -388,9 +384,7 @@ class EmbeddedBroker:
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``work`` in the broker's event loop; raises ``TimeoutError`` after ``_ANSWER_S``."""
-        assert self.broker is not None, "raised if it is not running"
-        assert self._loop is not None, "the broker has one"
-        asyncio.run_coroutine_threadsafe(work(), self._loop).result(_ANSWER_S)
+        asyncio.run_coroutine_threadsafe(work(), _running(self._loop)).result(_ANSWER_S)
 
     def messages(self, topic: str) -> list[StoredMessage]:
         """Return all messages in the queues of a topic, in the order of the log.
@@ -407,6 +401,12 @@ class EmbeddedBroker:
             for message in store.read(topic, queue.queue_id)
         ]
         return sorted(found, key=lambda each: each.physical_offset)
+
+
+def _running(part: T | None) -> T:
+    if part is None:
+        raise RuntimeError("this broker is not running; use it in a with statement")
+    return part
 
 
 class BrokerFollower(EmbeddedBroker):

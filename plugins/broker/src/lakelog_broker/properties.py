@@ -149,6 +149,5 @@ def client_properties(properties: bytes) -> bytes:
     >>> client_properties(b"REAL_TOPIC\x01orders\x02TAGS\x01b")
     b'TAGS\x01b\x02'
     """
-    if _HAS_OF_BROKERS(properties):
-        return with_properties(properties, _OF_BROKERS)
-    return properties
+    is_ours = _HAS_OF_BROKERS(properties)
+    return with_properties(properties, _OF_BROKERS) if is_ours else properties

@@ -57,11 +57,8 @@ class AccessRight(Flag):
 
 
 _PERMISSIONS: Final = {
-    "DENY": AccessRight.DENY,
-    "PUB": AccessRight.PUB,
-    "SUB": AccessRight.SUB,
-    "PUB|SUB": AccessRight.PUB | AccessRight.SUB,
-    "SUB|PUB": AccessRight.PUB | AccessRight.SUB,
+    **AccessRight.__members__,
+    **dict.fromkeys(("PUB|SUB", "SUB|PUB"), AccessRight.PUB | AccessRight.SUB),
 }
 
 
@@ -147,12 +144,16 @@ class Use:
         if user.admin or not (self.topic or self.group):
             return True
         if self.topic.startswith(RETRY_PREFIX):
-            return Use(AccessRight.SUB, group=self.topic.removeprefix(RETRY_PREFIX)).allowed_to(
-                user
-            )
+            group = self.topic.removeprefix(RETRY_PREFIX)
+            return Use(AccessRight.SUB, group=group).allowed_to(user)
         if self.topic:
             return self.operation in user.topic_perms.get(self.topic, user.default_topic_perm)
         return self.operation in user.group_perms.get(self.group, user.default_group_perm)
+
+    def require_of(self, user: User) -> None:
+        """Raise :class:`Refused` unless it is allowed to ``user``."""
+        if not self.allowed_to(user):
+            raise Forbidden(f"{user.access_key} has no permission for {self}")
 
     def __str__(self) -> str:
         named = f"the topic {self.topic}" if self.topic else f"the group {self.group}"
@@ -227,21 +228,14 @@ class AccessControl:
             raise Forbidden(f"the signature is of {text}, more than {MAX_CLOCK_SKEW_S} s from now")
         return user
 
-    @staticmethod
-    def require(user: User, use: Use) -> None:
-        """Raise :class:`Refused` unless ``use`` is allowed to ``user``."""
-        if not use.allowed_to(user):
-            raise Forbidden(f"{user.access_key} has no permission for {use}")
-
 
 def remoting_signature(secret: str, request: RemotingCommand) -> bytes:
     """The expected signature of a remoting request: base64 of an HMAC-SHA1.
 
     The message is the values of the fields, sorted by name, and the body.
     """
-    left_out = {"Signature"}
-    if request.version <= _LAST_WITHOUT_FLAG:
-        left_out.add(_UNIQUE_FLAG)
+    is_old = request.version <= _LAST_WITHOUT_FLAG
+    left_out = {"Signature", _UNIQUE_FLAG} if is_old else {"Signature"}
     # Java sorts by UTF-16 units; the names of fields are ASCII.
     values = [value for name, value in sorted(request.fields.items()) if name not in left_out]
     content = "".join(values).encode("utf-8", "replace") + request.body

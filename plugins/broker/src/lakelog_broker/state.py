@@ -22,7 +22,7 @@ from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog_broker.codes import Invalid, Refused, ResponseCode
+from lakelog_broker.codes import Invalid, NoTopic
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues import configs
 from lakelog_queues.finding.results import QueueInfo
@@ -65,9 +65,7 @@ class TopicTable:
         """As :meth:`find`; raises :class:`Refused` for an unknown topic."""
         found = self.find(topic)
         if found is None:
-            raise Refused(
-                f"topic[{topic}] not exist, apply first please!", ResponseCode.TOPIC_NOT_EXIST
-            )
+            raise NoTopic(f"topic[{topic}] not exist, apply first please!")
         return found
 
     def set(self, config: TopicConfig) -> TopicConfig:
@@ -80,13 +78,9 @@ class TopicTable:
         self._topics[config.topic] = config
         return config
 
-    def create(self, topic: str, queues: int | None = None, permission: int = 6) -> TopicConfig:
-        """Return a topic; create it first if it is missing. Raises as :meth:`set`.
-
-        :param queues: number of queues of a new topic; ``None`` is the default of the settings
-        """
-        count = self._settings.default_queues if queues is None else queues
-        return self.find(topic) or self.set(TopicConfig(topic, count, count, permission))
+    def create(self, topic: str, queues: int) -> TopicConfig:
+        """Return a topic; create it with ``queues`` if it is missing. Raises as :meth:`set`."""
+        return self.find(topic) or self.set(TopicConfig(topic, queues, queues))
 
     def of_group(self, prefix: str, group: str) -> TopicConfig:
         """Return the retry topic (``%RETRY%``) or dead letter topic (``%DLQ%``) of a group.
@@ -94,12 +88,11 @@ class TopicTable:
         It is created first if it is missing. Raises as :meth:`set`.
         """
         found = self.find(prefix + group)
-        if found is not None:
-            return found
-        is_retries = prefix == RETRY_PREFIX
-        return self.create(
-            prefix + group, self.group_settings(group)["retryQueueNums"] if is_retries else 1
-        )
+        if found is None:
+            is_retries = prefix == RETRY_PREFIX
+            queues = self.group_settings(group)["retryQueueNums"] if is_retries else 1
+            found = self.create(prefix + group, queues)
+        return found
 
     def created_by_sending(
         self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
@@ -388,13 +381,13 @@ class GroupOffsetTable:
         self._offsets.setdefault((group, topic), {})[queue_id] = offset
         self._changed.add((group, topic))
 
-    def forget(self, group: str, topic: str | None = None) -> None:
-        """Remove the offsets of a group, of one topic or of all, also in the file."""
-        for key in [key for key in self._offsets if key[0] == group and topic in (None, key[1])]:
+    def forget(self, group: str) -> None:
+        """Remove the offsets of a group, also in the file."""
+        for key in [key for key in self._offsets if key[0] == group]:
             del self._offsets[key]
             self._changed.discard(key)
             self._unsaved.discard(key)
-        self._store.forget_offsets(group, topic)
+        self._store.forget_offsets(group)
 
     def progress(self) -> Callable[[], None] | None:
         """Return a function that commits the present offsets; ``None`` if they are committed.
@@ -560,10 +553,8 @@ class Traffic:
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.found = self.missed = 0
         self._ends = self.topic_ends()
-        self._first = _Sample(clock(), {})
-        self._samples = {
-            name: deque([self._first], 1 + s // i) for name, (s, i) in _WINDOWS.items()
-        }
+        first = _Sample(clock(), {})
+        self._samples = {name: deque([first], 1 + s // i) for name, (s, i) in _WINDOWS.items()}
         self.mornings = ((0, 0), (0, 0))
 
     def note_read(

@@ -29,7 +29,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -141,13 +141,7 @@ class MultiSourceDaemon:
         self._supervisor.start()
         self._take(known)
         self._take([*self._fixed.values()])
-        settings = self._settings
-        watch = NameServerWatch(
-            [Address.parse(each) for each in settings.name_servers],
-            settings.cluster,
-            settings.name_server_interval_ms / 1000,
-            self._hand_over,
-        )
+        watch = NameServerWatch(self._settings, self._hand_over)
         watch.start()
         daemon.every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
         self._manager.send(notify.READY)
@@ -198,12 +192,9 @@ class MultiSourceDaemon:
         return bool(changed)
 
     def _remember(self) -> None:
+        found = [each for name, each in self._masters.items() if name not in self._fixed]
         try:
-            write_masters(
-                self._files,
-                self._plan.path,
-                [each for name, each in self._masters.items() if name not in self._fixed],
-            )
+            write_masters(self._files, self._plan.path, found)
         except OSError as error:
             _LOG.error("the masters cannot be noted for the next start: %s", error)
 
@@ -313,22 +304,18 @@ def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:
     words = ["replicate", str(plan.path / master.name), "--from", str(master.slaves)]
     if master.broker is not None:
         words += ["--broker", str(master.broker)]
-    settings = {f"{_SECTION}.masters": (), f"{_SECTION}.name_servers": (), **dict(_chosen(plan))}
-    if "lake" in plan.opening.settings.core.followers:
+    given = plan.opening.settings
+    settings: dict[str, Any] = {f"{_SECTION}.masters": (), f"{_SECTION}.name_servers": ()}
+    for key, (_, _, value) in given.values().items():  # each copy has its own defaults
+        if value is not None and given.is_chosen(key) and key not in _REPLACED:
+            settings[key] = value
+    if "lake" in given.core.followers:
         settings["lake.options"] = (*_lake_options(plan), _STORE_ID, master.name)
     sets = list[str]()
     for key, value in settings.items():
         written = json.dumps(value, ensure_ascii=False, default=os.fspath)
         sets += ["--set", f"{key}={written}"]
     return Spec(master.name, "service", lakelog(0, *words), json.dumps(sets))
-
-
-def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
-    """The explicit settings of any source; each copy has its own defaults and inferred values."""
-    settings = plan.opening.settings
-    for key, (_, _, value) in settings.values().items():
-        if value is not None and settings.is_chosen(key) and key not in _REPLACED:
-            yield key, value
 
 
 def _lake_options(plan: ServePlan) -> tuple[str, ...]:
@@ -358,18 +345,15 @@ def master_brokers(name_server: Address, cluster: str = "") -> dict[str, Address
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
     """
-    body = call(name_server, GET_BROKER_CLUSTER_INFO).body
+    body, found = call(name_server, GET_BROKER_CLUSTER_INFO).body, dict[str, Address]()
     try:
-        return dict(_masters(parse_object(body)["brokerAddrTable"], cluster))
+        for name, row in parse_object(body)["brokerAddrTable"].items():
+            address = row["brokerAddrs"].get(_MASTER_ID)
+            if address is not None and cluster in ("", row["cluster"]):
+                found[name] = Address.parse(address)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokerRefused(f"{name_server} answers with no list of brokers: {error!r}") from None
-
-
-def _masters(table: Mapping[str, Any], cluster: str) -> Iterator[tuple[str, Address]]:
-    for name, row in table.items():
-        address = row["brokerAddrs"].get(_MASTER_ID)
-        if address is not None and cluster in ("", row["cluster"]):
-            yield name, Address.parse(address)
+    return found
 
 
 def source_of(name: str, broker: Address) -> SourceMaster:
@@ -418,13 +402,10 @@ def listed_masters(
 class NameServerWatch:
     """Asks name servers at an interval, in a thread.
 
-    :ivar interval_s: pause between two requests
     :ivar on_found: called in the thread with the masters that answered
     """
 
-    addresses: Sequence[Address]
-    cluster: str
-    interval_s: float
+    settings: SlaveSettings
     on_found: Callable[[list[SourceMaster]], None]
     _logged: set[str] = attrs.field(factory=set)
     _failures: set[str] = attrs.field(factory=set)
@@ -439,15 +420,17 @@ class NameServerWatch:
         self._over.set()
 
     def _run(self) -> None:
+        settings = self.settings
+        addresses = [Address.parse(each) for each in settings.name_servers]
         while not self._over.is_set():
             self._failures = set()
-            found = listed_masters(self.addresses, self.cluster, self._on_failure)
+            found = listed_masters(addresses, settings.cluster, self._on_failure)
             for each in sorted(self._logged - self._failures):
                 _LOG.info("no longer so: %s", each)
             self._logged = self._failures
             if not self._over.is_set():
                 self.on_found(found)
-            self._over.wait(self.interval_s)
+            self._over.wait(settings.name_server_interval_ms / 1000)
 
     def _on_failure(self, what: str) -> None:
         """Log a failure when it begins; :meth:`_run` logs its end."""

@@ -35,6 +35,8 @@ EXCHANGE_BROKER_HA_INFO: Final = 906
 
 MOST_BYTES: Final = 64 << 20
 """The longest response that is read."""
+_TIMEOUT_S: Final = 5.0
+"""Timeout of the connect, and of each read and write."""
 _LENGTHS: Final = struct.Struct(">iI")
 _VERSION: Final = 479
 """The version number that brokers of RocketMQ 5.3.3 send."""
@@ -82,30 +84,19 @@ class RuntimeInfo:
 
 
 def call(
-    broker: Address,
-    code: int,
-    fields: Mapping[str, str] | None = None,
-    body: bytes = b"",
-    timeout_s: float = 5.0,
+    broker: Address, code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
 ) -> Response:
     """Send one request on a new connection, and return the response.
 
     :param code: the request code
     :param fields: the header's ``extFields``
-    :param timeout_s: timeout of the connect and of each read and write
 
     Raises :class:`BrokerRefused`, also for a response code other than success.
     """
-    header_fields = {
-        "code": code,
-        "language": "PYTHON",
-        "version": _VERSION,
-        "opaque": 1,
-        "flag": 0,
-    }
-    header = json.dumps({**header_fields, "extFields": dict(fields or {})}).encode()
+    sender = {"language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
+    header = json.dumps({"code": code, **sender, "extFields": dict(fields or {})}).encode()
     try:
-        with socket.create_connection((broker.host, broker.port), timeout_s) as sock:
+        with socket.create_connection((broker.host, broker.port), _TIMEOUT_S) as sock:
             length = 4 + len(header) + len(body)
             sock.sendall(_LENGTHS.pack(length, len(header)) + header + body)
             with sock.makefile("rb") as stream:
@@ -207,7 +198,7 @@ class BrokerPoll:
             self._over.wait(self._interval_s)
 
 
-def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:
+def adopt(broker: Address, master: Address) -> None:
     """Make a RocketMQ slave replicate from ``master`` (request 906); it connects within about 5 s.
 
     The setting ``haMasterAddress`` of a 5.x slave has no effect, and without a name server the
@@ -228,7 +219,7 @@ def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:
         "masterFlushOffset": "0",
     }
     try:
-        call(broker, EXCHANGE_BROKER_HA_INFO, fields, timeout_s=timeout_s)
+        call(broker, EXCHANGE_BROKER_HA_INFO, fields)
     except BrokerRefused as error:
         raise BrokerRefused(
             f"{error}; give the address and the listenPort of a slave of version 5"

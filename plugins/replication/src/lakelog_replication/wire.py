@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from lakelog.errors import LakelogError
 
 FRAME_HEADER: Final = struct.Struct(">qi")
+"""The offset and the size of a body, before it."""
 REPORT: Final = struct.Struct(">q")
-_HEADER_BYTES: Final = FRAME_HEADER.size
-_unpack: Final = FRAME_HEADER.unpack_from
+"""The end of what the slave has."""
 
 MAX_FRAME_BYTES: Final = 4 << 20
 """Largest frame with its header: the size of a RocketMQ slave's buffer."""
@@ -45,16 +45,6 @@ class HaFrame(NamedTuple):
     def end_offset(self) -> int:
         """Where the next frame must start."""
         return self.offset + len(self.body)
-
-
-def frame_header(offset: int, size: int) -> bytes:
-    """The 12 bytes before a body of ``size`` bytes; with size 0 a whole heartbeat."""
-    return FRAME_HEADER.pack(offset, size)
-
-
-def report(offset: int) -> bytes:
-    """The 8 bytes of a report: the slave has the log up to the physical ``offset``."""
-    return REPORT.pack(offset)
 
 
 class FrameStream:
@@ -86,15 +76,15 @@ class FrameStream:
         """
         self._end = end = self._end + count
         buffer, first, frames = self._buffer, self._first, []
-        while end - first >= _HEADER_BYTES:
-            offset, size = _unpack(buffer, first)
+        while end - first >= FRAME_HEADER.size:
+            offset, size = FRAME_HEADER.unpack_from(buffer, first)
             if offset < 0 or not 0 <= size <= MAX_BODY_BYTES:
                 raise WireError(
                     f"a frame at offset {offset} with {size} bytes; the offset must not be "
                     f"negative, and the size must be from 0 to {MAX_BODY_BYTES}: is the peer a "
                     "master of RocketMQ's HA protocol?"
                 )
-            start = first + _HEADER_BYTES
+            start = first + FRAME_HEADER.size
             if end - start < size:
                 break
             first = start + size

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_replication.remoting import BrokerRefused
-from lakelog_replication.replica.configs import copy_configs
+from lakelog_replication.replica.receiver import copy_configs
 from lakelog_replication.settings import Address
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import body, brokering, response

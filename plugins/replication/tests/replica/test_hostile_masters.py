@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from lakelog_replication.wire import MAX_BODY_BYTES, FrameStream, frame_header
+from lakelog_replication.wire import FRAME_HEADER, MAX_BODY_BYTES, FrameStream
 from lakelog_testing.contracts.writer import open_files
 from lakelog_testing.scripted import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
@@ -117,7 +117,7 @@ def test_nonsense_leaves_nothing(tmp_path: Path, traced: None) -> None:
 
 def test_the_largest_frame_fits_wherever_the_one_before_it_ended() -> None:
     stream, body = FrameStream(), bytes(MAX_BODY_BYTES)
-    data = frame_header(0, 5) + b"small" + frame_header(5, len(body)) + body
+    data = FRAME_HEADER.pack(0, 5) + b"small" + FRAME_HEADER.pack(5, len(body)) + body
     found = []
     while data:
         count = min(len(stream.room()), len(data))

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     given = json.load(sys.stdin)
     try:
         opening = prepare(Path(path), **given)
-        follow(make(opening, name), Notifier.of(os.environ), _stopped_by_signals())
+        follow(make(opening, name), Notifier.of(os.environ), stopped_by_signals())
     except LakelogError as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
@@ -86,13 +86,16 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
         follower.stop()
 
 
-def _stopped_by_signals() -> Event:
-    stop = Event()
+def stopped_by_signals(*, once: bool = False) -> Event:
+    """An event that SIGTERM and SIGINT set; with ``once``, a second one ends the process."""
+    stop, numbers = Event(), (signal.SIGTERM, signal.SIGINT)
 
     def on_signal(_number: int, _frame: FrameType | None) -> Any:
+        for each in numbers if once else ():
+            signal.signal(each, signal.SIG_DFL)
         soon(stop.set)
 
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in numbers:
         signal.signal(each, on_signal)
     return stop
 

@@ -231,4 +231,4 @@ def test_an_event_is_set_while_its_lock_is_held() -> None:
 @pytest.mark.usefixtures("former_handlers")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_follower_is_stopped_while_it_begins_to_wait(number: signal.Signals) -> None:
-    assert as_in_a_wait(follower._stopped_by_signals(), number)
+    assert as_in_a_wait(follower.stopped_by_signals(), number)

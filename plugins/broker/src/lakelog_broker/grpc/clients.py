@@ -86,45 +86,6 @@ _USES: Final[Mapping[str, _Uses]] = {
 }
 
 
-class GrpcAccess:
-    """Checks every call.
-
-    Raises :class:`~lakelog.errors.SettingsError` as :meth:`AccessControl.of`.
-    """
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker, self._control = broker, AccessControl.of(broker.settings)
-
-    def check(self, name: str, request: Any, context: Any) -> None:
-        """Check the signature of a call and the rights of its user.
-
-        :param name: the method's name; a method that is not listed needs an administrator
-        :param request: the request message
-        :param context: the call's ``ServicerContext``
-
-        Raises :class:`IllegalRequest` with ``UNAUTHORIZED`` or ``FORBIDDEN``.
-        """
-        metadata = {key: str(value) for key, value in context.invocation_metadata()}
-        try:
-            user = self._control.grpc_user(metadata)
-        except codes.Refused as error:
-            raise mapping.IllegalRequest("UNAUTHORIZED", error.remark) from None
-        if user.admin:
-            return
-        if name not in _USES:
-            text = f"{user.access_key} is no administrator, as {name} needs"
-            raise mapping.IllegalRequest("FORBIDDEN", text)
-        uses = list(_USES[name](request))
-        if name == "EndTransaction":
-            place = mapping.place_of(request.transaction_id)
-            uses.append(Use(_PUB, topic=self._broker.transactions.topic_of(*place) or ""))
-        try:
-            for use in uses:
-                self._control.require(user, use)
-        except codes.Refused as error:
-            raise mapping.IllegalRequest("FORBIDDEN", error.remark) from None
-
-
 class TelemetryStream(state.Peer):
     """The telemetry stream of one client.
 
@@ -158,23 +119,42 @@ def client_id_of(context: Any) -> str:
 
 
 class GrpcClients:
-    """The clients that have a telemetry stream.
+    """The clients that have a telemetry stream, and the rights of all.
 
+    :ivar streams: the streams, by client id
     :ivar on_gone: called with the id of a client that left
+
+    Raises :class:`~lakelog.errors.SettingsError` as :meth:`AccessControl.of`.
     """
 
-    def __init__(self, broker: Broker, access: GrpcAccess) -> None:
-        self._broker, self._access = broker, access
-        self._lines: dict[str, TelemetryStream] = {}
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._control = broker, AccessControl.of(broker.settings)
+        self.streams: dict[str, TelemetryStream] = {}
         self.on_gone: Callable[[str], None] = lambda _client_id: None
 
-    def find(self, client_id: str) -> TelemetryStream | None:
-        """The stream of a client, or ``None``."""
-        return self._lines.get(client_id)
+    def check(self, name: str, request: Any, context: Any) -> None:
+        """Check the signature of a call and the rights of its user.
 
-    def is_member(self, client_id: str, group: str) -> bool:
-        """Whether a client is in a consumer group: false without a heartbeat for some time."""
-        return client_id in self._broker.members.group(group).members
+        :param name: the method's name; a method that is not listed needs an administrator
+        :param request: the request message
+        :param context: the call's ``ServicerContext``
+
+        Raises :class:`IllegalRequest` with ``UNAUTHORIZED``, and :class:`Refused`.
+        """
+        metadata = {key: str(value) for key, value in context.invocation_metadata()}
+        try:
+            user = self._control.grpc_user(metadata)
+        except codes.Refused as error:
+            raise mapping.IllegalRequest("UNAUTHORIZED", error.remark) from None
+        if user.admin:
+            return
+        if name not in _USES:
+            raise codes.Forbidden(f"{user.access_key} is no administrator, as {name} needs")
+        for use in _USES[name](request):
+            use.require_of(user)
+        if name == "EndTransaction":
+            place = mapping.place_of(request.transaction_id)
+            Use(_PUB, topic=self._broker.transactions.topic_of(*place) or "").require_of(user)
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: answer its settings with completed ones, and send commands.
@@ -188,22 +168,25 @@ class GrpcClients:
                 yield command
         finally:
             listening.cancel()
-            if self._lines.get(line.client_id) is line:
+            if self.streams.get(line.client_id) is line:
                 self._remove(line.client_id)
 
     async def _listen(self, line: TelemetryStream, requests: Any, context: Any) -> None:
         try:
             async for command in requests:
                 try:
-                    self._access.check("Telemetry", command, context)
-                    _check_counts(line.client_id, command.settings)
-                except mapping.IllegalRequest as error:
+                    self.check("Telemetry", command, context)
+                    check_counts(command.settings)
+                except (mapping.IllegalRequest, codes.Refused) as error:
+                    if isinstance(error, codes.LimitExceeded):
+                        text = "the gRPC client %.100s is refused: %s"
+                        _LOG.warning(text, line.client_id, error)
                     refused = mapping.proto("TelemetryCommand")(status=mapping.status_of(error))
                     line.commands.put_nowait(refused)
                     return
                 if command.HasField("settings"):
                     line.settings = command.settings
-                    self._lines[line.client_id] = line
+                    self.streams[line.client_id] = line
                     self._join(line)
                     settings = self.completed(command.settings)
                     line.is_ordered = settings.subscription.fifo
@@ -216,7 +199,7 @@ class GrpcClients:
 
     async def heartbeat(self, _request: Any, context: Any) -> Any:
         """Serve ``Heartbeat``: renew a client in its groups."""
-        line = self._lines.get(client_id_of(context))
+        line = self.streams.get(client_id_of(context))
         if line is not None:
             self._join(line)
         return mapping.proto("HeartbeatResponse")(status=mapping.status())
@@ -240,7 +223,7 @@ class GrpcClients:
         _subscribe(group, settings.subscription.subscriptions)
 
     def _remove(self, client_id: str) -> None:
-        line = self._lines.pop(client_id, None)
+        line = self.streams.pop(client_id, None)
         if line is not None:
             self._broker.members.disconnected(line)
             line.commands.put_nowait(None)
@@ -274,12 +257,10 @@ class GrpcClients:
         return settings
 
 
-def _check_counts(client_id: str, settings: Any) -> None:
+def check_counts(settings: Any) -> None:
+    """Raise :class:`LimitExceeded` for the settings of a client with too many topics."""
     count = len(settings.publishing.topics) + len(settings.subscription.subscriptions)
-    if count > MAX_TOPICS:
-        text = f"a client with {count} topics; at most {MAX_TOPICS} are taken"
-        _LOG.warning("the gRPC client %.100s is refused: %s", client_id, text)
-        raise mapping.IllegalRequest("BAD_REQUEST", text)
+    codes.check_limit(count, MAX_TOPICS, "a client with {} topics")
 
 
 def _subscribe(group: state.MemberGroup, subscriptions: Any) -> None:

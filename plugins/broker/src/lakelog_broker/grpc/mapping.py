@@ -54,18 +54,11 @@ def proto(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
-def class_of(descriptor: Any) -> Any:
-    """The message class of a descriptor."""
-    return message_factory.GetMessageClass(descriptor)
-
-
 _LOG: Final = logging.getLogger("lakelog.broker")
 _REFUSALS: Final = {
     ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ILLEGAL_FILTER_EXPRESSION",
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "CONSUMER_GROUP_NOT_FOUND",
-    ResponseCode.SYSTEM_BUSY: "TOO_MANY_REQUESTS",
     ResponseCode.INVALID_PARAMETER: "BAD_REQUEST",
     ResponseCode.MESSAGE_ILLEGAL: "BAD_REQUEST",
     ResponseCode.ILLEGAL_OPERATION: "BAD_REQUEST",

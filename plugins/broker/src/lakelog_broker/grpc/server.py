@@ -24,12 +24,12 @@ import attrs
 import grpc
 import grpc.aio
 
-from lakelog import PutResult, errors
+from lakelog import errors
 from lakelog_broker import appending, codes, filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
-from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcAccess, GrpcClients, client_id_of
-from lakelog_broker.grpc.mapping import SERVICE, IllegalRequest, class_of, status_of
+from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_of
+from lakelog_broker.grpc.mapping import IllegalRequest, proto, status, status_of
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.scheduled.timers import RecallHandle
@@ -39,7 +39,6 @@ _HANDSHAKE: Final = 0x16
 _CHUNK_BYTES: Final = 64 << 10
 _GRACE_S: Final = 0.2
 _VALID_DAYS: Final = 3650
-ANY_QUEUE: Final = -1
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
 """Numbers of ``Permission`` by RocketMQ's permission bits."""
 RENEWED_MS: Final = 60_000
@@ -47,7 +46,6 @@ RENEWED_MS: Final = 60_000
 ``defaultInvisibleTimeMills``."""
 RENEW_INTERVAL_S: Final = 5.0
 _RENEW_LIMIT_S: Final = 3 * 3600
-_MIN_INVISIBLE_MS: Final = 10_000
 _MAX_INVISIBLE_MS: Final = 12 * 3_600_000
 _MAX_BATCH: Final = 32
 _POLLING_MS: Final = 20_000
@@ -144,8 +142,7 @@ class GrpcServer:
     def __init__(self, broker: Broker, popping: Popping) -> None:
         self.port = 0
         self._broker = broker
-        self._access = GrpcAccess(broker)
-        self._clients = clients = GrpcClients(broker, self._access)
+        self._clients = clients = GrpcClients(broker)
         self._messaging = messaging = Messaging(broker, popping, clients)
         self.renew = messaging.renew
         self._calls: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
@@ -169,8 +166,8 @@ class GrpcServer:
         settings = self._broker.settings
         pair = key_and_certificate(settings.certificate, settings.key, settings.host)
         self._grpc = grpc.aio.server(options=[("grpc.max_receive_message_length", 16 << 20)])
-        handlers = {each.name: self._handler(each) for each in SERVICE.methods}
-        generic = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers)
+        handlers = {each.name: self._handler(each) for each in mapping.SERVICE.methods}
+        generic = grpc.method_handlers_generic_handler(mapping.SERVICE.full_name, handlers)
         self._grpc.add_generic_rpc_handlers((generic,))
         plain, tls = (f"{self._folder.name}/{name}" for name in ("plain", "tls"))
         self._grpc.add_insecure_port(f"unix:{plain}")
@@ -191,12 +188,12 @@ class GrpcServer:
 
     def _handler(self, method: Any) -> Any:
         """The handler of a method; an error is the status of its response, no error of gRPC."""
-        name, response = method.name, class_of(method.output_type)
-        forms = class_of(method.input_type).FromString, response.SerializeToString
+        name, response = method.name, proto(method.output_type.name)
+        forms = proto(method.input_type.name).FromString, response.SerializeToString
 
         async def answer(request: Any, context: Any) -> Any:
             try:
-                self._access.check(name, request, context)
+                self._clients.check(name, request, context)
                 return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # a status
                 return response(status=status_of(error))
@@ -205,7 +202,7 @@ class GrpcServer:
             try:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._access.check(name, request, context)
+                self._clients.check(name, request, context)
             except Exception as error:  # noqa: BLE001  # a status
                 yield response(status=status_of(error))
                 return
@@ -251,22 +248,22 @@ class Messaging:
     # --- routes ---
 
     def _topic(self, name: str) -> TopicConfig:
-        """Find a topic, or create it if a send would; raises :class:`IllegalRequest`."""
+        """Find a topic, or create it if a send would.
+
+        Raises :class:`IllegalRequest` for an illegal name, and :class:`Refused` for an unknown one.
+        """
         if not name:
-            raise mapping.IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
+            raise IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
         try:
             return self._broker.topics.created_by_sending(name)
-        except codes.Refused as error:
-            found = "must have" in error.remark
-            raise mapping.IllegalRequest(
-                "ILLEGAL_TOPIC" if found else "TOPIC_NOT_FOUND", error.remark
-            ) from None
+        except codes.Invalid as error:
+            raise IllegalRequest("ILLEGAL_TOPIC", error.remark) from None
 
     async def query_route(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
         topic = self._topic(mapping.name_of(request.topic))
         found = [self._queue(request, topic, each) for each in range(topic.queue_count)]
-        return mapping.proto("QueryRouteResponse")(status=mapping.status(), message_queues=found)
+        return proto("QueryRouteResponse")(status=status(), message_queues=found)
 
     async def query_assignment(self, request: Any, _context: Any) -> Any:
         """Serve ``QueryAssignment``: one assignment, to any queue of this broker.
@@ -274,16 +271,16 @@ class Messaging:
         Raises :class:`IllegalRequest`.
         """
         topic = self._topic(mapping.name_of(request.topic))
-        queue = self._queue(request, topic, ANY_QUEUE)
-        one = mapping.proto("Assignment")(message_queue=queue)
-        return mapping.proto("QueryAssignmentResponse")(status=mapping.status(), assignments=[one])
+        queue = self._queue(request, topic, -1)  # any queue
+        one = proto("Assignment")(message_queue=queue)
+        return proto("QueryAssignmentResponse")(status=status(), assignments=[one])
 
     def _queue(self, request: Any, topic: TopicConfig, queue_id: int) -> Any:
-        address = mapping.proto("Address")(host=self._broker.settings.host, port=self.port)
+        address = proto("Address")(host=self._broker.settings.host, port=self.port)
         scheme = 2 if ":" in address.host else 1 if address.host.replace(".", "").isdigit() else 3
-        endpoints = mapping.proto("Endpoints")(scheme=scheme, addresses=[address])
-        broker = mapping.proto("Broker")(name=self._broker.settings.name, id=0, endpoints=endpoints)
-        return mapping.proto("MessageQueue")(
+        endpoints = proto("Endpoints")(scheme=scheme, addresses=[address])
+        broker = proto("Broker")(name=self._broker.settings.name, id=0, endpoints=endpoints)
+        return proto("MessageQueue")(
             topic=request.topic,
             id=queue_id,
             permission=_PERMISSIONS.get(topic.permission & 6, 1),
@@ -295,36 +292,33 @@ class Messaging:
 
     async def send(self, request: Any, _context: Any) -> Any:
         """Serve ``SendMessage``: put each message; the answer has one entry for each."""
-        answer = mapping.proto("SendMessageResponse")()
+        answer = proto("SendMessageResponse")()
         for each in request.messages:
             try:
                 entry = await self._put(each)
             except Exception as error:  # noqa: BLE001  # the other messages are put
-                entry = mapping.proto("SendResultEntry")(status=mapping.status_of(error))
+                entry = proto("SendResultEntry")(status=status_of(error))
             answer.entries.append(entry)
         answer.status.CopyFrom(mapping.common_status(each.status for each in answer.entries))
         return answer
 
     async def _put(self, sent: Any) -> Any:
-        name, kind = (
-            mapping.name_of(sent.topic),
-            sent.system_properties.message_type or mapping.NORMAL,
-        )
+        name = mapping.name_of(sent.topic)
+        kind = sent.system_properties.message_type or mapping.NORMAL
         appending.refuse_system_topic(name)
         topic = self._topic(name)
         if not topic.permission & state.WRITABLE:
-            raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
+            raise codes.Forbidden(f"the topic {name} may not be written")
         if kind not in mapping.accepted_types(topic):
             kinds = topic.attributes.get("message.type")
             text = f"the topic {name} takes messages of the type {kinds}"
-            raise mapping.IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
+            raise IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
         if len(sent.body) > MAX_BODY_BYTES:
             text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
-            raise mapping.IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
+            raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
         message = mapping.stored_form(sent, topic.write_queues, self._broker.next_queue(topic))
-        put = self._broker.appender.append(message)
-        done = put if isinstance(put, PutResult) else await put
-        entry = mapping.proto("SendResultEntry")(
+        done = await appending.settled(self._broker.appender.append(message))
+        entry = proto("SendResultEntry")(
             status=mapping.put_status(done.status),
             message_id=sent.system_properties.message_id,
             offset=done.queue_offset,
@@ -343,12 +337,12 @@ class Messaging:
         """
         topic, settings = mapping.name_of(request.topic), self._broker.settings
         if self._broker.topics.find(topic) is None:
-            raise mapping.IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
+            raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
         handle = RecallHandle.parse(request.recall_handle)
         put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
-        done = put if isinstance(put, PutResult) else await put
+        done = await appending.settled(put)
         found = mapping.put_status(done.status)
-        return mapping.proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
+        return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
 
     async def end_transaction(self, request: Any, _context: Any) -> Any:
         """Serve ``EndTransaction``: commit or roll back the half message that the id names.
@@ -358,8 +352,8 @@ class Messaging:
         place, half = mapping.place_of(request.transaction_id)
         if not self._broker.transactions.end(place, half, _OUTCOMES.get(request.resolution)):
             text = f"there is no transaction {request.transaction_id}"
-            raise mapping.IllegalRequest("INVALID_TRANSACTION_ID", text)
-        return mapping.proto("EndTransactionResponse")(status=mapping.status())
+            raise IllegalRequest("INVALID_TRANSACTION_ID", text)
+        return proto("EndTransactionResponse")(status=status())
 
     # --- hand-outs ---
 
@@ -368,13 +362,13 @@ class Messaging:
 
         Errors are yielded as a status.
         """
-        response = mapping.proto("ReceiveMessageResponse")
+        response = proto("ReceiveMessageResponse")
         try:
             client_id = client_id_of(context)
             wanted = self._wanted(request, client_id)
             found = await self._popping.receive(wanted, _wait_ms(request, context) / 1000)
         except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
-            yield response(status=mapping.status_of(error))
+            yield response(status=status_of(error))
             return
         if request.auto_renew:
             until_s = time.monotonic() + _RENEW_LIMIT_S
@@ -382,9 +376,9 @@ class Messaging:
                 key = wanted.group, wanted.topic, str(each.handle)
                 self._renewals[key] = Renewal(client_id, each.handle, until_s)
         if found:
-            yield response(status=mapping.status())
+            yield response(status=status())
         else:
-            yield response(status=mapping.status("MESSAGE_NOT_FOUND", "no new message"))
+            yield response(status=status("MESSAGE_NOT_FOUND", "no new message"))
         for each in found:
             message = mapping.popped_form(
                 each, request.message_queue.topic.name, wanted.invisible_ms
@@ -398,13 +392,13 @@ class Messaging:
     def _wanted(self, request: Any, client_id: str) -> PopRequest:
         group, name = mapping.name_of(request.group), mapping.name_of(request.message_queue.topic)
         if not group:
-            raise mapping.IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
+            raise IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
         topic = self._topic(name)
         if not topic.permission & state.READABLE:
-            raise mapping.IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
-        invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
+            raise codes.Forbidden(f"the topic {name} may not be read")
+        invisible_ms = RENEWED_MS if request.auto_renew else _invisible_ms(request, 10)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
-        line = self._clients.find(client_id)
+        stream = self._clients.streams.get(client_id)
         return PopRequest(
             group=group,
             topic=name,
@@ -413,23 +407,20 @@ class Messaging:
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
             selection=filtering.MessageFilter.of(request.filter_expression.expression, kind),
-            is_ordered=bool(line and line.is_ordered),
+            is_ordered=bool(stream and stream.is_ordered),
             attempt_id=request.attempt_id,
         )
 
     async def acknowledge(self, request: Any, _context: Any) -> Any:
         """Serve ``AckMessage``; the answer has a status for each message."""
-        answer = mapping.proto("AckMessageResponse")()
-        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        answer = proto("AckMessageResponse")()
         for each in request.entries:
             try:
-                handle = _handle(each.receipt_handle)
-                self._renewals.pop((group, topic, each.receipt_handle), None)
-                if not self._popping.acknowledge(group, topic, handle):
+                if not self._popping.acknowledge(*self._hand_out(request, each.receipt_handle)):
                     raise _outdated(each.receipt_handle)
-                found = mapping.status()
-            except mapping.IllegalRequest as error:
-                found = mapping.status_of(error)
+                found = status()
+            except IllegalRequest as error:
+                found = status_of(error)
             answer.entries.add(
                 message_id=each.message_id, receipt_handle=each.receipt_handle, status=found
             )
@@ -441,31 +432,33 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
-        handle = _handle(request.receipt_handle)
-        duration_ms = mapping.milliseconds(request.invisible_duration)
         # The Node client sends 0: it does not implement backoff policies with a list of delays.
-        if not 0 <= duration_ms <= _MAX_INVISIBLE_MS:
-            text = f"an invisible duration of {duration_ms} ms is not between 0 and 12 h"
-            raise mapping.IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
-        self._renewals.pop((group, topic, request.receipt_handle), None)
-        changed = self._popping.change(group, topic, handle, duration_ms)
+        duration_ms = _invisible_ms(request, 0)
+        hand_out = self._hand_out(request, request.receipt_handle)
+        changed = self._popping.change(*hand_out, duration_ms)
         if changed is None:
             raise _outdated(request.receipt_handle)
-        answer = mapping.proto("ChangeInvisibleDurationResponse")
-        return answer(status=mapping.status(), receipt_handle=str(changed))
+        answer = proto("ChangeInvisibleDurationResponse")
+        return answer(status=status(), receipt_handle=str(changed))
 
     async def dead_letter(self, request: Any, _context: Any) -> Any:
         """Serve ``ForwardMessageToDeadLetterQueue``: put a message into ``%DLQ%group``.
 
         Raises :class:`IllegalRequest`.
         """
-        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
-        handle = _handle(request.receipt_handle)
-        self._renewals.pop((group, topic, request.receipt_handle), None)
-        if not self._popping.dead_letter(group, topic, handle):
+        if not self._popping.dead_letter(*self._hand_out(request, request.receipt_handle)):
             raise _outdated(request.receipt_handle)
-        return mapping.proto("ForwardMessageToDeadLetterQueueResponse")(status=mapping.status())
+        return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
+
+    def _hand_out(self, request: Any, text: str) -> tuple[str, str, ReceiptHandle]:
+        """Group, topic and handle of a hand-out, which is renewed no longer."""
+        group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        try:
+            handle = ReceiptHandle.parse(text)
+        except codes.Refused as error:
+            raise IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
+        self._renewals.pop((group, topic, text), None)
+        return group, topic, handle
 
     async def renew(self) -> None:
         """Renew the hand-outs of living clients until the task is cancelled.
@@ -477,7 +470,7 @@ class Messaging:
             await asyncio.sleep(RENEW_INTERVAL_S)
             now_s = time.monotonic()
             for key, each in list(self._renewals.items()):
-                if not self._clients.is_member(each.client_id, key[0]):
+                if each.client_id not in self._broker.members.group(key[0]).members:
                     self._make_visible(key)
                 elif now_s > each.until_s or not self._popping.extend(
                     *key[:2], each.handle, RENEWED_MS
@@ -494,24 +487,16 @@ class Messaging:
         self._popping.change(*key[:2], self._renewals.pop(key).handle, 0)
 
 
-def _handle(text: str) -> ReceiptHandle:
-    try:
-        return ReceiptHandle.parse(text)
-    except codes.Refused as error:
-        raise mapping.IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
+def _outdated(text: str) -> IllegalRequest:
+    return IllegalRequest("INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known")
 
 
-def _outdated(text: str) -> mapping.IllegalRequest:
-    return mapping.IllegalRequest(
-        "INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known"
-    )
-
-
-def _invisible(request: Any) -> int:
+def _invisible_ms(request: Any, least_s: int) -> int:
     found = mapping.milliseconds(request.invisible_duration)
-    if not _MIN_INVISIBLE_MS <= found <= _MAX_INVISIBLE_MS:
-        text = f"an invisible duration of {found} ms is not between 10 s and 12 h"
-        raise mapping.IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+    if not least_s * 1000 <= found <= _MAX_INVISIBLE_MS:
+        least = f"{least_s} s" if least_s else "0"
+        text = f"an invisible duration of {found} ms is not between {least} and 12 h"
+        raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
     return found
 
 

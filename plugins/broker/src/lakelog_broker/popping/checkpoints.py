@@ -22,9 +22,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import Message, PutResult, StoredMessage
+from lakelog import Message, StoredMessage
 from lakelog.format.properties import encode_properties
-from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC
+from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC, settled
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.handles import retry_topic
 from lakelog_broker.properties import property_value
@@ -120,22 +120,16 @@ class _Reader:
 
     :ivar points: the open checkpoints, by the values of their ``_OF_BOTH`` fields
     :ivar offsets: the new offset of ``REVIVE_GROUP`` in each queue that had records
+    :ivar _revived_ms: store time of the last honoured checkpoint, in ms since 1970; 0 without one
     """
 
     def __init__(self, broker: Broker) -> None:
         self.points: dict[_Key, Checkpoint] = {}
         self.offsets: dict[tuple[str, int], int] = {}
         self._store, self._committed, self._timers = broker.store, broker.offsets, broker.timers
-        self._revived_ms = self._last_revived_ms()
-
-    def _last_revived_ms(self) -> int:
-        """Store time of the last honoured checkpoint, in ms since 1970; -1 without one.
-
-        Honoured checkpoints may be delivered to their topic later, and must not count again.
-        """
+        # Honoured checkpoints may be delivered to their topic later, and must not count again.
         end = self._committed.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
-        last = self._store.get(TIMER_TOPIC, 0, end - 1, 1).messages if end > 0 else []
-        return last[0].store_timestamp_ms if last else -1
+        self._revived_ms = broker.time_of(TIMER_TOPIC, 0, end - 1)
 
     def read_revived(self, topic: str, queue_id: int) -> None:
         """Read a queue of the revive topic, from behind its last settled record."""
@@ -179,10 +173,11 @@ class _Reader:
         key = tuple(content.get(name) for name in _OF_BOTH)
         if tag == "ck":
             found = Checkpoint.of(content)
-            is_revived = False
+            is_revived, text = False, message.properties_bytes
             if message.topic == TIMER_TOPIC:
                 is_revived = self._timers.was_delivered(message)
-                found.goes_to = _goes_to(message)
+                topic, queue_id = (property_value(text, each) for each in (REAL_TOPIC, REAL_QUEUE))
+                found.goes_to = (topic or b"").decode(), int(queue_id or 0)
             if found.pop_time_ms > self._revived_ms and not is_revived:
                 self.points[key] = found
             return
@@ -190,13 +185,6 @@ class _Reader:
         if point is not None:
             for offset in content["aol"] if tag == "bAck" else [content["ao"]]:
                 point.offsets.pop(int(offset), None)
-
-
-def _goes_to(message: StoredMessage) -> tuple[str, int]:
-    """The own topic and queue id of a waiting message."""
-    text = message.properties_bytes
-    topic, queue_id = property_value(text, REAL_TOPIC), property_value(text, REAL_QUEUE)
-    return (topic or b"").decode(), int(queue_id or 0)
 
 
 async def _put_again(broker: Broker, point: Checkpoint) -> None:
@@ -209,11 +197,7 @@ async def _put_again(broker: Broker, point: Checkpoint) -> None:
             continue  # retention has removed it
         message = retry_of(got[0], point.group, got[0].reconsume_times + 1)
         message.topic = broker.topics.create(name, 1).topic
-        put = broker.appender.append_moved(message)
-        if not isinstance(put, PutResult):
-            await put
+        await settled(broker.appender.append_moved(message))
     acknowledgement = point.acknowledgement(time.time_ns() // 1_000_000)
     if acknowledgement is not None:
-        put = broker.appender.append_made(acknowledgement)
-        if not isinstance(put, PutResult):
-            await put
+        await settled(broker.appender.append_made(acknowledgement))

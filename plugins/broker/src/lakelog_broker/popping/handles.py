@@ -16,7 +16,6 @@ from lakelog_queues.groups.set_aside import RETRY_PREFIX
 OWN_TOPIC: Final = 0
 RETRY_TOPIC: Final = 1
 RETRY_TOPIC_V2: Final = 2
-_FIELDS: Final = 8
 
 
 @attrs.frozen
@@ -52,7 +51,7 @@ class ReceiptHandle:
             return cls(start, popped, invisible, flag, parts[5], int(parts[6]), int(parts[7]))
         except (ValueError, IndexError):
             raise Invalid(
-                f"the receipt handle {text[:200]!r} has not {_FIELDS} fields joined by spaces"
+                f"the receipt handle {text[:200]!r} has not 8 fields joined by spaces"
             ) from None
 
     def topic_of(self, group: str, topic: str) -> str:

@@ -142,11 +142,10 @@ class Popping:
         if request.is_ordered:
             return
         for flag in (handles.RETRY_TOPIC, handles.RETRY_TOPIC_V2):
-            retries = self._broker.topics.find(
-                handles.retry_topic(request.group, request.topic, flag)
-            )
+            name = handles.retry_topic(request.group, request.topic, flag)
+            retries = self._broker.topics.find(name)
             for queue_id in range(retries.read_queues if retries else 0):
-                yield retries.topic if retries else "", flag, queue_id
+                yield name, flag, queue_id
 
     def _pop_queue(self, request: PopRequest, place: _Place, most: int) -> list[Popped]:
         topic, flag, queue_id = place
@@ -239,11 +238,9 @@ class Popping:
             return dead_letter_of(stored, request.group, former.attempt)
         if request.is_ordered or not queue.holds_back(stored.queue_offset):
             return None
-        name = (
-            stored.topic
-            if flag != handles.OWN_TOPIC
-            else handles.retry_topic(request.group, request.topic)
-        )
+        name = stored.topic
+        if flag == handles.OWN_TOPIC:
+            name = handles.retry_topic(request.group, request.topic)
         message = retry_of(stored, request.group, former.attempt)
         message.topic = self._broker.topics.create(name, 1).topic
         if b"1ST_POP_TIME\x01" not in stored.properties_bytes:
@@ -360,7 +357,7 @@ class Popping:
             due_ms = queue.due_ms
             if due_ms is not None and due_ms <= now_ms:
                 return True
-            if queue.next_offset < (self._store.queue_bounds(topic, queue_id) or (0, 0))[1]:
+            if queue.next_offset < self._broker.bounds(topic, queue_id)[1]:
                 return True
         return False
 
@@ -380,7 +377,7 @@ class Popping:
         if found is not None and found.committed == committed:
             return found
         if committed is None:  # as RocketMQ's initMode
-            low, high = self._store.queue_bounds(topic, queue_id) or (0, 0)
+            low, high = self._broker.bounds(topic, queue_id)
             committed = low if from_first or low == 0 else max(low, high - 1)
             self._broker.offsets.set(*place, committed)
         found = self._queues[place] = PopQueue(committed, committed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -18,7 +18,7 @@ from lakelog.format.layout import COMMITLOG_DIR
 from lakelog_broker import state
 from lakelog_broker.appending import SYSTEM_TOPICS, TIMER_TOPIC
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.server import Connection
 from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups, load_topics
@@ -120,10 +120,7 @@ def route(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     broker, topic = connection.broker, request.fields["topic"]
     found = broker.topics.find(topic)
     if found is None:
-        raise Refused(
-            f"No topic route info in name server for the topic: {topic}",
-            ResponseCode.TOPIC_NOT_EXIST,
-        )
+        raise NoTopic(f"No topic route info in name server for the topic: {topic}")
     queues = {
         "brokerName": broker.settings.name,
         "perm": found.permission,
@@ -171,9 +168,7 @@ def get_value(connection: Connection, request: RemotingCommand) -> RemotingComma
     namespace, key = request.fields["namespace"], request.fields["key"]
     found = connection.server.names.get(namespace, {}).get(key)
     if found is None:
-        raise Refused(
-            f"No config item, Namespace: {namespace} Key: {key}", ResponseCode.QUERY_NOT_FOUND
-        )
+        raise NotFound(f"No config item, Namespace: {namespace} Key: {key}")
     return request.response(value=found)
 
 
@@ -187,7 +182,7 @@ def values_of_namespace(connection: Connection, request: RemotingCommand) -> Rem
     namespace = request.fields["namespace"]
     found = connection.server.names.get(namespace)
     if found is None:
-        raise Refused(f"No config item, Namespace: {namespace}", ResponseCode.QUERY_NOT_FOUND)
+        raise NotFound(f"No config item, Namespace: {namespace}")
     return request.json({"table": found})
 
 
@@ -201,7 +196,7 @@ def name_server_config(connection: Connection, request: RemotingCommand) -> Remo
 def topics_of_cluster(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The names of all topics, if the cluster is this one."""
     is_ours = request.fields["cluster"] == connection.broker.settings.cluster
-    return {"topicList": ([each.topic for each in connection.broker.topics] if is_ours else [])}
+    return all_names(connection, request) if is_ours else {"topicList": []}
 
 
 def system_names(connection: Connection, _request: RemotingCommand) -> dict[str, Any]:
@@ -223,11 +218,7 @@ def runtime_info(connection: Connection, _request: RemotingCommand) -> dict[str,
     broker, store, path = connection.broker, connection.broker.store, connection.broker.path
     high, disk = store.max_offset, shutil.disk_usage(path)
     full = disk.used / disk.total
-    earliest = [
-        found
-        for topic in broker.topics
-        if (found := store.earliest_time(topic.topic, 0)) is not None
-    ]
+    times = [store.earliest_time(topic.topic, 0) for topic in broker.topics]
     sizes = _bytes(disk.total), _bytes(disk.free)
     table = {
         **_WITHOUT_POOLS,
@@ -244,7 +235,7 @@ def runtime_info(connection: Connection, _request: RemotingCommand) -> dict[str,
         "commitLogMinOffset": store.min_offset,
         "consumeQueueDiskRatio": full,
         "dispatchBehindBytes": max(0, high - store.dispatched_offset),
-        "earliestMessageTimeStamp": min(earliest, default=-1),
+        "earliestMessageTimeStamp": min((each for each in times if each is not None), default=-1),
         "putMessageSizeTotal": high - broker.start_offset,
         "remainHowManyDataToFlush": _bytes(max(0, high - store.flushed_offset)),
         "runtime": _duration(time.time_ns() // 1_000_000 - broker.started_ms),
@@ -263,7 +254,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
     counts, since_s = counted.counts(), max(1.0, time.time() - broker.started_ms / 1000)
     put, got = counts.get((state.BROKER_PUT, ""), 0), counts.get((state.BROKER_GET, ""), 0)
     yesterday, today = counted.mornings
-    read = _rates(counted.recent_rates(state.BROKER_GET))
+    read = " ".join(map(str, counted.recent_rates(state.BROKER_GET)))
     found, missed = counted.found / since_s, counted.missed / since_s
     return {
         "getFoundTps": found,
@@ -279,7 +270,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
         "msgPutTotalYesterdayMorning": yesterday[0],
         "putMessageAverageSize": grown / max(1, put),
         "putMessageTimesTotal": put,
-        "putTps": _rates(counted.recent_rates(state.BROKER_PUT)),
+        "putTps": " ".join(map(str, counted.recent_rates(state.BROKER_PUT))),
     }
 
 
@@ -356,10 +347,6 @@ def _file(content: Mapping[str, Any], *tables: str) -> dict[str, Any]:
     return {"dataVersion": _NO_VERSION, **{name: {} for name in tables}, **content}
 
 
-def _rates(rates: Iterable[float]) -> str:
-    return " ".join(map(str, rates))
-
-
 def _bytes(size: int) -> str:
     """As RocketMQ's ``MixAll.humanReadableByteCount``.
 
@@ -385,15 +372,13 @@ def _duration(time_ms: int) -> str:
 def rates(connection: Connection, request: RemotingCommand) -> dict[str, Any]:
     """The growth of a count in the last minute, hour and day."""
     name, key = request.fields["statsName"], request.fields["statsKey"]
-    rates = connection.broker.traffic.rates(
-        name, "" if name in (state.BROKER_GET, state.BROKER_PUT) else key
-    )
+    is_total = name in (state.BROKER_GET, state.BROKER_PUT)
+    rates = connection.broker.traffic.rates(name, "" if is_total else key)
     if rates is None:
         raise Refused(f"The stats <{name}> <{key}> not exist")
-    names = {"minute": "statsMinute", "hour": "statsHour", "day": "statsDay"}
     return {
-        field: {"avgpt": 0.0, "sum": rates[window].count, "tps": rates[window].per_second}
-        for window, field in names.items()
+        f"stats{window.title()}": {"avgpt": 0.0, "sum": rate.count, "tps": rate.per_second}
+        for window, rate in rates.items()
     }
 
 

@@ -11,15 +11,17 @@ import base64
 import binascii
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog_broker import filtering, state
+from lakelog.format.layout import AT_BORN_HOST, AT_SYS_FLAG, BORN_HOST_V6, STORE_HOST_V6
+from lakelog.format.message_id import host_bytes
+from lakelog_broker import codes, filtering, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, NotFound, Refused, ResponseCode
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, PopRequest
 from lakelog_broker.remoting.frame import RemotingCommand
@@ -49,9 +51,6 @@ MAX_ACKNOWLEDGED: Final = 10_000
 _MAX_BITS_TEXT: Final = 10_000
 _FROM_FIRST: Final = "0"
 """``ConsumeInitMode.MIN``."""
-_BORN_V6, _STORE_V6 = 0x10, 0x20
-_SYS_FLAG_AT: Final = 36
-_BORN_HOST_AT: Final = 48
 _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
 
@@ -189,9 +188,7 @@ def messages_of_key(connection: Connection, request: RemotingCommand) -> Remotin
         max_count=max(1, min(int(fields["maxNum"]), _MAX_FOUND)),
     )
     if not places:
-        raise Refused(
-            "can not find message, maybe time range not correct", ResponseCode.QUERY_NOT_FOUND
-        )
+        raise NotFound("can not find message, maybe time range not correct")
     body = b"".join([connection.broker.store.look_up_record(place) for place in places])
     return request.response(
         body=body, indexLastUpdateTimestamp=0, indexLastUpdatePhyoffset=places[0]
@@ -209,60 +206,52 @@ def message_at(connection: Connection, request: RemotingCommand) -> RemotingComm
 
 def group_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The next offset of a group; 0 for a new group if the queue still begins at 0."""
-    fields = request.fields
-    topic, queue_id = fields["topic"], int(fields["queueId"])
-    found = connection.broker.offsets.get(fields["consumerGroup"], topic, queue_id)
+    fields, queue, broker = request.fields, _queue(request), connection.broker
+    found = broker.offsets.get(fields["consumerGroup"], *queue)
     if found is None:
-        is_zero = (
-            connection.broker.topics.find(topic)
-            and not connection.broker.bounds(topic, queue_id)[0]
-        )
+        is_zero = broker.topics.find(queue[0]) and not broker.bounds(*queue)[0]
         if fields.get("setZeroIfNotFound") == "false" or not is_zero:
-            raise Refused(
-                "Not found, maybe this group consumer boot first", ResponseCode.QUERY_NOT_FOUND
-            )
+            raise NotFound("Not found, maybe this group consumer boot first")
         found = 0
     return request.response(offset=found)
 
 
+def _queue(request: RemotingCommand) -> tuple[str, int]:
+    """Topic and queue id of a request."""
+    return request.fields["topic"], int(request.fields["queueId"])
+
+
 def commit_offset(connection: Connection, request: RemotingCommand) -> None:
     """Change the next offset of a group."""
-    fields = request.fields
-    group, topic = fields["consumerGroup"], fields["topic"]
-    connection.broker.topics.require(topic)
-    connection.broker.offsets.set(group, topic, int(fields["queueId"]), int(fields["commitOffset"]))
+    fields, broker = request.fields, connection.broker
+    broker.topics.require(fields["topic"])
+    broker.offsets.set(fields["consumerGroup"], *_queue(request), int(fields["commitOffset"]))
 
 
 def first_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The first offset of a queue."""
-    topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
-    return request.response(offset=connection.broker.bounds(topic, queue_id)[0])
+    return request.response(offset=connection.broker.bounds(*_queue(request))[0])
 
 
 def end_offset(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The offset of the next message of a queue."""
-    topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
-    return request.response(offset=connection.broker.bounds(topic, queue_id)[1])
+    return request.response(offset=connection.broker.bounds(*_queue(request))[1])
 
 
 def offset_by_time(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The queue offset for a store time."""
-    fields = request.fields
-    topic, queue_id = fields["topic"], int(fields["queueId"])
-    if connection.broker.store.queue_bounds(topic, queue_id) is None:
+    fields, queue, store = request.fields, _queue(request), connection.broker.store
+    if store.queue_bounds(*queue) is None:
         return request.response(offset=0)
     upper = fields.get("boundaryType", "").lower() == "upper"
     side: Literal["upper", "lower"] = "upper" if upper else "lower"
     time_ms = store_time_ms(fields["timestamp"])
-    return request.response(
-        offset=connection.broker.store.offset_by_time(topic, queue_id, time_ms, side)
-    )
+    return request.response(offset=store.offset_by_time(*queue, time_ms, side))
 
 
 def earliest_time(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     """The store time of the first message of a queue, in ms since 1970; -1 without one."""
-    topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
-    found = connection.broker.store.earliest_time(topic, queue_id)
+    found = connection.broker.store.earliest_time(*_queue(request))
     return request.response(timestamp=-1 if found is None else found)
 
 
@@ -300,6 +289,11 @@ async def pop(connection: Connection, request: RemotingCommand) -> RemotingComma
         wanted, int(request.fields["pollTime"]) / 1000
     )
     now_ms = time.time_ns() // 1_000_000
+    places: dict[str, list[ReceiptHandle]] = {}
+    for each in found:
+        places.setdefault(f"{each.handle.flag} {each.handle.queue_id}", []).append(each.handle)
+    starts = (f"{place} {all_[0].start_offset}" for place, all_ in places.items())
+    offsets = (f"{place} {','.join(str(h.offset) for h in all_)}" for place, all_ in places.items())
     return request.response(
         ResponseCode.SUCCESS if found else ResponseCode.POLLING_TIMEOUT,
         "FOUND" if found else "NO_MESSAGE_IN_QUEUE",
@@ -308,8 +302,8 @@ async def pop(connection: Connection, request: RemotingCommand) -> RemotingComma
         invisibleTime=wanted.invisible_ms,
         reviveQid=0,
         restNum=0,
-        startOffsetInfo=";".join(_start_offsets(found)),
-        msgOffsetInfo=";".join(_offsets(found)),
+        startOffsetInfo=";".join(starts),
+        msgOffsetInfo=";".join(offsets),
     )
 
 
@@ -340,16 +334,14 @@ def acknowledge(connection: Connection, request: RemotingCommand) -> None:
 def acknowledge_batch(connection: Connection, request: RemotingCommand) -> None:
     """Acknowledge messages of several hand-outs, of any groups."""
     name, hand_outs = connection.broker.settings.name, request.content().get("acks") or ()
-    count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
-    if count > MAX_ACKNOWLEDGED:
-        remark = f"{count} messages in one request; at most {MAX_ACKNOWLEDGED} are taken"
-        raise LimitExceeded(remark)
-    for each in hand_outs:
+    bits = [_bits(each.get("b") or "") for each in hand_outs]
+    codes.check_limit(sum(map(len, bits)), MAX_ACKNOWLEDGED, "{} messages in one request")
+    for each, steps in zip(hand_outs, bits, strict=True):
         start, popped_ms, invisible_ms, queue = (int(each[key]) for key in ("so", "pt", "it", "q"))
         flag = int(each.get("r") or 0)
         first = ReceiptHandle(start, popped_ms, invisible_ms, flag, name, queue, start)
-        for bit in _bits(each.get("b") or ""):
-            handle = attrs.evolve(first, offset=first.start_offset + bit)
+        for step in steps:
+            handle = attrs.evolve(first, offset=start + step)
             connection.server.popping().acknowledge(each["c"], each["t"], handle)
 
 
@@ -422,10 +414,10 @@ def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequ
 def popped_record(popped: Popped) -> bytes:
     """A copy of the stored record with its reconsume times and the property ``POP_CK`` set."""
     record, properties_size = popped.record, len(popped.message.properties_bytes)
-    flags = _I32.unpack_from(record, _SYS_FLAG_AT)[0]
-    hosts = (20 if flags & _BORN_V6 else 8) + (20 if flags & _STORE_V6 else 8)
+    flags = _I32.unpack_from(record, AT_SYS_FLAG)[0]
+    hosts = host_bytes(bool(flags & BORN_HOST_V6)) + host_bytes(bool(flags & STORE_HOST_V6))
     changed = bytearray(record)
-    _I32.pack_into(changed, _BORN_HOST_AT + hosts + 8, popped.attempt - 1)
+    _I32.pack_into(changed, AT_BORN_HOST + hosts + 8, popped.attempt - 1)
     added = f"POP_CK\x01{popped.handle}\x02".encode()
     if properties_size and record[-1] != 2:
         added = b"\x02" + added
@@ -447,28 +439,12 @@ def _hand_out(fields: Mapping[str, str]) -> tuple[str, str, ReceiptHandle]:
     return fields["consumerGroup"], topic, handle
 
 
-def _start_offsets(found: Iterable[Popped]) -> Iterable[str]:
-    first: dict[tuple[int, int], int] = {}
-    for each in found:
-        first.setdefault((each.handle.flag, each.handle.queue_id), each.handle.start_offset)
-    return (f"{flag} {queue_id} {start}" for (flag, queue_id), start in first.items())
-
-
-def _offsets(found: Iterable[Popped]) -> Iterable[str]:
-    offsets: dict[tuple[int, int], list[str]] = {}
-    for each in found:
-        place = each.handle.flag, each.handle.queue_id
-        offsets.setdefault(place, []).append(str(each.handle.offset))
-    return (f"{flag} {queue} {','.join(all_)}" for (flag, queue), all_ in offsets.items())
-
-
 def _bits(text: str) -> list[int]:
     """The indexes of the set bits of a ``BitSet``, which fastjson encodes as base64.
 
     Raises :class:`Refused`.
     """
-    if len(text) > _MAX_BITS_TEXT:
-        raise LimitExceeded(f"bits of {len(text)} characters; at most {_MAX_BITS_TEXT} are taken")
+    codes.check_limit(len(text), _MAX_BITS_TEXT, "bits of {} characters")
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog_broker.codes import Invalid, LimitExceeded
+from lakelog_broker.codes import Invalid, LimitExceeded, check_limit
 
 JSON_FORM: Final = 0
 BINARY_FORM: Final = 1
@@ -104,9 +104,7 @@ class RemotingCommand:
         Raises :class:`Refused`, and :class:`LimitExceeded` for a body that is too large or too
         deep.
         """
-        if len(self.body) > MAX_JSON_BYTES:
-            remark = f"a body of {len(self.body)} bytes; at most {MAX_JSON_BYTES} are taken"
-            raise LimitExceeded(remark)
+        check_limit(len(self.body), MAX_JSON_BYTES, "a body of {} bytes")
         try:
             content = json.loads(self.body)
         except RecursionError:
@@ -238,14 +236,8 @@ def answer_template(fields: str) -> bytes:
 
     :param fields: the ``extFields`` as JSON text, with ``%`` conversions for their values
     """
-    return (
-        b'{"code":0,"extFields":{%b},"flag":%d,"language":"JAVA","opaque":%%d,'
-        % (
-            fields.encode("utf-8", "replace"),
-            RESPONSE_FLAG,
-        )
-        + b'"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
-    )
+    header = _JSON_HEADER.replace('"opaque":%d', '"opaque":%%d')
+    return (header % (0, fields, RESPONSE_FLAG, VERSION, "")).encode("utf-8", "replace")
 
 
 def _json_header(command: RemotingCommand) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from lakelog.errors import StoreError
 from lakelog_broker import filtering, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Invalid, LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
@@ -96,13 +96,9 @@ def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
     names = {("consumers", each["groupName"]) for each in consumers}
     names |= {("producers", each["groupName"]) for each in content.get("producerDataSet") or ()}
     all_names = connection.groups | names
-    if len(all_names) > MAX_GROUPS:
-        remark = f"a client with {len(all_names)} groups; at most {MAX_GROUPS} are taken"
-        raise LimitExceeded(remark)
+    check_limit(len(all_names), MAX_GROUPS, "a client with {} groups")
     most = max((len(each.get("subscriptionDataSet") or ()) for each in consumers), default=0)
-    if most > MAX_SUBSCRIPTIONS:
-        remark = f"a consumer with {most} subscriptions; at most {MAX_SUBSCRIPTIONS} are taken"
-        raise LimitExceeded(remark)
+    check_limit(most, MAX_SUBSCRIPTIONS, "a consumer with {} subscriptions")
     connection.groups = all_names
 
 

@@ -205,6 +205,6 @@ def check_user(access: AccessControl, broker: Broker, request: RemotingCommand) 
         raise Forbidden(f"{user.access_key} is no administrator, as request {request.code} needs")
     try:
         for use in row.rights(broker, request):
-            access.require(user, use)
+            use.require_of(user)
     except (TypeError, AttributeError) as error:
         raise Invalid(f"the body has values of other types: {error}") from None

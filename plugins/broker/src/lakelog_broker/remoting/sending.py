@@ -28,7 +28,7 @@ from lakelog.format.message_id import format_message_id
 from lakelog.results import PutStatus
 from lakelog_broker import appending, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, Refused, ResponseCode
+from lakelog_broker.codes import Forbidden, Invalid, NoTopic, Refused, ResponseCode
 from lakelog_broker.properties import client_properties, property_value, with_properties
 from lakelog_broker.remoting.frame import RemotingCommand, answer_template, encode_frame, framed
 from lakelog_broker.remoting.requests import RequestCode
@@ -354,7 +354,7 @@ def recall(connection: Connection, request: RemotingCommand) -> Response:
     fields, broker = request.fields, connection.broker
     topic = fields["topic"]
     if broker.topics.find(topic) is None:
-        raise Refused(f"recall failed, the topic[{topic}] not exist", ResponseCode.TOPIC_NOT_EXIST)
+        raise NoTopic(f"recall failed, the topic[{topic}] not exist")
     handle = RecallHandle.parse(fields["recallHandle"])
     group = fields.get("producerGroup", "")
     message = handle.message(topic, broker.settings, group, connection.address)

@@ -28,7 +28,7 @@ from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.runtime.forks import register_forked
 from lakelog_broker import appending, properties, security, state
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
     ONE_WAY_FLAG,
@@ -98,21 +98,36 @@ class RemotingServer:
         self.opaques = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
         self.access = security.AccessControl.of(broker.settings)
-        self._listener = Listener(self)
+        self._tls = tls_context(broker.settings)
+        self._socket: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._starting: dict[asyncio.Task[None], socket.socket] = {}
+        self._has_refused = False
         broker.members.on_change = self._members_changed
         register_forked(self)
 
     async def start(self) -> int:
         """Bind the port and serve; return the port. Raises ``OSError``."""
-        port = self._listener.start()
+        settings = self.broker.settings
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        address = (settings.host, settings.port)
+        self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
+        self._socket.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(self._socket))
+        port = int(self._socket.getsockname()[1])
         # Stored messages have the address of the remoting port as their store host.
-        self.broker.address = f"{self.broker.settings.host}:{port}"
+        self.broker.address = f"{settings.host}:{port}"
         self.broker.appender.store_host = self.broker.address
         return port
 
     async def close(self) -> None:
         """Close the port and all connections."""
-        await self._listener.close()
+        tasks = [*self._starting, *filter(None, [self._accepting])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
         for connection in list(self.connections):
             connection.close()
         await asyncio.sleep(0)
@@ -123,9 +138,10 @@ class RemotingServer:
         Their descriptors stay open on ``/dev/null`` until the socket objects are collected.
         """
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for each in (*self._listener.descriptors(), *(each.fileno() for each in self.connections)):
-            if each >= 0:
-                os.dup2(nothing, each, inheritable=False)
+        ours: list[socket.socket | Connection] = [*self._starting.values(), *self.connections]
+        for each in (*ours, *filter(None, [self._socket])):
+            if each.fileno() >= 0:
+                os.dup2(nothing, each.fileno(), inheritable=False)
         os.close(nothing)
 
     def handler(self, code: int) -> Handler:
@@ -143,6 +159,57 @@ class RemotingServer:
         for member in list(self.broker.members.group(name).members.values()):
             if isinstance(member.peer, Connection):
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
+
+    # --- connections that come ---
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop, most = asyncio.get_running_loop(), self.broker.settings.max_connections
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(listening)
+            except OSError as error:  # such as no free file descriptor
+                _LOG.warning("no connection can be accepted now: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            is_full = len(self.connections) + len(self._starting) >= most
+            if is_full:
+                accepted.close()
+                if not self._has_refused:  # one log line for consecutive refusals
+                    text = "%s is refused: there are %d connections (max_connections)"
+                    _LOG.warning(text, peer, most)
+            else:
+                accepted.setblocking(False)
+                task = asyncio.create_task(self._begin(accepted, peer))
+                self._starting[task] = accepted
+                task.add_done_callback(self._starting.pop)
+            self._has_refused = is_full
+
+    async def _begin(self, accepted: socket.socket, peer: object) -> None:
+        """Start the protocol of a connection."""
+        loop, settings = asyncio.get_running_loop(), self.broker.settings
+        timeout_s = settings.first_byte_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                first = await _first_byte(accepted)
+            tls = self._tls if first == bytes([_HANDSHAKE]) else None
+            if not first or (tls is None and settings.tls == "required"):
+                if first:
+                    _LOG.warning("%s is disconnected, as it does not use TLS", peer)
+                accepted.close()
+                return
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                lambda: Connection(self),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=timeout_s if tls else None,
+            )
+        except (OSError, TimeoutError) as error:
+            _LOG.info("%s is disconnected before its first request: %r", peer, error)
+            accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
 
 
 class Connection(asyncio.Protocol, state.Peer):
@@ -194,8 +261,7 @@ class Connection(asyncio.Protocol, state.Peer):
     def fileno(self) -> int:
         """The socket's descriptor; -1 if it is closed."""
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
-        number: int = -1 if sock is None else sock.fileno()
-        return number
+        return -1 if sock is None else int(sock.fileno())
 
     def close(self) -> None:
         """Close the connection after the responses that were written."""
@@ -282,9 +348,7 @@ class Connection(asyncio.Protocol, state.Peer):
             return
         try:
             handler = self.server.handler(request.code)
-            if len(request.fields) > MAX_FIELDS:
-                remark = f"a header of {len(request.fields)} fields; at most {MAX_FIELDS} are taken"
-                raise LimitExceeded(remark)
+            check_limit(len(request.fields), MAX_FIELDS, "a header of {} fields")
             check_user(self.server.access, self.broker, request)
             answer = handler(self, request)
             if answer is None or isinstance(answer, dict):
@@ -404,94 +468,6 @@ def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
     level = logging.WARNING if isinstance(error, errors.StoreError | ValueError) else logging.ERROR
     _LOG.log(level, "request code %d failed", request.code, exc_info=error)
     return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-
-
-class Listener:
-    """Accepts connections of a server, and starts their protocol."""
-
-    def __init__(self, server: RemotingServer) -> None:
-        self._server, self._settings = server, server.broker.settings
-        self._tls = tls_context(self._settings)
-        self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._starting: dict[asyncio.Task[None], socket.socket] = {}
-        self._is_full = False
-
-    def start(self) -> int:
-        """Bind the port and accept connections; return the port. Raises ``OSError``."""
-        settings = self._settings
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        address = (settings.host, settings.port)
-        self._socket = socket.create_server(address, family=family, backlog=_BACKLOG)
-        self._socket.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept(self._socket))
-        return int(self._socket.getsockname()[1])
-
-    def descriptors(self) -> list[int]:
-        """Descriptors of the listener and of connections without a protocol; -1 if closed."""
-        return [each.fileno() for each in [*filter(None, [self._socket]), *self._starting.values()]]
-
-    async def close(self) -> None:
-        """Close the port, and the connections whose protocol has not started."""
-        tasks = [*self._starting, *filter(None, [self._accepting])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._socket is not None:
-            self._socket.close()
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, peer = await loop.sock_accept(listening)
-            except OSError as error:  # such as no free file descriptor
-                _LOG.warning("no connection can be accepted now: %s", error)
-                await asyncio.sleep(_RETRY_S)
-                continue
-            if (
-                len(self._server.connections) + len(self._starting)
-                >= self._settings.max_connections
-            ):
-                self._refuse(accepted, peer)
-                continue
-            self._is_full = False
-            accepted.setblocking(False)
-            task = asyncio.create_task(self._begin(accepted, peer))
-            self._starting[task] = accepted
-            task.add_done_callback(self._starting.pop)
-
-    def _refuse(self, accepted: socket.socket, peer: object) -> None:
-        accepted.close()
-        if not self._is_full:  # one log line for consecutive refusals
-            most = self._settings.max_connections
-            _LOG.warning("%s is refused: there are %d connections (max_connections)", peer, most)
-        self._is_full = True
-
-    async def _begin(self, accepted: socket.socket, peer: object) -> None:
-        loop, timeout = asyncio.get_running_loop(), self._settings.first_byte_timeout_s
-        try:
-            async with asyncio.timeout(timeout):
-                first = await _first_byte(accepted)
-            tls = self._tls if first == bytes([_HANDSHAKE]) else None
-            if not first or (tls is None and self._settings.tls == "required"):
-                if first:
-                    _LOG.warning("%s is disconnected, as it does not use TLS", peer)
-                accepted.close()
-                return
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(
-                lambda: Connection(self._server),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=timeout if tls else None,
-            )
-        except (OSError, TimeoutError) as error:
-            _LOG.info("%s is disconnected before its first request: %r", peer, error)
-            accepted.close()
-        except BaseException:
-            accepted.close()
-            raise
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:

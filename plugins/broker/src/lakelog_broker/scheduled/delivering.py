@@ -25,7 +25,8 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog_broker.appending import ILLEGAL_PUTS, BrokerAppender
-from lakelog_broker.state import ArrivalWaits
+from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 from lakelog_queues.units.tags import DELAYS_MS
 from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
 
@@ -158,11 +159,27 @@ class SystemQueueReader:
                 self.unread.pop(queue_offset, None)
 
 
+@attrs.frozen
+class Parts:
+    """What scheduled work uses of its broker.
+
+    :ivar files: creates files with the rights of the store's files
+    """
+
+    store: Store
+    appender: BrokerAppender
+    waits: ArrivalWaits
+    offsets: GroupOffsetTable
+    members: MemberTable
+    settings: BrokerSettings
+    files: FileSystem
+
+
 class Scheduled:
     """Work that is due at some times; used from one event loop."""
 
-    def __init__(self, store: Store, appender: BrokerAppender, waits: ArrivalWaits) -> None:
-        self._store, self._appender, self._waits = store, appender, waits
+    def __init__(self, parts: Parts) -> None:
+        self._store, self._appender, self._waits = parts.store, parts.appender, parts.waits
         self._clock: Clock = now_ms
         self._retry_at_ms = 0
 
@@ -215,24 +232,18 @@ class Delays(Scheduled):
     Raises :class:`~lakelog.errors.CorruptConfig` if ``config/delayOffset.json`` is damaged.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        appender: BrokerAppender,
-        waits: ArrivalWaits,
-        files: FileSystem,
-    ) -> None:
-        super().__init__(store, appender, waits)
-        self._files, self._path = files, Path(store.path)
-        deliverer = Deliverer("a delayed message", store.look_up)
-        self._saved = load_delay_offsets(files, self._path).value
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._files, self._path = parts.files, Path(parts.store.path)
+        deliverer = Deliverer("a delayed message", parts.store.look_up)
+        self._saved = load_delay_offsets(parts.files, self._path).value
         self._levels = {
             level: _Level(
-                store,
+                parts.store,
                 (SCHEDULE_TOPIC, level - 1),
                 self._saved.get(level, 0),
                 deliverer,
-                lambda stored: appender.put_real(stored, _REMOVED),
+                lambda stored: parts.appender.put_real(stored, _REMOVED),
             )
             for level in range(1, len(DELAYS_MS) + 1)
         }

@@ -31,16 +31,14 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog import Message, Store, StoredMessage
+from lakelog import Message, StoredMessage
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
+from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, timer_due_ms
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader, now_ms
 from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import ArrivalWaits, GroupOffsetTable
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config import load_config, save_config
 
@@ -66,7 +64,7 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _HANDLE_VERSION: Final = "v1"
 
 
-class Timers(Scheduled):
+class Timers(delivering.Scheduled):
     """Delivers timer messages; used from one event loop.
 
     :ivar delivered: number of messages delivered since the start
@@ -74,21 +72,15 @@ class Timers(Scheduled):
     Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        appender: BrokerAppender,
-        waits: ArrivalWaits,
-        offsets: GroupOffsetTable,
-        files: FileSystem,
-    ) -> None:
-        super().__init__(store, appender, waits)
-        self._offsets, self._files, self._path = offsets, files, Path(store.path)
-        self._deliverer = Deliverer("a timer message", store.look_up)
-        self._saved = load_progress(files, self._path)
+    def __init__(self, parts: delivering.Parts) -> None:
+        super().__init__(parts)
+        store, self._offsets, self._files = parts.store, parts.offsets, parts.files
+        self._path = Path(store.path)
+        self._deliverer = delivering.Deliverer("a timer message", store.look_up)
+        self._saved = load_progress(parts.files, self._path)
         self._at_start = self._saved
-        next_offset = offsets.get(GROUP, *_QUEUE) or 0
-        self._reader = SystemQueueReader(store, _QUEUE, next_offset, self._deliverer, self._add)
+        at = parts.offsets.get(GROUP, *_QUEUE) or 0
+        self._reader = delivering.SystemQueueReader(store, _QUEUE, at, self._deliverer, self._add)
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
@@ -226,10 +218,8 @@ class Timers(Scheduled):
         waiting = self._table.lowest_offset()
         if waiting is not None:
             lowest.append(waiting)
-        times = [now + 1, *self._deferred.values()]
         first = self._table.next_ms(now)
-        if first is not None:
-            times.append(first)
+        times = [now + 1 if first is None else first, now + 1, *self._deferred.values()]
         if reader.unread:  # the times of unread messages are unknown
             times.append(self._saved.due_before_ms)
         return TimerProgress(min(lowest), reader.next_offset, min(times), by_slot=False)
@@ -328,12 +318,8 @@ def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms
     overwrite_file(
         files, path / CONFIG_DIR / CHECKPOINT, _FIELDS.pack(*fields).ljust(_FILE_BYTES, b"\0")
     )
-    content = {
-        "timercheck": fields,
-        "lowestOffset": progress.lowest_offset,
-        "readOffset": progress.read_offset,
-        "dueBeforeMs": progress.due_before_ms,
-    }
+    own = progress.lowest_offset, progress.read_offset, progress.due_before_ms
+    content = {"timercheck": fields, **dict(zip(_OWN_FIELDS, own, strict=True))}
     save_config(files, path / CONFIG_DIR / OWN_FILE, content)
 
 
@@ -467,7 +453,7 @@ class RecallHandle:
 
         Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
         """
-        now, remark = now_ms(), None
+        now, remark = delivering.now_ms(), None
         if self.topic != topic:
             remark = "recall failed, topic not match"
         elif self.broker != settings.name:

@@ -12,19 +12,17 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
+from functools import partial
 from typing import Final
 
 import attrs
 
-from lakelog import Message, Store, StoredMessage, errors
+from lakelog import Message, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
+from lakelog_broker.appending import HALF_TOPIC
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
-from lakelog_broker.scheduled.delivering import Deliverer, Scheduled, SystemQueueReader
-from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -49,23 +47,16 @@ class _Open:
     due_ms: int
 
 
-class Transactions(Scheduled):
+class Transactions(delivering.Scheduled):
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        appender: BrokerAppender,
-        waits: ArrivalWaits,
-        offsets: GroupOffsetTable,
-        members: MemberTable,
-        settings: BrokerSettings,
-    ) -> None:
-        super().__init__(store, appender, waits)
-        self._offsets, self._members, self._settings = offsets, members, settings
-        self._deliverer = Deliverer("a half message", store.look_up)
-        next_offset = offsets.get(GROUP, *_HALVES) or 0
-        self._halves = SystemQueueReader(store, _HALVES, next_offset, self._deliverer, self._add)
+    def __init__(self, parts: delivering.Parts) -> None:
+        super().__init__(parts)
+        store, offsets = parts.store, parts.offsets
+        self._offsets, self._members, self._settings = offsets, parts.members, parts.settings
+        self._deliverer = delivering.Deliverer("a half message", store.look_up)
+        at = offsets.get(GROUP, *_HALVES) or 0
+        self._halves = delivering.SystemQueueReader(store, _HALVES, at, self._deliverer, self._add)
         self._open: dict[int, _Open] = {}  # by queue offset
         self._queue: list[tuple[int, int]] = []  # a heap of times and queue offsets
         self._current: dict[int, int] = {}  # present queue offset by the first one
@@ -81,9 +72,9 @@ class Transactions(Scheduled):
 
     def _read_ends(self) -> None:
         """Read the ended half messages from the op topic."""
-        deliverer = Deliverer("the end of transactions", self._store.look_up)
+        deliverer = delivering.Deliverer("the end of transactions", self._store.look_up)
         start = self._offsets.get(GROUP, *_ENDS) or 0
-        reader = SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
+        reader = delivering.SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
         while reader.read():
             reader.unread.clear()  # harmless: their half messages are checked again
         self._ended = {each for each in self._ended if each >= self._halves.next_offset}
@@ -227,9 +218,7 @@ class Transactions(Scheduled):
         return int(self._settings.transaction_timeout_s * 1000)
 
     def _check(self, offset: int, waiting: _Open) -> None:
-        def check(stored: StoredMessage) -> None:
-            self._check_one(offset, waiting, stored)
-
+        check = partial(self._check_one, offset, waiting)
         if not self._deliverer.deliver(waiting.physical_offset, check):
             waiting.due_ms = self._clock() + delivering.RETRY_MS
             self._wait(offset, waiting)

@@ -11,7 +11,7 @@ from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File
 from lakelog.hooks import ReplicatedLog
 from lakelog_replication.settings import RocketmqHaSettings
-from lakelog_replication.wire import frame_header, whole_reports
+from lakelog_replication.wire import FRAME_HEADER, whole_reports
 
 _READ_BYTES: Final = 1 << 16
 _BURST_BYTES: Final = 1 << 20
@@ -212,7 +212,7 @@ class SlaveLink:
             if self.position < end:
                 self._begin_frame(end)
             elif is_due:
-                self._frame = (frame_header(self.position, 0), 0, [])
+                self._frame = (FRAME_HEADER.pack(self.position, 0), 0, [])
             else:
                 return False
 
@@ -224,7 +224,7 @@ class SlaveLink:
             self._close_file()
             self._file, self._file_start = self._log.open_segment(start), start
         length = min(end - position, start + size - position, self._batch_bytes)
-        frame = (frame_header(position, length), length, list[int]())
+        frame = (FRAME_HEADER.pack(position, length), length, list[int]())
         behind = position + length
         self._frame = frame
         self.position = behind  # without a call in between

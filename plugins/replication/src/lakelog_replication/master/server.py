@@ -1,7 +1,7 @@
 """Serves all slaves of one log in one thread; a second thread waits for appends and syncs.
 
 While puts wait one by one, their own threads serve the slaves (:class:`Lending`). Pins protect the
-log from deletion until slaves have received it, up to a limit (:class:`SlaveHolds`).
+log from deletion until slaves have received it, up to a limit (:func:`hold_for_slaves`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from typing import Final
-
-import attrs
 
 from lakelog.errors import LakelogError, StoreError
 from lakelog.files.filesystem import FileSystem
@@ -85,9 +83,6 @@ class HaServer:
         self._on_copied = on_copied
         self._has_waits = has_waits
         self._tls = tls_context(settings, ssl.Purpose.CLIENT_AUTH)
-        self._holds = SlaveHolds(
-            context.files, context.path, settings.hold_bytes, context.core.segment_size_bytes
-        )
         self._allowed = [ip_network(each) for each in settings.allow]
         self._learning = [ip_network(each) for each in settings.learners]
         self._listener: socket.socket | None = None
@@ -380,7 +375,7 @@ class HaServer:
         except OSError:  # the slave has gone already, or descriptors are short
             return
         address = plain_address(peer[0])
-        if not is_in(address, self._allowed):
+        if not any(address in each for each in self._allowed):
             why = "its address is not in rocketmq-ha.allow"
         elif len(self._links) >= _MOST_LINKS:
             why = f"there are {_MOST_LINKS} connections, and no more are served"
@@ -388,16 +383,17 @@ class HaServer:
             self._add_slave(sock, address)
             return
         sock.close()
-        self._refuse(address, why)
+        self._refuse(str(address), why)
 
-    def _add_slave(self, sock: socket.socket, address: str) -> None:
+    def _add_slave(self, sock: socket.socket, ip: IPv4Address | IPv6Address) -> None:
         """Serve a new connection."""
         assert self._log is not None  # start was called
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        is_learner, now = is_in(address, self._learning), time.monotonic()
+        is_learner, now = any(ip in each for each in self._learning), time.monotonic()
+        address = str(ip)
         link = SlaveLink(sock, address, self._log, self._settings, is_learner=is_learner, now=now)
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
@@ -482,7 +478,11 @@ class HaServer:
         if now - looked < _TURN_SECONDS:
             return looked
         try:
-            self._holds.update(self._acked(learners=True), self._end(log))
+            hold_for_slaves(
+                *(self._files, self._path, self._acked(learners=True), self._end(log)),
+                limit_bytes=self._settings.hold_bytes,
+                segment_size_bytes=log.segment_size_bytes,
+            )
             moved = bool(self._links) and self._end(log) != self._shown_end
             if self._has_changed or moved:  # the lag of a slave grows without a report of its own
                 self._has_changed, self._shown_end = False, self._end(log)
@@ -670,68 +670,55 @@ class Lending:
                 use_lock.release()
 
 
-@attrs.frozen
-class SlaveHolds:
-    """The pins of a store that keep the log for its slaves.
+def hold_for_slaves(
+    files: FileSystem,
+    path: Path,
+    acked: Mapping[str, int],
+    end: int,
+    *,
+    limit_bytes: int,
+    segment_size_bytes: int,
+) -> None:
+    """Move the pins of a store that keep the log for its slaves.
 
     Each slave's address has a pin ``ha-ADDRESS``. The pin outlives the connection, so a slave that
     reconnects can continue where it was. No pin stays further behind the end of the log than the
     limit, so a slave that never reconnects cannot fill the disk. RocketMQ has no such pins: it
-    deletes the segment, and then sends nothing more to the slave.
+    deletes the segment, and then sends nothing more to the slave. A pin is written only if it moves
+    to another segment, or if it must be renewed.
 
-    :ivar path: the store directory
-    :ivar limit_bytes: largest distance of a pin from the end of the log; 0 means no pins
+    :param path: the store directory
+    :param acked: the largest physical offset that each connected slave reported, by address
+    :param end: end offset of the bytes that slaves may have
+    :param limit_bytes: largest distance of a pin from the end of the log; 0 means no pins
+
+    Raises ``OSError``.
     """
-
-    files: FileSystem
-    path: Path
-    limit_bytes: int
-    segment_size_bytes: int
-
-    def update(self, acked: Mapping[str, int], end: int) -> None:
-        """Move the pins.
-
-        A pin is written only if it moves to another segment, or if it must be renewed.
-
-        :param acked: the largest physical offset that each connected slave reported, by address
-        :param end: end offset of the bytes that slaves may have
-
-        Raises ``OSError``.
-        """
-        if not self.limit_bytes:
-            return
-        now_ms, least = time.time_ns() // 1_000_000, max(0, end - self.limit_bytes)
-        found = {each.name: each for each in read_pins(self.files, self.path)}
-        wanted = {_name(address): max(least, offset) for address, offset in acked.items()}
-        for name, pin in found.items():
-            if name.startswith(SLAVE_PINS) and name not in wanted and pin.position < least:
-                wanted[name] = least
-        for name, position in wanted.items():
-            former = found.get(name)
-            if former is None or self._matters(former, position, now_ms):
-                write_pin(self.files, self.path, Pin(name, position, now_ms, "rocketmq-ha slave"))
-
-    def _matters(self, former: Pin, position: int, now_ms: int) -> bool:
-        size = self.segment_size_bytes
-        moved = former.position // size != position // size
-        return moved or former.problem is not None or now_ms - former.time_ms >= _RENEW_MS
+    if not limit_bytes:
+        return
+    now_ms, least = time.time_ns() // 1_000_000, max(0, end - limit_bytes)
+    found = {each.name: each for each in read_pins(files, path)}
+    wanted = {_name(address): max(least, offset) for address, offset in acked.items()}
+    for name, pin in found.items():
+        if name.startswith(SLAVE_PINS) and name not in wanted and pin.position < least:
+            wanted[name] = least
+    for name, position in wanted.items():
+        former = found.get(name)
+        if (
+            former is None
+            or former.position // segment_size_bytes != position // segment_size_bytes
+            or former.problem is not None
+            or now_ms - former.time_ms >= _RENEW_MS
+        ):
+            write_pin(files, path, Pin(name, position, now_ms, "rocketmq-ha slave"))
 
 
 def _name(address: str) -> str:
     return SLAVE_PINS + address.replace(":", "-").replace("%", "-")
 
 
-def plain_address(text: str) -> str:
-    """Return an IP address in its usual form, an IPv4-mapped IPv6 address as IPv4.
-
-    Raises ``ValueError``.
-    """
+def plain_address(text: str) -> IPv4Address | IPv6Address:
+    """Parse an IP address, an IPv4-mapped IPv6 address as IPv4; raises ``ValueError``."""
     found = ip_address(text.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return str(found if mapped is None else mapped)
-
-
-def is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    """Whether an IP address is in one of the networks; raises ``ValueError``."""
-    found = ip_address(address)
-    return any(found in each for each in networks)
+    return mapped or found

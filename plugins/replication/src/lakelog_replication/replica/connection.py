@@ -22,7 +22,7 @@ import attrs
 
 from lakelog_replication.replica.receivable import Receivable
 from lakelog_replication.settings import Address, RocketmqHaSettings
-from lakelog_replication.wire import FrameStream, HaFrame, report
+from lakelog_replication.wire import REPORT, FrameStream, HaFrame
 
 CONNECT_SECONDS: Final = 5.0
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -186,7 +186,7 @@ class MasterConnection:
             self._send(offset)
 
     def _send(self, offset: int) -> None:
-        data = report(offset)
+        data = REPORT.pack(offset)
         while data:
             try:
                 data = data[self._sock.send(data) :]
@@ -249,13 +249,11 @@ class DivergenceSearch:
 
     def _records(self, start: int, end: int) -> list[range]:
         """The places of the records that start from ``start`` to before ``end``."""
-        return [
-            range(offset, offset + size)
-            for batch in self.log.records(start, end)
-            for offset, size in zip(
-                batch.physical_offsets.tolist(), batch.sizes.tolist(), strict=True
-            )
-        ]
+        found = list[range]()
+        for batch in self.log.records(start, end):
+            starts = batch.physical_offsets
+            found += map(range, starts.tolist(), (starts + batch.sizes).tolist())
+        return found
 
     def _last_same(self, records: Sequence[range]) -> range | None:
         """The last record that the master has, too, by bisection."""

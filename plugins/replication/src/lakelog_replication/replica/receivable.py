@@ -15,7 +15,7 @@ from lakelog import errors, message
 from lakelog.files.identity import ReplicaState, write_replica
 from lakelog.format import layout, record_batch
 from lakelog.hooks import Context, ReplicaLog
-from lakelog_replication.remoting import BrokerPoll, RuntimeInfo, runtime_info
+from lakelog_replication.remoting import BrokerPoll, runtime_info
 from lakelog_replication.settings import Address, SlaveSettings
 
 MOST_RECORD_BYTES: Final = 64 << 20
@@ -263,9 +263,7 @@ class FlushedVoucher(BrokerPoll):
 
     def ask(self) -> None:
         """Ask for the synced end."""
-        self._note(runtime_info(self._broker))
-
-    def _note(self, info: RuntimeInfo) -> None:
+        info = runtime_info(self._broker)
         if self._boot_ms is None:
             self._boot_ms = info.boot_ms
         elif info.boot_ms == self._boot_ms:

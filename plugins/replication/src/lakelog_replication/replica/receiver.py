@@ -7,6 +7,12 @@ its log, by a power cut or by an older disk; the protocol itself does not report
 The protocol has no field for the end of the master's log either, which the status has. It follows
 from a heartbeat, which a master sends only if there are no other bytes to send. The master's port
 for clients, if known, also reports it.
+
+The state of the master's broker that is not in its log is copied as well (:class:`GroupCopier`):
+consumer offsets, topics, subscription groups and delay offsets. A RocketMQ slave copies them, too;
+a broker that opens a promoted replica then has them. The source is RocketMQ 5.3.3,
+``SlaveSynchronize``. Here each file is replaced if its content differs. Request modes (request 402)
+and the timer wheel (requests 60 and 61) are not copied.
 """
 
 from __future__ import annotations
@@ -15,15 +21,16 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import PutRefused, ReplicaStopped, SettingsError, StoreError, StoreFailed
+from lakelog import errors
+from lakelog.files.filesystem import FileSystem
 from lakelog.files.identity import ReplicaState, read_replica, write_replica
 from lakelog.format import layout
 from lakelog.hooks import Context, Outcome, ReplicaLog, ReplicatedLog
@@ -31,18 +38,23 @@ from lakelog.message import Body
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import ReplicaStatus, write_status
+from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_replication import remoting, wire
-from lakelog_replication.replica.configs import GroupCopier
 from lakelog_replication.replica.connection import Dialer, DivergenceSearch
 from lakelog_replication.replica.receivable import Receivable, Voucher, make_voucher
 from lakelog_replication.settings import Address, RocketmqHaSettings, SlaveSettings, tls_context
+from lakelog_rocketmq import config as tables
 
 _LOG: Final = logging.getLogger("lakelog")
+
 _INTERVAL_S: Final = 1.0
+
 _IDLE_S: Final = 0.5
 """Longest wait for bytes of the master, and so the longest delay of a stop."""
+
 _QUIET_S: Final = 0.005
 """Pause of the master after which the durable end is stored; no put waits for it then."""
+
 _FIRST: Final = b"\x00"
 """The first byte of a log: the highest byte of the length of a record below 16 MiB."""
 
@@ -59,10 +71,10 @@ class HaReceiver:
             what = "a slave needs its master: give --from HOST:PORT to lakelog replicate, or set it"
             if settings.masters or settings.name_servers:
                 what = "this is a folder for copies of several masters; open one of the copies"
-            raise SettingsError(what, key="rocketmq-ha.master")
+            raise errors.SettingsError(what, key="rocketmq-ha.master")
         if settings.vouch == "flushed" and not settings.broker:
             what = "vouch = 'flushed' asks the master's broker port; give its HOST:PORT"
-            raise SettingsError(what, key="rocketmq-ha.broker")
+            raise errors.SettingsError(what, key="rocketmq-ha.broker")
         self.source = settings.master
         self._settings = settings
         self._context = context
@@ -97,12 +109,12 @@ class HaReceiver:
         try:
             offset = self._first_offset()
         except OSError as error:
-            raise StoreError(
+            raise errors.StoreError(
                 f"the master {self.source} cannot be asked where to begin: {error}; check host, "
                 "port (haListenPort), and that it runs as ASYNC_MASTER or SYNC_MASTER"
             ) from error
         if offset % segment_size_bytes:
-            raise StoreError(
+            raise errors.StoreError(
                 f"the master {self.source} has a segment at {offset}, and here segments have "
                 f"{segment_size_bytes} bytes; set segment_size_bytes to its mappedFileSizeCommitLog"
             )
@@ -158,21 +170,16 @@ class HaReceiver:
     def _run(self, log: Receivable) -> None:
         """Receive; log why receiving ended, and fail the store if it was an error of ours."""
         with closing(ReplicaReporter(self._settings, self._context, self._progress)):
-            self._run_guarded(log)
+            try:
+                self._receive(log)
+            except (errors.ReplicaStopped, errors.StoreFailed) as error:
+                self._progress.message = f"has stopped: {error}"
+                is_said = isinstance(error, errors.ReplicaStopped)
+                _LOG.critical("%s%s", error, "" if is_said else ": nothing more is received")
+            except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
+                _LOG.critical("%s: the replica stops", self.source, exc_info=error)
+                log.stop(f"receiving failed: {type(error).__name__}: {error}")
             self._progress.is_connected = False
-
-    def _run_guarded(self, log: Receivable) -> None:
-        try:
-            self._receive(log)
-        except ReplicaStopped as error:
-            self._progress.message = f"has stopped: {error}"
-            _LOG.critical("%s", error)
-        except StoreFailed as error:
-            self._progress.message = f"has stopped: {error}"
-            _LOG.critical("%s: nothing more is received", error)
-        except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
-            _LOG.critical("%s: the replica stops", self.source, exc_info=error)
-            log.stop(f"receiving failed: {type(error).__name__}: {error}")
 
     def _receive(self, log: Receivable) -> None:
         """Receive until the store is closed."""
@@ -180,11 +187,9 @@ class HaReceiver:
         with ExitStack() as stack:
             voucher = stack.enter_context(closing(make_voucher(settings)))
             if settings.broker:
-                broker, interval_s = (
-                    Address.parse(settings.broker),
-                    settings.groups_interval_ms / 1000,
-                )
-                stack.enter_context(closing(GroupCopier(broker, self._context, interval_s)))
+                interval_s = settings.groups_interval_ms / 1000
+                copier = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
+                stack.enter_context(closing(copier))
             while not self._over.is_set():
                 self._once(log, voucher)
                 self._over.wait(settings.reconnect_interval_ms / 1000)
@@ -193,14 +198,11 @@ class HaReceiver:
         """Receive over one connection; return when it is lost."""
         try:
             try:
-                following = Following(
-                    self._settings, self._dialer, log, voucher, self._over, self._log_change
-                )
-                following.run(self._progress)
+                Following(self._dialer, log, voucher, self._log_change).run(self._progress)
             except Differs as error:
                 self._log_change(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
-        except (OSError, wire.WireError, PutRefused) as error:
+        except (OSError, wire.WireError, errors.PutRefused) as error:
             self._progress.is_connected = False
             if not self._over.is_set():
                 self._log_change(f"receives nothing from {self.source}: {error}")
@@ -230,11 +232,9 @@ class HaReceiver:
 class Following:
     """One connection of a replica to its master."""
 
-    _settings: RocketmqHaSettings
     _dialer: Dialer
     _log: Receivable
     _voucher: Voucher
-    _over: Event
     _log_change: Callable[[str], None]
     _rest: bytes = b""  # the start of a record, behind the end of the log
     _at: int = 0  # where the next frame must start
@@ -242,7 +242,8 @@ class Following:
 
     @property
     def _counts_synced(self) -> bool:
-        return self._settings.vouch == "received" and not self._settings.learner
+        settings = self._dialer.settings
+        return settings.vouch == "received" and not settings.learner
 
     def run(self, progress: MasterProgress) -> None:
         """Receive until the store is closed.
@@ -250,12 +251,12 @@ class Following:
         Raises ``OSError``, :class:`Differs`, :class:`~lakelog_replication.wire.WireError`, and the
         errors of :meth:`Receivable.receive`.
         """
-        log, settings = self._log, self._settings
+        log, settings = self._log, self._dialer.settings
         asked = self._at = self._start()
         with closing(self._dialer.dial(asked)) as connection:
             self._voucher.connected(log.appended, connection.received_s)
             progress.is_connected = True
-            while not self._over.is_set():
+            while not self._dialer.is_over():
                 try:
                     frames = connection.receive(self._patience_s())
                 except ConnectionError as error:
@@ -285,7 +286,7 @@ class Following:
     def _patience_s(self) -> float:
         if self._log.flushed >= self._log.appended:
             return _IDLE_S
-        interval_s = self._settings.sync_interval_ms / 1000
+        interval_s = self._dialer.settings.sync_interval_ms / 1000
         return min(_QUIET_S if self._counts_synced else _IDLE_S, interval_s)
 
     def _take(self, frames: list[wire.HaFrame]) -> None:
@@ -325,7 +326,7 @@ class Following:
         """
         log, now = self._log, time.monotonic()
         end = self._voucher.offset(log.appended, received_s)
-        is_due = now - self._vouched_s >= self._settings.sync_interval_ms / 1000
+        is_due = now - self._vouched_s >= self._dialer.settings.sync_interval_ms / 1000
         if end > log.flushed and (is_due or (is_quiet and self._counts_synced)):
             log.vouch(end)
             self._vouched_s = now
@@ -426,3 +427,122 @@ class ReplicaReporter:
                 _LOG.warning(
                     "%s: the replication status cannot be written: %s", context.path, error
                 )
+
+
+# --- what is not in the master's log ---
+
+
+class GroupCopier(remoting.BrokerPoll):
+    """Copies consumer offsets and settings of the master to a replica, in a thread, at an interval.
+
+    Offsets of groups that the master does not have stay unchanged.
+    """
+
+    def __init__(self, broker: Address, context: Context, interval_s: float) -> None:
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`.
+
+        :param broker: the master's address for clients
+        """
+        self._files, self._path = context.files, context.path
+        self._table = OffsetTable(context.files, context.path)
+        self._known: tables.Offsets = {}
+        super().__init__(broker, interval_s, "lakelog-replica-groups", "groups and topics: ")
+
+    def ask(self) -> None:
+        """Copy all; the settings are copied even if the offsets cannot be."""
+        try:
+            self._copy_positions()
+        finally:
+            copy_configs(self._broker, self._files, self._path)
+
+    def _copy_positions(self) -> None:
+        found = consumer_offsets(self._broker)
+        changed = {name for name, offsets in found.items() if offsets != self._known.get(name)}
+        splits = {name: split for name in changed if (split := tables.split_name(name))}
+        commits = [(group, topic, found[name]) for name, (topic, group) in splits.items()]
+        if commits:
+            self._table.commit_all(commits)
+        self._known = found
+
+
+def consumer_offsets(broker: Address) -> tables.Offsets:
+    """The next queue offset to consume, by ``TOPIC@GROUP`` and queue id (request 43).
+
+    Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
+    """
+    body = remoting.call(broker, remoting.GET_ALL_CONSUMER_OFFSET).body
+    try:
+        return tables.read_offsets(tables.parse_object(body))
+    except ValueError as error:
+        raise remoting.BrokerRefused(
+            f"{broker} answers with no consumer offsets: {error}"
+        ) from None
+
+
+_CONFIGS: Final[Mapping[str, tuple[int, str, Callable[[Mapping[str, Any]], object]]]] = {
+    tables.TOPICS_FILE: (remoting.GET_ALL_TOPIC_CONFIG, "topicConfigTable", tables.read_topics),
+    tables.GROUPS_FILE: (
+        remoting.GET_ALL_SUBSCRIPTION_GROUPS,
+        "subscriptionGroupTable",
+        tables.read_groups,
+    ),
+    tables.DELAY_OFFSETS_FILE: (
+        remoting.GET_ALL_DELAY_OFFSET,
+        "offsetTable",
+        tables.read_delay_offsets,
+    ),
+}
+"""By the file of ``config/``: the code of the request, the key that the response must have, and
+what raises ``ValueError`` for content that the file cannot have."""
+
+
+def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
+    """Replace the files of the store directory ``path`` that differ from the master's.
+
+    A response with invalid content changes nothing, and the other files are still copied.
+
+    :param broker: the master's address for clients
+
+    Raises :class:`~lakelog_replication.remoting.BrokerRefused`, and
+    :class:`~lakelog.errors.StoreError` if a file cannot be written.
+    """
+    refused: remoting.BrokerRefused | None = None
+    for file in _CONFIGS:
+        target = path / layout.CONFIG_DIR / file
+        try:
+            content = _asked(broker, file)
+            if content and content != _there(files, target):
+                tables.save_config(files, target, content)
+        except remoting.BrokerRefused as error:
+            refused = error
+        except OSError as error:
+            raise errors.StoreError(f"it cannot be written: {error}", path=target) from error
+    if refused is not None:
+        raise refused
+
+
+def _asked(broker: Address, file: str) -> dict[str, Any]:
+    """The content of the master's file; empty if the master has no such file yet."""
+    code, table, read = _CONFIGS[file]
+    body = remoting.call(broker, code).body
+    if not body:
+        return {}
+    try:
+        found = tables.parse_object(body)
+        # The other keys of the response are not in the broker's own file.
+        keys = (table, "forbiddenTable", "dataVersion")
+        content = {key: found[key] for key in keys if found.get(key) is not None}
+        if table not in content:
+            raise ValueError(f"it has no {table}")
+        read(content)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise remoting.BrokerRefused(f"{broker} answers with no {file}: {error}") from None
+    return content
+
+
+def _there(files: FileSystem, path: Path) -> dict[str, Any]:
+    """The content of the replica's file; empty if it is damaged, so that it is replaced."""
+    try:
+        return tables.load_config(files, path, _CONFIGS[path.name][2]).content
+    except errors.LakelogError:
+        return {}
