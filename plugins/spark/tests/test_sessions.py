@@ -18,7 +18,7 @@ import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark import sessions
-from lakelog_spark.jars import (
+from lakelog_spark.sessions import (
     DELTA,
     DELTA_JAR,
     ICEBERG,

@@ -16,7 +16,7 @@ from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.reading.options import ReadOptions
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
-from lakelog_spark import jars, sessions, shipping, where
+from lakelog_spark import sessions, shipping, where
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class SparkEngine:
         :class:`~lakelog_lake.errors.StatementRefused` and
         :class:`~lakelog_lake.errors.SparkFailed`.
         """
-        jars.need_spark()
+        sessions.need_spark()
         from lakelog_spark.source import register
 
         with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store

@@ -36,8 +36,8 @@ from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import parquet as parquet_maintenance
-from lakelog_lake.sinks import delta, history
-from lakelog_lake.tables import data_files
+from lakelog_lake.sinks import delta
+from lakelog_lake.tables import data_files, position
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
@@ -285,13 +285,13 @@ def _rewind(path: Path, store: str, table: LandedTable, before: Position, start:
     gone: list[pa.RecordBatch] = []
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for batch in table.batches(store, history.LAST_ROWS):
+        for batch in table.batches(store, position.LAST_ROWS):
             is_gone = pc.greater_equal(batch.column("physical_offset"), start)
-            gone.append(batch.filter(is_gone).select(history.LAST_ROWS[1:5]))
+            gone.append(batch.filter(is_gone).select(position.LAST_ROWS[1:5]))
             yield batch.filter(pc.invert(is_gone))
 
     with readable(table.name):
-        last = history.positions_of(kept(), table.name).get(store)
+        last = position.positions_of(kept(), table.name).get(store)
     if last is None:
         with lakelog.open(path, mode="read") as log:
             last = Position(log.min_offset, log.min_offset)
