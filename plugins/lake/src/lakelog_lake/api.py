@@ -106,8 +106,8 @@ class Landing:
             )
         seconds, alive = interval_ms / 1000, runner.WatchdogNotifier.of_this_process()
         with self._dispatcher(stop.is_set) as lander:
-            waits = runner.LandingWaits(stop, seconds, lander.newcoming, alive)
-            runner.until_stopped(lander.one_pass, stop, seconds, on_landed, on_trouble, waits)
+            waits = runner.LandingWaits(stop, seconds, lander, alive)
+            runner.until_stopped(lander.one_pass, on_landed, on_trouble, waits)
 
     @contextmanager
     def _dispatcher(

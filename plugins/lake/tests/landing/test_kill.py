@@ -261,8 +261,8 @@ def test_a_dispatcher_goes_on_without_it(source: LandingSource, tmp_path: Path) 
 
     with processes(2) as engine:
         dispatcher = LandingDispatcher(source, targets_for(spec), engine, SMALL)
-        waits = LandingWaits(stop, 0.01, dispatcher.newcoming, WatchdogNotifier.of_this_process())
-        until_stopped(land, stop, 0.01, passes.append, trouble, waits)
+        waits = LandingWaits(stop, 0.01, dispatcher, WatchdogNotifier.of_this_process())
+        until_stopped(land, passes.append, trouble, waits)
     assert [type(each) for each in troubles] == [WorkerLost]
     assert "was killed" in str(troubles[0])
     assert len(passes) > 1

@@ -200,7 +200,7 @@ class SparkIcebergSink:
 
         operations, metadata = head.version.table
         try:
-            changed = self._changed(head.version, store, positions.to_text(position), files)
+            changed = self._changed(head.version, store, position, files)
             self._sync_manifests(changed)
             operations.commit(metadata, changed)
             self._sync(operations.current().metadataFileLocation())
@@ -213,15 +213,20 @@ class SparkIcebergSink:
             ) from error
 
     def _changed(
-        self, version: positions.TableVersion, store: str, text: str, files: Sequence[FileFacts]
+        self,
+        version: positions.TableVersion,
+        store: str,
+        position: Position,
+        files: Sequence[FileFacts],
     ) -> Any:
         """The metadata with ``files`` and the position; writes its manifests."""
         operations, metadata = version.table
         transaction = self._iceberg.Transactions.newTransaction(self.table, operations)
-        transaction.updateProperties().set(positions.key(store), text).commit()
+        properties, own = version.known.properties(store, position), positions.key(store)
+        transaction.updateProperties().set(own, properties[own]).commit()
         append = transaction.newAppend()
-        for name, value in {**version.known.texts(), store: text}.items():
-            append = append.set(positions.key(name), value)
+        for name, value in properties.items():
+            append = append.set(name, value)
         for each in self._data_files(metadata, files):
             append.appendFile(each)
         append.commit()
@@ -336,10 +341,13 @@ def data_file(
     :param uri: URI of the file
     :param values: the values of its partition, as in Iceberg's JSON
     """
+    made = iceberg.data_file(schema, spec_id, facts, uri)
 
-    def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-        keys = [schema.find_field(iceberg.in_table(name)).field_id for name in values]
-        return {"keys": keys, "values": list(values.values())}
+    def listed(by_id: Mapping[int, Any]) -> dict[str, list[Any]]:
+        values = [
+            each.hex().upper() if isinstance(each, bytes) else each for each in by_id.values()
+        ]
+        return {"keys": list(by_id), "values": values}
 
     return json.dumps(
         {
@@ -350,24 +358,14 @@ def data_file(
             "partition": list(values),
             "file-size-in-bytes": facts.size_bytes,
             "record-count": facts.rows,
-            "column-sizes": by_id(facts.column_sizes),
-            "value-counts": by_id(facts.value_counts),
-            "null-value-counts": by_id(facts.null_counts),
-            "lower-bounds": by_id(_bounds(schema, facts.lower)),
-            "upper-bounds": by_id(_bounds(schema, facts.upper)),
-            "split-offsets": sorted(facts.row_groups),
+            "column-sizes": listed(made.column_sizes),
+            "value-counts": listed(made.value_counts),
+            "null-value-counts": listed(made.null_value_counts),
+            "lower-bounds": listed(made.lower_bounds),
+            "upper-bounds": listed(made.upper_bounds),
+            "split-offsets": made.split_offsets,
         }
     )
-
-
-def _bounds(schema: Schema, values: Mapping[str, int | str]) -> dict[str, str]:
-    """Bounds in Iceberg's single-value binary serialization, in hexadecimal."""
-    from pyiceberg.conversions import to_bytes
-
-    return {
-        name: to_bytes(schema.find_field(name).field_type, value).hex().upper()  # type: ignore[arg-type]  # plain columns
-        for name, value in values.items()
-    }
 
 
 def _quoted(table: str) -> str:

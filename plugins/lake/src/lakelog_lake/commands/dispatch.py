@@ -343,8 +343,8 @@ def _land(
     alive.ready()
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, reporter)
-    waits = LandingWaits(stop, interval_seconds, lander.newcoming, alive)
-    until_stopped(lander.one_pass, stop, interval_seconds, reporter, _print_retry, waits)
+    waits = LandingWaits(stop, interval_seconds, lander, alive)
+    until_stopped(lander.one_pass, reporter, _print_retry, waits)
     alive.stopping()
     return True
 

@@ -46,7 +46,7 @@ from lakelog.maintenance import pins
 from lakelog_lake import engine_provider
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
+from lakelog_lake.landing.targets import CommitResult, PassStore, TableSpec, Targets, targets_for
 from lakelog_lake.log.extent import CachedStore, DurableEnd
 from lakelog_lake.log.records import LogSpan
 from lakelog_lake.log.wanted import EVERYTHING, Chosen
@@ -151,45 +151,6 @@ LONGEST_SECONDS: Final = 30.0
 
 
 @attrs.frozen
-class AppendWaiter:
-    """Waits for new messages for one dispatcher.
-
-    :ivar kept: the open store
-    :ivar durable: the state of the files as of the last pass
-    :ivar looked_to: returns the physical offset up to which the last pass found no messages
-    """
-
-    kept: CachedStore
-    durable: DurableEnd
-    looked_to: Callable[[], int | None]
-
-    def wait(self, stop: Event, interval_seconds: float, on_tick: Callable[[], None]) -> None:
-        """Sleep until a pass may find messages, or until ``stop``.
-
-        :param interval_seconds: time between checks where no notification comes
-        """
-        end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
-        while not stop.is_set() and time.monotonic() < end:
-            on_tick()
-            has_more = self._await_notification()
-            if has_more is None:
-                stop.wait(interval_seconds)
-                has_more = not self.durable.is_still(self.kept.path)
-            if has_more:
-                return
-
-    def _await_notification(self) -> bool | None:
-        """Wait one tick for a notification; whether there is more, or ``None`` without an owner."""
-        behind, store = self.looked_to(), self.kept.kept
-        if behind is None or store is None:
-            return None
-        begun = time.monotonic()
-        if store.wait_flushed(behind + 1, round(TICK_SECONDS * 1000)):
-            return True
-        return False if time.monotonic() - begun >= TICK_SECONDS else None
-
-
-@attrs.frozen
 class LandingSource:
     """A store, and the selection of its messages that lands.
 
@@ -261,6 +222,7 @@ class LandingDispatcher:
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
     _kept: CachedStore = attrs.field(init=False)
     _looked_to: int | None = attrs.field(default=None, init=False)
+    """The physical offset up to which the last pass found no messages."""
 
     def __attrs_post_init__(self) -> None:
         self._kept = CachedStore(self.source.path)
@@ -291,10 +253,30 @@ class LandingDispatcher:
         writer = pin_for(source.path, source.store, place, name, pin) if is_pinned else None
         return cls(source, targets_for(spec, place), engine, bounds, pin=writer, **others)
 
-    @property
-    def newcoming(self) -> AppendWaiter:
-        """Waits for new messages after a pass that found none."""
-        return AppendWaiter(self._kept, self._durable, lambda: self._looked_to)
+    def wait(self, stop: Event, interval_seconds: float, on_tick: Callable[[], None]) -> None:
+        """Sleep after a pass that found nothing, until one may find messages, or until ``stop``.
+
+        :param interval_seconds: time between checks where no notification comes
+        """
+        end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
+        while not stop.is_set() and time.monotonic() < end:
+            on_tick()
+            has_more = self._await_notification()
+            if has_more is None:
+                stop.wait(interval_seconds)
+                has_more = not self._durable.is_still(self.source.path)
+            if has_more:
+                return
+
+    def _await_notification(self) -> bool | None:
+        """Wait one tick for a notification; whether there is more, or ``None`` without an owner."""
+        behind, store = self._looked_to, self._kept.kept
+        if behind is None or store is None:
+            return None
+        begun = time.monotonic()
+        if store.wait_flushed(behind + 1, round(TICK_SECONDS * 1000)):
+            return True
+        return False if time.monotonic() - begun >= TICK_SECONDS else None
 
     def one_pass(self) -> Landed | None:
         """Run one pass; return ``None`` if there is nothing to land.
@@ -352,7 +334,7 @@ class LandingDispatcher:
     def _looked(self, store: lakelog.Store) -> int:
         """Read the positions of all tables; return the start of the next range."""
         source, targets = self.source, self.targets
-        start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
+        start = targets.look(PassStore(store, source.store, source.chosen, source.accept_gaps))
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
         return start

@@ -23,7 +23,7 @@ import attrs
 from lakelog.runtime.signals import soon
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing.dispatcher import AppendWaiter, Landed
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 
 _BEATS: Final = 3
 """Notifications per watchdog interval."""
@@ -93,23 +93,22 @@ def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None])
 
 def until_stopped(
     one_pass: Pass,
-    stop: Event,
-    interval_seconds: float,
     on_landed: Callable[[Landed], None],
     on_trouble: Callable[[TemporaryError, float], None],
     waits: LandingWaits,
 ) -> None:
-    """Land messages as they arrive, until ``stop`` is set.
+    """Land messages as they arrive, until the stop of ``waits`` is set.
 
-    Passes begin ``interval_seconds`` apart, so that single messages do not cause one commit each. A
-    pass begins at once if further messages are known, or after an idle interval. If commits take
-    long, passes begin further apart, see :class:`Spacing`.
+    Passes begin the interval of ``waits`` apart, so that single messages do not cause one commit
+    each. A pass begins at once if further messages are known, or after an idle interval. If commits
+    take long, passes begin further apart, see :class:`Spacing`.
 
     A temporary error does not end the run: ``on_trouble`` is called with the error and with the
     seconds until the next try, which increase each time.
     """
-    spacing, pause = Spacing(interval_seconds), interval_seconds
-    while not stop.is_set():
+    pause = interval_seconds = waits.interval_seconds
+    spacing = Spacing(interval_seconds)
+    while not waits.stop.is_set():
         begun = time.monotonic()
         try:
             landed = one_pass()
@@ -159,7 +158,7 @@ class LandingWaits:
 
     stop: Event
     interval_seconds: float
-    newcoming: AppendWaiter
+    lander: LandingDispatcher
     alive: WatchdogNotifier
 
     def sleep(self, seconds: float) -> None:
@@ -168,7 +167,7 @@ class LandingWaits:
 
     def for_more(self) -> None:
         """Wait until a pass may find new messages."""
-        self.newcoming.wait(self.stop, self.interval_seconds, self.alive)
+        self.lander.wait(self.stop, self.interval_seconds, self.alive)
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 import attrs
@@ -450,7 +451,7 @@ class _Store:
                 rows = pa.Table.from_batches([batch]).filter(pa.array(waits)).cast(columns)
                 for topic in rows[TOPIC].unique().to_pylist():
                     parser = self.target.parsers.get(topic) or self.target.parsers.get(ANY_TOPIC)
-                    of_topic = _of(rows, TOPIC, topic)
+                    of_topic = rows.filter(pc.equal(rows[TOPIC], topic))
                     if parser is not None:
                         yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
 
@@ -503,29 +504,19 @@ def _groups(
     rows: pa.Table, partition: Sequence[str], store: str
 ) -> Iterator[tuple[dict[str, int | str], pa.Table]]:
     """Split rows by partition; rows keep their order."""
-    if not partition:
-        yield {}, rows
-        return
-    key, *others = partition
-    for value, part in _by(rows, key, store):
-        for values, inner in _groups(part, others, store):
-            yield {key: value, **values}, inner
+    columns = [_values(rows, key, store) for key in partition]
+    places: dict[tuple[int | str, ...], list[int]] = defaultdict(list)
+    for row in range(rows.num_rows):
+        places[tuple(each[row] for each in columns)].append(row)
+    for values, found_rows in places.items():
+        yield dict(zip(partition, values, strict=True)), rows.take(found_rows)
 
 
-def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Table]]:
-
+def _values(rows: pa.Table, key: str, store: str) -> list[Any]:
+    """The value of one partition key for each row."""
     if key == STORE:
-        yield store, rows
-    elif key == TOPIC:
-        for topic in rows[TOPIC].unique().to_pylist():
-            yield topic, _of(rows, TOPIC, topic)
-    else:
-        ms = rows["store_timestamp"].cast(pa.int64()).to_numpy() // 1000
-        times = ms // TIMES[key]
-        for each in np.unique(times).tolist():
-            yield each, rows.filter(pa.array(times == each))
-
-
-def _of(rows: pa.Table, name: str, value: Any) -> pa.Table:
-
-    return rows.filter(pc.equal(rows[name], value))
+        return [store] * rows.num_rows
+    if key == TOPIC:
+        return cast("list[Any]", rows[TOPIC].to_pylist())
+    ms = rows["store_timestamp"].cast(pa.int64()).to_numpy() // 1000
+    return cast("list[Any]", (ms // TIMES[key]).tolist())

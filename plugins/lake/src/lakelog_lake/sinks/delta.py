@@ -293,10 +293,8 @@ class DeltaSink(FolderTable[remote.Folder]):
 
         table: DeltaTable = head.version.table
         now_ms = time.time_ns() // 1_000_000
-        texts = {**head.version.known.texts(), store: positions.to_text(position)}
-        metadata = json.dumps(
-            {positions.key(name): text for name, text in texts.items()}, ensure_ascii=False
-        )
+        known: positions.KnownPositions = head.version.known
+        metadata = json.dumps(known.properties(store, position), ensure_ascii=False)
         mark = Transaction(app_of(store), position.end, now_ms)
         version = self.write(
             table, actions, custom_metadata={"userMetadata": metadata}, app_transactions=[mark]

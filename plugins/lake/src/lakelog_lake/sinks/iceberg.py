@@ -202,12 +202,10 @@ def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def data_file(table: Table, facts: data_files.FileFacts, uri: str) -> DataFile:
+def data_file(schema: Schema, spec_id: int, facts: data_files.FileFacts, uri: str) -> DataFile:
     """The manifest entry of a file."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
-
-    schema = table.schema()
 
     def by_id(values: Any) -> dict[int, Any]:
         return {schema.find_field(in_table(name)).field_id: it for name, it in values.items()}
@@ -229,7 +227,7 @@ def data_file(table: Table, facts: data_files.FileFacts, uri: str) -> DataFile:
         split_offsets=sorted(facts.row_groups),
         equality_ids=None,
         sort_order_id=None,
-        spec_id=table.metadata.default_spec_id,
+        spec_id=spec_id,
     )
 
 
@@ -474,13 +472,12 @@ class IcebergSink:
         """Add ``files`` and the position to a transaction, and commit it."""
         from pyiceberg.exceptions import CommitFailedException
 
-        text = positions.to_text(position)
-        texts = {**head.version.known.texts(), store: text}
-        properties = {positions.key(name): each for name, each in texts.items()}
-        table = head.version.table
-        added = (data_file(table, each, self._uri(each.path)) for each in files)
+        properties = head.version.known.properties(store, position)
+        table, own = head.version.table, positions.key(store)
+        schema, spec_id = table.schema(), table.metadata.default_spec_id
+        added = (data_file(schema, spec_id, each, self._uri(each.path)) for each in files)
         committed = self._expiry.append(transaction, added, properties)
-        transaction.set_properties({positions.key(store): text})
+        transaction.set_properties({own: properties[own]})
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
@@ -518,13 +515,13 @@ class _History(IcebergHistory):
         return self.table.properties
 
     def ancestors(self) -> Iterator[Snapshot]:
-        by_id = {each.snapshot_id: each for each in self.table.metadata.snapshots}
-        at = self.table.metadata.current_snapshot_id
-        while at is not None and (found := by_id.get(at)) is not None:
-            number, summary = found.sequence_number or 0, found.summary
+        from lakelog_lake.sinks.iceberg_expiry import line_of
+
+        metadata = self.table.metadata
+        for each in line_of(metadata, metadata.current_snapshot_id):
+            number, summary = each.sequence_number or 0, each.summary
             more = {} if summary is None else summary.additional_properties
             yield Snapshot(number, "" if summary is None else summary.operation.value, more)
-            at = found.parent_snapshot_id
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         yield from self.table.scan(selected_fields=positions.LAST_ROWS).to_arrow_batch_reader()

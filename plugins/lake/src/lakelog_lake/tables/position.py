@@ -222,8 +222,12 @@ class KnownPositions:
         has_been = store in self._before or self._line.mark(store) is not None
         return _BEGINNING if has_been else None
 
-    def texts(self) -> dict[str, str]:
-        """The positions of all stores, for the next commit."""
+    def properties(self, store: str, position: Position) -> dict[str, str]:
+        """The properties of the next commit: the positions of all stores, with that of ``store``."""
+        texts = {**self._texts_now(), store: to_text(position)}
+        return {key(name): text for name, text in texts.items()}
+
+    def _texts_now(self) -> dict[str, str]:
         if self._left is Left.ALL and (not self._is_cut or self._has_all_marks()):
             return self._texts
         return {**self._from_rows, **self._texts}
