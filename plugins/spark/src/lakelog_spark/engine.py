@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -71,7 +71,8 @@ class SparkEngine:
                 None if catalog is None else SparkCatalogLocation(started, catalog),
             )
         finally:
-            sessions.stop(started)
+            with suppress(Exception):  # its JVM has ended, or ends with this process
+                started.stop()
 
     def compacted(
         self, warehouse: Path, sinks: Sequence[IcebergSink], target_bytes: int, master: str | None

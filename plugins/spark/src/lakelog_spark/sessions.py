@@ -126,16 +126,11 @@ class Package:
     """A package that is downloaded as a whole.
 
     :ivar asked: the coordinates to request
-    :ivar brings: its dependencies that Spark does not have already
+    :ivar jars: all of its jars, with dependencies that Spark does not have already
     """
 
     asked: tuple[Jar, ...]
-    brings: tuple[Jar, ...] = ()
-
-    @property
-    def jars(self) -> tuple[Jar, ...]:
-        """All jars of the package."""
-        return (*self.asked, *self.brings)
+    jars: tuple[Jar, ...]
 
 
 _DELTA: Final = "4.4.0"
@@ -143,11 +138,13 @@ _UNITY: Final = "0.6.0"
 ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
 DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
 """Both match the PySpark version that this distribution requires."""
-ICEBERG: Final = Package((ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0")))
+_ICEBERG_JARS: Final = (ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0"))
+ICEBERG: Final = Package(_ICEBERG_JARS, _ICEBERG_JARS)
 _DELTA_PARTS: Final = ("storage", "kernel-api", "kernel-defaults", "kernel-unitycatalog")
 DELTA: Final = Package(
     (DELTA_JAR,),
     (
+        DELTA_JAR,
         *(Jar("io.delta", f"delta-{part}", _DELTA) for part in _DELTA_PARTS),
         *(Jar("io.unitycatalog", f"unitycatalog-{part}", _UNITY) for part in ("client", "hadoop")),
     ),
@@ -297,12 +294,6 @@ def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkS
     finally:
         if there is None:
             found.stop()
-
-
-def stop(session: SparkSession) -> None:
-    """Stop a session; errors are ignored, as after a failure its JVM may have ended."""
-    with suppress(Exception):  # its JVM has ended, or ends with this process
-        session.stop()
 
 
 def missing_java() -> str | None:
@@ -455,7 +446,16 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
     """
     if warehouse is not None:
         check_jar(session, ICEBERG_JAR)
-        _add_lake(session, lake(warehouse))
+        config, place = lake(warehouse), f"{_LAKE}.warehouse"
+        there, wanted = session.conf.get(_LAKE, None), str(config[place])
+        if there is None:
+            for name, value in config.items():
+                session.conf.set(name, str(value))
+        elif session.conf.get(place, None) != wanted:
+            raise errors.WrongSpark(
+                f"this Spark session has a catalog {CATALOG} already, of "
+                f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
+            )
     if delta:
         check_jar(session, DELTA_JAR)
         listed = session.conf.get("spark.sql.extensions", None) or ""
@@ -465,19 +465,6 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
                 "spark.sql.extensions, and cannot add any: stop it, or start it with "
                 "lakelog_spark.session(delta=True)"
             )
-
-
-def _add_lake(session: SparkSession, config: Config) -> None:
-    place = f"{_LAKE}.warehouse"
-    there, wanted = session.conf.get(_LAKE, None), str(config[place])
-    if there is None:
-        for name, value in config.items():
-            session.conf.set(name, str(value))
-    elif session.conf.get(place, None) != wanted:
-        raise errors.WrongSpark(
-            f"this Spark session has a catalog {CATALOG} already, of "
-            f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
-        )
 
 
 def _prepare_process(master: str | None, python: str | None) -> None:

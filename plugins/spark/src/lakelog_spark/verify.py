@@ -276,17 +276,12 @@ def add_differing(
         facts = np.zeros(sum(repeats), comparing.FACT)
         at = 0
         for row, times in zip(rows, repeats, strict=True):
-            facts[at : at + times] = _fact(row, queues)
+            these = facts[at : at + times]
+            these["at"], these["offset"], these["takes"] = row["at"], row["offset"], row["takes"]
+            these["queue"] = queues.number(row["topic"], row["queue_id"])
             at += times
         found.add(kind, facts)
     for queue, kinds in counts.items():
         found.of(queue).kinds = kinds
     listed_rows = sum(each.rows for each in found.ranges)
     found.not_listed += int(found.rows > listed_rows)
-
-
-def _fact(row: Any, queues: comparing.Queues) -> Any:
-    fact = np.zeros((), comparing.FACT)
-    fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
-    fact["queue"] = queues.number(row["topic"], row["queue_id"])
-    return fact

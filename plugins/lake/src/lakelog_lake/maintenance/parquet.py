@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -33,7 +33,7 @@ _STEP_ROWS: Final = 16_384
 
 
 def bins(
-    table: Versions, entries: Iterable[dict[str, Any]], target_bytes: int
+    table: ParquetSink, entries: Iterable[dict[str, Any]], target_bytes: int
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield groups of at least two files to merge into one, in the given order.
 
@@ -86,19 +86,6 @@ _OF_ONE_FILE: Final = ("path", "size_bytes", "rows")
 
 
 @attrs.frozen
-class _Version:
-    """One version of the table.
-
-    :ivar content: its manifest
-    :ivar entries: all files of the table
-    """
-
-    number: int
-    content: Mapping[str, Any]
-    entries: list[dict[str, Any]]
-
-
-@attrs.frozen
 class _Merged:
     """A merge of files.
 
@@ -110,68 +97,27 @@ class _Merged:
     entry: dict[str, Any]
 
 
-class Versions(ParquetSink):
-    """A table with access to all of its versions."""
-
-    def newest(self) -> _Version:
-        """The newest version, with its files made visible."""
-        number, content = self._shown_version()
-        return _Version(number, content, self._entries(number))
-
-    def replace(
-        self,
-        version: _Version,
-        entries: Sequence[Mapping[str, Any]],
-        moved: Mapping[str, str] | None = None,
-    ) -> None:
-        """Publish a version with other files.
-
-        :param version: the version that this one replaces
-        :param entries: all files of the new version
-        :param moved: positions that change, by store
-
-        Raises :class:`~lakelog_lake.errors.Conflict`.
-        """
-        positions = {**version.content["positions"], **(moved or {})}
-        changed = {"whole": True, "files": list(entries), "positions": positions}
-        content = {**version.content, **changed}
-        self._publish(version.number + 1, content)
-        self._show(version.number + 1)
-
-    def whole_before(self, number: int) -> int:
-        """The newest version up to ``number`` whose manifest lists all files."""
-        while number > 0 and not self._read(number)["whole"]:
-            number -= 1
-        return number
-
-    def named_by(self, number: int) -> Iterator[Path]:
-        """The files of one manifest, each under its visible and its hidden name."""
-        for path in self._paths(self._read(number)["files"]):
-            yield from (path, hidden(path))
-
-
 def compact(sink: ParquetSink, target_bytes: int) -> terms.Compacted:
     """Merge files of one topic and day that are smaller than ``target_bytes``.
 
     Raises :class:`~lakelog_lake.errors.TooBusy`.
     """
-    table = Versions(sink.path, sink.shape)
-    merged = [_merge(table, group) for group in _groups(table, target_bytes)]
+    merged = [_merge(sink, group) for group in _groups(sink, target_bytes)]
     if not merged:
         return terms.Compacted()
-    sync(table.folder)
+    sync(sink.folder)
     try:
-        _commit(table, merged)
+        _commit(sink, merged)
     except BaseException:
-        _discard_unless_named(table, merged)
+        _discard_unless_named(sink, merged)
         raise
     old = sum(len(each.old) for each in merged)
     return terms.Compacted(old, len(merged), sum(each.entry["rows"] for each in merged))
 
 
-def _groups(table: Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
+def _groups(table: ParquetSink, target_bytes: int) -> Iterator[list[dict[str, Any]]]:
     alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for each in table.newest().entries:
+    for each in table.entries(table.newest()[0]):
         if each["size_bytes"] < target_bytes:
             others = {name: each[name] for name in sorted(each) if name not in _OF_ONE_FILE}
             alike[repr(others)].append(each)
@@ -180,7 +126,7 @@ def _groups(table: Versions, target_bytes: int) -> Iterator[list[dict[str, Any]]
             yield from bins(table, entries, target_bytes)
 
 
-def _merge(table: Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
+def _merge(table: ParquetSink, entries: Sequence[dict[str, Any]]) -> _Merged:
     named = table.folder / f"compacted-{uuid4().hex}.parquet"
     made = hidden(named)
     try:
@@ -192,36 +138,36 @@ def _merge(table: Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
     return _Merged(frozenset(each["path"] for each in entries), entry)
 
 
-def _commit(table: Versions, merged: Sequence[_Merged]) -> None:
+def _commit(table: ParquetSink, merged: Sequence[_Merged]) -> None:
     gone = frozenset[str]().union(*(each.old for each in merged))
     for _ in range(_TRIES):
         version = table.newest()
-        if not gone <= {each["path"] for each in version.entries}:
+        entries = table.entries(version[0])
+        if not gone <= {each["path"] for each in entries}:
             raise _outrun(table)
-        kept = [each for each in version.entries if each["path"] not in gone]
+        kept = [each for each in entries if each["path"] not in gone]
         try:
-            table.replace(version, [*(each.entry for each in merged), *kept])
+            table.replace(version, [*(each.entry for each in merged), *kept], {})
         except Conflict:
             continue
         return
     raise TooBusy(f"{table.name} could not be compacted in {_TRIES} tries: others committed first")
 
 
-def _outrun(table: Versions) -> TooBusy:
+def _outrun(table: ParquetSink) -> TooBusy:
     return TooBusy(f"{table.name}: another compaction committed first; nothing was changed")
 
 
-def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
+def _discard_unless_named(table: ParquetSink, merged: Sequence[_Merged]) -> None:
     """Remove the new files, unless the commit published them in spite of its error."""
-    named = {each["path"] for each in table.newest().entries}
+    named = {each["path"] for each in table.entries(table.newest()[0])}
     for each in merged:
         if each.entry["path"] not in named:
             terms.remove(hidden(table.path / each.entry["path"]))
 
 
-def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
+def expire(table: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Remove versions replaced before the cutoff, and files that only they list."""
-    table = Versions(sink.path, sink.shape)
     numbers = table.versions()
     if not numbers:
         return terms.Expired()
@@ -238,7 +184,9 @@ def expire(sink: ParquetSink, retention: terms.RetentionTerms) -> terms.Expired:
     return terms.Expired(len(gone), files)
 
 
-def _oldest_kept(table: Versions, numbers: Sequence[int], retention: terms.RetentionTerms) -> int:
+def _oldest_kept(
+    table: ParquetSink, numbers: Sequence[int], retention: terms.RetentionTerms
+) -> int:
     kept = numbers[-max(1, retention.keep) :][0]
     for number, following in zip(numbers[-2::-1], numbers[:0:-1], strict=False):
         if table.manifest(following).stat().st_mtime < retention.cutoff:

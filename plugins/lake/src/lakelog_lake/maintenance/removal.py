@@ -45,17 +45,7 @@ from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns, file_schema
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC
-from lakelog_lake.verify import comparing
-from lakelog_lake.verify.landed_table import (
-    DeltaRows,
-    IcebergRows,
-    LandedTable,
-    OpenTable,
-    ParquetRows,
-    all_opened,
-    readable,
-    stores_in,
-)
+from lakelog_lake.verify import comparing, landed_table
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
 
 _PLACE: Final = "physical_offset"
@@ -88,7 +78,11 @@ class RemovedRows:
 
 
 def take_out(
-    table: LandedTable, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.LandedTable,
+    store: str,
+    gone: RemovedRows,
+    before: Position,
+    after: Position,
 ) -> None:
     """Remove some rows of ``store`` and set its position, in one commit.
 
@@ -98,11 +92,11 @@ def take_out(
     Raises :class:`~lakelog_lake.errors.Conflict` if the table has another position, or was changed
     meanwhile, and :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
-    if isinstance(table, ParquetRows):
+    if isinstance(table, landed_table.ParquetRows):
         _from_parquet(table, store, gone, before, after)
-    elif isinstance(table, DeltaRows):
+    elif isinstance(table, landed_table.DeltaRows):
         _from_delta(table, store, gone, before, after)
-    elif isinstance(table, IcebergRows):
+    elif isinstance(table, landed_table.IcebergRows):
         _from_iceberg(table, store, gone, before, after)
     else:
         raise errors.TableMaintenanceError(
@@ -132,13 +126,17 @@ def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -
 
 
 def _from_parquet(
-    table: ParquetRows, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.ParquetRows,
+    store: str,
+    gone: RemovedRows,
+    before: Position,
+    after: Position,
 ) -> None:
-    versions = parquet_maintenance.Versions(table.sink.path, table.sink.shape)
+    versions = table.sink
     version = versions.newest()
     _check(table.name, versions.position(store), before)
     entries = []
-    for each in version.entries:
+    for each in versions.entries(version[0]):
         rest = _rest(found(versions.path / each["path"]), store, gone, {})
         if rest is None:
             entries.append(each)
@@ -153,7 +151,7 @@ def _from_parquet(
 
 
 def _from_delta(
-    table: DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
 
@@ -184,7 +182,11 @@ def _from_delta(
 
 
 def _from_iceberg(
-    table: IcebergRows, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.IcebergRows,
+    store: str,
+    gone: RemovedRows,
+    before: Position,
+    after: Position,
 ) -> None:
     from pyiceberg.expressions import And, EqualTo
 
@@ -228,7 +230,7 @@ class Rewind:
     :ivar start: physical offset of the first row that is removed
     """
 
-    table: LandedTable
+    table: landed_table.LandedTable
     store: str
     before: Position
     after: Position
@@ -257,7 +259,7 @@ def planned(
 
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
-    for each in all_opened(to, table, dead_letters):
+    for each in landed_table.all_opened(to, table, dead_letters):
         start = _first_unknown(path, store, each)
         for one in reversed(each.each) if start is not None else ():
             before = one.position(store)
@@ -265,7 +267,7 @@ def planned(
                 yield _rewind(path, store, one, before, start or 0)
 
 
-def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
+def _first_unknown(path: Path, store: str, opened: landed_table.OpenTable) -> int | None:
     """The physical offset of the first row that differs from the log; ``None`` if none does."""
     found = verify_here(VerifyRequest(path, store, opened.whole, Chosen()))
     if found.differences.not_listed:
@@ -281,7 +283,9 @@ def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
     return min((*places, *ends), default=None)
 
 
-def _rewind(path: Path, store: str, table: LandedTable, before: Position, start: int) -> Rewind:
+def _rewind(
+    path: Path, store: str, table: landed_table.LandedTable, before: Position, start: int
+) -> Rewind:
 
     gone: list[pa.RecordBatch] = []
 
@@ -291,7 +295,7 @@ def _rewind(path: Path, store: str, table: LandedTable, before: Position, start:
             gone.append(batch.filter(is_gone).select(position.LAST_ROWS[1:5]))
             yield batch.filter(pc.invert(is_gone))
 
-    with readable(table.name):
+    with landed_table.readable(table.name):
         last = position.positions_of(kept(), table.name).get(store)
     if last is None:
         with lakelog.open(path, mode="read") as log:
@@ -340,19 +344,21 @@ def reland(spec: targets.TableSpec) -> Iterator[Relanded]:
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and the errors of changing the
     tables' columns.
     """
-    for opened in all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
+    for opened in landed_table.all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
         if opened.dead_letters is not None:
             yield _of_one(spec, opened, opened.dead_letters)
 
 
-def _of_one(spec: targets.TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
-    if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
+def _of_one(
+    spec: targets.TableSpec, opened: landed_table.OpenTable, dead: landed_table.LandedTable
+) -> Relanded:
+    if isinstance(dead, landed_table.DeltaRows) and not isinstance(dead.sink.folder, Path):
         raise errors.TableMaintenanceError(
             f"{dead.name} is in an object store, where removing rows from a Delta table is not "
             "supported yet; nothing was changed"
         )
-    with readable(dead.name):
-        stores = stores_in(dead)
+    with landed_table.readable(dead.name):
+        stores = landed_table.stores_in(dead)
     landed = taken_out = left = 0
     target = targets.TopicTables.of(spec).target(opened.topic) if stores else None
     for store in sorted(stores):
@@ -368,8 +374,8 @@ def _of_one(spec: targets.TableSpec, opened: OpenTable, dead: LandedTable) -> Re
 class _Store:
     """The dead letters of one store in one table."""
 
-    table: LandedTable
-    dead: LandedTable
+    table: landed_table.LandedTable
+    dead: landed_table.LandedTable
     target: targets.Target
     store: str
 
@@ -444,7 +450,7 @@ class _Store:
     def _parsed(self, done: NDArray[np.int64], end: int) -> Iterator[pa.Table]:
 
         columns = dead_letter_columns()
-        with readable(self.dead.name):
+        with landed_table.readable(self.dead.name):
             for batch in self.dead.batches(self.store, columns.names):
                 places = batch.column(_PLACE).to_numpy()
                 waits = (places < end) & ~np.isin(places, done)
@@ -471,8 +477,8 @@ class _Store:
             yield from data_files.write_files(place, values, part.combine_chunks().to_batches())
 
 
-def _places(table: LandedTable, store: str) -> NDArray[np.int64]:
-    with readable(table.name):
+def _places(table: landed_table.LandedTable, store: str) -> NDArray[np.int64]:
+    with landed_table.readable(table.name):
         found = [each.column(_PLACE).to_numpy() for each in table.batches(store, [STORE, _PLACE])]
     return np.concatenate([np.zeros(0, np.int64), *found])
 

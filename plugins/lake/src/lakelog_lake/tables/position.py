@@ -223,7 +223,7 @@ class KnownPositions:
         return _BEGINNING if has_been else None
 
     def properties(self, store: str, position: Position) -> dict[str, str]:
-        """The properties of the next commit: the positions of all stores, with that of ``store``."""
+        """The properties of the next commit: positions of all stores; that of ``store`` is new."""
         texts = {**self._texts_now(), store: to_text(position)}
         return {key(name): text for name, text in texts.items()}
 

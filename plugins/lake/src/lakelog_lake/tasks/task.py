@@ -139,55 +139,6 @@ class Rejects:
                 self.errors[offset] = str(error)
 
 
-@attrs.frozen
-class Reader:
-    """The records of one task; rows are indices in ``batch``."""
-
-    batch: RecordBatch
-    damages: DamagePolicy
-    step_bytes: int
-
-    def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
-
-        Raises :class:`~lakelog_lake.errors.CorruptBody` for such a body if damage is not skipped.
-        """
-        for part in steps(self.batch, rows, self.step_bytes):
-            columns, errors = unpacked(part, _NAMES)
-            self.damages.bodies(errors)
-            yield columns
-
-    def refused(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of dead letters in steps, including bodies that cannot be unpacked."""
-        for part in steps(self.batch, rows, self.step_bytes):
-            yield unpacked(part, _NAMES)[0]
-
-    def parsed(
-        self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield rows that parse, in steps, with the parser's columns instead of ``body``.
-
-        A body that cannot be unpacked counts as not parsed, without an error. Raises
-        :class:`~lakelog_lake.errors.BadParser` for a parser that violates its contract.
-        """
-        for part in steps(self.batch, rows, self.step_bytes):
-            columns, errors = unpacked(part, _NAMES)
-            if errors:
-                rejects.add(part.physical_offsets[list(errors)], errors.values())
-                columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
-            if not columns.num_rows:
-                continue
-            rest = columns.drop_columns([shape.BODY])
-            parsed = parser.parse(columns.column(shape.BODY), rest)
-            _check(parser, parsed, columns.num_rows)
-            if not parsed.good.all():
-                places = rest.column("physical_offset").to_numpy()
-                rejects.add(places[~parsed.good], parsed.errors)
-                rest = rest.filter(pa.array(parsed.good))
-            names = [*rest.schema.names, *parsed.columns.schema.names]
-            yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
-
-
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
     good = int(parsed.good.sum())
     expected = (rows, good, rows - good, parser.fields.names)
@@ -347,25 +298,24 @@ class _Work:
     task: Task
     rows: ChosenRows
     by_topic: Mapping[str, NDArray[np.int64]]
-    reader: Reader
     rejects: Mapping[int, Rejects]
+    damages: DamagePolicy
 
     @classmethod
     def of(cls, task: Task, batch: RecordBatch, damages: DamagePolicy) -> _Work:
         rows = ChosenRows.of(batch, task.store, task.chosen)
-        reader = Reader(batch, damages, min(_STEP_BYTES, task.file_bytes))
         takers = {each.dead_letters for each in task.outlets}
         rejects = {
             each.number: Rejects(each.from_offset) for each in task.outlets if each.number in takers
         }
-        return cls(task, rows, rows.by_topic(), reader, rejects)
+        return cls(task, rows, rows.by_topic(), rejects, damages)
 
     def strays(self) -> dict[str, int]:
         """Topics that no outlet takes."""
         if any(each.topics is None for each in self.task.outlets):
             return {}
         taken = frozenset[str]().union(*(each.topics or () for each in self.task.outlets))
-        places = self.reader.batch.physical_offsets
+        places = self.rows.batch.physical_offsets
         return {
             topic: int(places[rows].min())
             for topic, rows in self.by_topic.items()
@@ -383,7 +333,7 @@ class _Work:
 
     def _of_messages(self, outlet: Outlet) -> TablePart:
         rows = self._of_topics(outlet)
-        places = self.reader.batch.physical_offsets[rows]
+        places = self.rows.batch.physical_offsets[rows]
         if outlet.dead_letters is not None:  # its table may lag behind: parse landed rows again
             first = self.rejects[outlet.dead_letters].from_offset
             again = rows[(places >= first) & (places < outlet.from_offset)]
@@ -398,7 +348,7 @@ class _Work:
 
     def _of_dead_letters(self, outlet: Outlet) -> TablePart:
         errors = self.rejects[outlet.number].errors
-        places = self.reader.batch.physical_offsets[self.rows.order]
+        places = self.rows.batch.physical_offsets[self.rows.order]
         bad = np.fromiter(errors, np.int64, len(errors))
         rows = self.rows.order[np.isin(places, bad)]
         return self._written(outlet, rows, self._with_errors)
@@ -426,19 +376,58 @@ class _Work:
     def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The columns of messages; collects bodies that do not parse in the rejects."""
         if outlet.dead_letters is None:
-            yield from self.reader.columns(rows)
+            yield from self._raw(rows)
             return
         rejects = self.rejects[outlet.dead_letters]
         for part in runs(rows, self.rows.codes):
             parser = outlet.parser(self.rows.topics[self.rows.codes[part[0]]])
             if parser is None:
-                yield from self.reader.columns(part)
+                yield from self._raw(part)
             else:
-                yield from self.reader.parsed(part, parser, rejects)
+                yield from self._parsed(part, parser, rejects)
+
+    def _steps(self, rows: NDArray[np.int64]) -> Iterator[RecordBatch]:
+        return steps(self.rows.batch, rows, min(_STEP_BYTES, self.task.file_bytes))
+
+    def _raw(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
+
+        Raises :class:`~lakelog_lake.errors.CorruptBody` for such a body if damage is not skipped.
+        """
+        for part in self._steps(rows):
+            columns, errors = unpacked(part, _NAMES)
+            self.damages.bodies(errors)
+            yield columns
+
+    def _parsed(
+        self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows that parse, in steps, with the parser's columns instead of ``body``.
+
+        A body that cannot be unpacked counts as not parsed, without an error. Raises
+        :class:`~lakelog_lake.errors.BadParser` for a parser that violates its contract.
+        """
+        for part in self._steps(rows):
+            columns, errors = unpacked(part, _NAMES)
+            if errors:
+                rejects.add(part.physical_offsets[list(errors)], errors.values())
+                columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
+            if not columns.num_rows:
+                continue
+            rest = columns.drop_columns([shape.BODY])
+            parsed = parser.parse(columns.column(shape.BODY), rest)
+            _check(parser, parsed, columns.num_rows)
+            if not parsed.good.all():
+                places = rest.column("physical_offset").to_numpy()
+                rejects.add(places[~parsed.good], parsed.errors)
+                rest = rest.filter(pa.array(parsed.good))
+            names = [*rest.schema.names, *parsed.columns.schema.names]
+            yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
 
     def _with_errors(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
 
         errors = self.rejects[outlet.number].errors
-        for columns in self.reader.refused(rows):
+        for part in self._steps(rows):
+            columns, _ = unpacked(part, _NAMES)  # also of bodies that cannot be unpacked
             why = [errors[each] for each in columns.column("physical_offset").to_pylist()]
             yield columns.append_column(ERROR, pa.array(why, pa.string()))

@@ -17,7 +17,7 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -67,19 +67,15 @@ def handing_over(
     Raises the errors of :func:`open_to_append`, and :class:`~lakelog.errors.LakelogError` if
     another job takes longer than ``wait_seconds``.
     """
-    with (
-        _only_one(RealFileSystem.of_store(path), path, wait_seconds),
-        open_to_append(path, settings) as store,
-    ):
+    with _turn(path, wait_seconds), open_to_append(path, settings) as store:
         yield store
 
 
-@contextmanager
-def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[None]:
+def _turn(path: Path, wait_seconds: float) -> AbstractContextManager[None]:
     folder = staging.folder_of(path, "any").parent
     if not (path / layout.OWN_DIR).is_dir():  # not a store of lakelog: opening raises
-        yield
-        return
+        return nullcontext()
+    files = RealFileSystem.of_store(path)
     files.make_dir(folder)
     place, deadline = folder / LOCK_FILE, time.monotonic() + wait_seconds
 
@@ -91,8 +87,7 @@ def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[No
             )
 
     files.open(place, write=True, create=True).close()  # with the permissions of a store's file
-    with CommitLock(place, waits).taken():
-        yield
+    return CommitLock(place, waits).taken()
 
 
 def open_to_append(
@@ -188,14 +183,13 @@ class Handover:
             staging.verify(self.files, self.folder, part)
             with staging.opened(self.folder, part) as staged:
                 while journal.batch < part.batches:
-                    journal = self._append_batch(staged, journal)
+                    journal = self._append_batch(
+                        staging.messages_of(staged, journal.batch), journal
+                    )
         return attrs.evolve(journal, part=journal.part + 1, batch=0)
 
-    def _append_batch(
-        self, staged: staging.StagedBatches, journal: staging.Journal
-    ) -> staging.Journal:
+    def _append_batch(self, messages: list[Message], journal: staging.Journal) -> staging.Journal:
         """Append a batch, or the rest of it; return the journal for the next one."""
-        messages = staged.messages(journal.batch)
         if journal.left is not None:
             messages = [messages[at] for at in journal.left]
         if messages:
@@ -236,7 +230,7 @@ def looked_up(
     staging.verify(files, folder, part)
     _settled(store)
     with staging.opened(folder, part) as staged:
-        messages = staged.messages(journal.batch)
+        messages = staging.messages_of(staged, journal.batch)
     left = range(len(messages)) if journal.left is None else journal.left
     still = missing(store, folder.name, journal.offset, [messages[at] for at in left])
     rows = journal.rows + len(left) - len(still)

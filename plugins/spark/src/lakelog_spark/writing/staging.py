@@ -192,24 +192,18 @@ def _crc_of(file: File) -> int:
 
 
 @contextmanager
-def opened(folder: Path, part: StagedPart) -> Iterator[StagedBatches]:
+def opened(folder: Path, part: StagedPart) -> Iterator[pa.ipc.RecordBatchFileReader]:
     """Open a verified file; batches are read one at a time."""
     with pa.OSFile(str(folder / str(part.file))) as source, pa.ipc.open_file(source) as reader:
-        yield StagedBatches(reader)
+        yield reader
 
 
-@attrs.frozen
-class StagedBatches:
-    """Batches of messages by index."""
-
-    _reader: pa.ipc.RecordBatchFileReader
-
-    def messages(self, number: int) -> list[Message]:
-        """The messages of one batch."""
-        table = self._reader.get_batch(number)
-        columns = {name: table.column(name).to_pylist() for name in _TYPES}
-        each = [columns.get(field.name, repeat(None)) for field in attrs.fields(Message)[:_GIVEN]]
-        return list(map(Message, *each))
+def messages_of(staged: pa.ipc.RecordBatchFileReader, number: int) -> list[Message]:
+    """The messages of one batch of an opened file."""
+    table = staged.get_batch(number)
+    columns = {name: table.column(name).to_pylist() for name in _TYPES}
+    each = [columns.get(field.name, repeat(None)) for field in attrs.fields(Message)[:_GIVEN]]
+    return list(map(Message, *each))
 
 
 def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedPart]) -> None:
