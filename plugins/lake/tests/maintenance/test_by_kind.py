@@ -127,7 +127,7 @@ def test_a_compaction_behind_another_changes_nothing(
         compact("parquet", path)
         sync(folder)
 
-    monkeypatch.setattr("lakelog_lake.maintenance.parquet.sync", other_first)
+    monkeypatch.setattr("lakelog_lake.maintenance.folders.sync", other_first)
     with pytest.raises(TooBusy, match="another compaction"):
         compact("parquet", path)
     assert keys_in(read("parquet", path)) == keys_of(store_path, "S")

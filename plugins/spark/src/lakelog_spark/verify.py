@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -72,11 +73,8 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
     for path, constants in asked.table.data_files():
         alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
     parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
-    if not parts:
-        parts = [spark.createDataFrame([], _schema(columns))]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part, allowMissingColumns=True)
+    parts = parts or [spark.createDataFrame([], _schema(columns))]
+    whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     return whole.where(f.col("store") == asked.store).select(*columns)
 
 

@@ -233,7 +233,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     given by --conf.
     """
     from lakelog_lake.landing import committing, dispatcher, runner, targets
-    from lakelog_lake.maintenance.delta import PeriodicCompaction
+    from lakelog_lake.maintenance.folders import PeriodicCompaction
     from lakelog_lake.sinks.locations import location_of
     from lakelog_lake.tables import shape
     from lakelog_lake.tasks.ranges import TaskLimits

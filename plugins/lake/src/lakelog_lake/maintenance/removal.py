@@ -36,13 +36,13 @@ from lakelog_lake import errors
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.maintenance import parquet as parquet_maintenance
+from lakelog_lake.maintenance import folders
 from lakelog_lake.sinks import delta
 from lakelog_lake.tables import data_files, position
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns, file_schema
+from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns
 from lakelog_lake.tasks.ranges import FILE_BYTES
 from lakelog_lake.tasks.task import ANY_TOPIC
 from lakelog_lake.verify import comparing, landed_table
@@ -142,7 +142,7 @@ def _from_parquet(
             entries.append(each)
         elif rest.num_rows:
             named = versions.folder / f"rewound-{uuid4().hex}.parquet"
-            parquet_maintenance.write(rest.schema, [rest], hidden(named))
+            folders.write(rest.schema, [rest], hidden(named))
             size = hidden(named).stat().st_size
             path = versions.within(str(named))
             entries.append({**each, "path": path, "size_bytes": size, "rows": rest.num_rows})
@@ -174,7 +174,7 @@ def _from_delta(
         actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
             made = folder / f"rewound-{uuid4().hex}.parquet"
-            metadata = parquet_maintenance.write(rest.schema, [rest], made)
+            metadata = folders.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
             actions.append(delta.added(sink.within(facts.path), facts, values))
     sync(folder)
@@ -464,11 +464,9 @@ class _Store:
     def _files(self, held: Sequence[pa.Table]) -> Iterator[data_files.FileFacts]:
 
         layout = self.target.sink.layout
-        schema = file_schema(layout)
         prefix = f"relanded-{uuid4().hex[:8]}"
-        place = data_files.FilePlacement(
-            self.target.sink.folder, schema, self.store, prefix, FILE_BYTES, layout.is_hidden
-        )
+        folder = self.target.sink.folder
+        place = data_files.FilePlacement(folder, layout, self.store, prefix, FILE_BYTES)
         if not held:
             return
         rows = pa.concat_tables(held, promote_options="default")

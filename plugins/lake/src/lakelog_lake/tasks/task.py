@@ -357,11 +357,10 @@ class _Work:
         prefix = f"{self.task.span.start:020d}"
         place = data_files.FilePlacement(
             outlet.folder,
-            shape.file_schema(outlet.layout),
+            outlet.layout,
             self.task.store,
             prefix,
             self.task.file_bytes,
-            outlet.layout.is_hidden,
             outlet.compression,
         )
         files: list[data_files.FileFacts] = []

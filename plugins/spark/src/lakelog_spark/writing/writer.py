@@ -469,16 +469,13 @@ class WriteOptions:
                 PATH,
                 f"{place.archive} is not a directory: mount it, under one path on all executors",
             )
+        switches = ("create", "ignore_position_columns", "decompress")
         return cls(
             path=place.path,
-            create=switch("create", str(option["create"])),
             settings=option["settings"] or None,
             job=str(uuid4()) if job is None else staging.checked_job(job),
             named=job is not None,
-            ignore_position_columns=switch(
-                "ignore_position_columns", str(option["ignore_position_columns"])
-            ),
-            decompress=switch("decompress", str(option["decompress"])),
+            **{key: switch(key, str(option[key])) for key in switches},
         )
 
 
