@@ -12,11 +12,12 @@ import attrs
 from lakelog.arguments import wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing import dispatcher, runner, targets
+from lakelog_lake.landing import dispatcher, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.tables import Status, statuses
 from lakelog_lake.tables.shape import parse
-from lakelog_lake.tasks import engines, ranges
+from lakelog_lake.tasks import engines, task
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_lake.verify.landed_table import all_opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 
@@ -79,7 +80,7 @@ class Landing:
                 won.append(landed)
 
         with self._dispatcher() as lander:
-            runner.until_done(lander.one_pass, Event(), add)
+            dispatcher.until_done(lander.one_pass, Event(), add)
         return LandingResult(
             sum(each.rows for each in won),
             sum(each.dead_letters for each in won),
@@ -104,10 +105,10 @@ class Landing:
             raise wrong_type(
                 "stop", stop, "a threading.Event, which ends the landing once it is set"
             )
-        seconds, alive = interval_ms / 1000, runner.WatchdogNotifier.of_this_process()
+        seconds, alive = interval_ms / 1000, dispatcher.WatchdogNotifier.of_this_process()
         with self._dispatcher(stop.is_set) as lander:
-            waits = runner.LandingWaits(stop, seconds, lander, alive)
-            runner.until_stopped(lander.one_pass, on_landed, on_trouble, waits)
+            waits = dispatcher.LandingWaits(stop, seconds, lander, alive)
+            dispatcher.until_stopped(lander.one_pass, on_landed, on_trouble, waits)
 
     @contextmanager
     def _dispatcher(
@@ -121,10 +122,10 @@ class Landing:
         workers = nullcontext(engines.in_process) if is_here else engines.processes(self.processes)
         with workers as engine:
             lander = dispatcher.LandingDispatcher.of(
-                dispatcher.LandingSource(self.store, name, chosen=chosen),
+                LandingSource(self.store, name, chosen=chosen),
                 spec,
                 engine,
-                ranges.TaskLimits(at_once=self.processes),
+                task.TaskLimits(at_once=self.processes),
                 is_last=is_last,
             )
             with lander:

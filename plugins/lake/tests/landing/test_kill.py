@@ -25,11 +25,16 @@ import pytest
 
 from lakelog_lake.bodies.base import Parsed
 from lakelog_lake.errors import TemporaryError, WorkerLost
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import LandingWaits, WatchdogNotifier, until_stopped
+from lakelog_lake.landing.dispatcher import (
+    Landed,
+    LandingDispatcher,
+    LandingWaits,
+    WatchdogNotifier,
+    until_stopped,
+)
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import processes
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders, spec
 from plugins.lake.tests.landing.program_evidence import (

@@ -22,13 +22,16 @@ from lakelog.store import reader_parts as flushwait
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier, NotifyReceiver
 from lakelog_lake.errors import WorkerLost
 from lakelog_lake.landing import dispatcher as newcoming
-from lakelog_lake.landing import runner
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals, until_stopped
+from lakelog_lake.landing.dispatcher import (
+    Landed,
+    LandingDispatcher,
+    WatchdogNotifier,
+    stopped_by_signals,
+    until_stopped,
+)
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.tasks.task import Task, Written
+from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits, Written
 from plugins.lake.tests.landing.table_specs import all_passes, dispatcher
 from plugins.lake.tests.landing.test_cli import PROCESSES
 from plugins.lake.tests.stores import filled, open_small
@@ -99,7 +102,7 @@ def test_when_passes_begin(
 ) -> None:
     life = Life(iter(finds))
     monkeypatch.setattr(time, "monotonic", lambda: life.now)
-    waits = cast("runner.LandingWaits", life)
+    waits = cast("newcoming.LandingWaits", life)
     until_stopped(life.one_pass, lambda _: None, lambda *_: None, waits)
     assert life.did == did
     is_dear = not {"sleep 9", "sleep 29"}.isdisjoint(did)

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.maintenance import folders
 from lakelog_lake.maintenance.folders import PeriodicCompaction
 from lakelog_lake.sinks.delta import DeltaSink
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run

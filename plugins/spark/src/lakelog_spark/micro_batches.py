@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.formats import parser_for
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, identity_of
 from lakelog_lake.log import extent, wanted
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import settings, shape
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
 

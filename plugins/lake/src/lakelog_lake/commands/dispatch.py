@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
-    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-    from lakelog_lake.landing.runner import WatchdogNotifier
+    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, WatchdogNotifier
     from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
-    from lakelog_lake.tasks.task import Task, Written
+    from lakelog_lake.tasks.task import LandingSource, Task, Written
 
 
 @attrs.define
@@ -232,11 +231,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
-    from lakelog_lake.landing import committing, dispatcher, runner, targets
+    from lakelog_lake.landing import committing, dispatcher, targets
     from lakelog_lake.maintenance.folders import PeriodicCompaction
     from lakelog_lake.sinks.locations import location_of
     from lakelog_lake.tables import shape
-    from lakelog_lake.tasks.ranges import TaskLimits
+    from lakelog_lake.tasks.task import TaskLimits
 
     source = _source(store, store_id, corrupt, gaps, system_topics=system_topics)
     keys = shape.parse(partition)
@@ -246,12 +245,12 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     spec = targets.TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
-    alive = runner.WatchdogNotifier.of_this_process()
+    alive = dispatcher.WatchdogNotifier.of_this_process()
     lock = None if commit_lock is None else committing.CommitLock(commit_lock.absolute(), alive)
     config = options.pairs_of(conf, "--conf")
     reporter = _PassReporter(alive, _print_landed_json if as_json else _print_landed)
     with (
-        runner.stopped_by_signals() as stop,
+        dispatcher.stopped_by_signals() as stop,
         landing_bar(source.path, alive) as bar,
         _running(engine, processes, to, master, config, bar.done) as (run, place),
     ):
@@ -289,10 +288,11 @@ def _source(
     since_ms: int | None = None,
     system_topics: bool,
 ) -> LandingSource:
-    from lakelog_lake.landing import dispatcher, targets
+    from lakelog_lake.landing import targets
     from lakelog_lake.log.wanted import Chosen
+    from lakelog_lake.tasks.task import LandingSource
 
-    return dispatcher.LandingSource(
+    return LandingSource(
         store.absolute(),
         targets.identity_of(store, store_id),
         skip_damage=corrupt is Corrupt.SKIP,
@@ -337,7 +337,7 @@ def _land(
     lander: LandingDispatcher, reporter: _PassReporter, stop: Event, interval_seconds: float | None
 ) -> bool:
     """Run once, or until stopped; return whether everything landed as requested."""
-    from lakelog_lake.landing.runner import LandingWaits, until_done, until_stopped
+    from lakelog_lake.landing.dispatcher import LandingWaits, until_done, until_stopped
 
     alive = reporter.alive
     alive.ready()

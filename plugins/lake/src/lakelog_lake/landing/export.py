@@ -18,13 +18,12 @@ import pyarrow as pa
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import until_done
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, until_done
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
-from lakelog_lake.tasks.ranges import TaskLimits, next_spans
+from lakelog_lake.tasks.task import LandingSource, TaskLimits, next_spans
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = 400

@@ -33,8 +33,7 @@ from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
 from lakelog_lake.tables import settings, shape
 from lakelog_lake.tables.position import Position, QueueEnds, merged
-from lakelog_lake.tasks.ranges import first_offset
-from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart
+from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart, first_offset
 
 
 @attrs.frozen
@@ -109,7 +108,7 @@ class Target:
 
         :param first: returns the start for a table without a position
 
-        Raises the errors of :func:`~lakelog_lake.tasks.ranges.first_offset`, and
+        Raises the errors of :func:`~lakelog_lake.tasks.task.first_offset`, and
         :class:`~lakelog_lake.errors.SelectionChanged`.
         """
         if self._head is None or not self.idle_bytes:

@@ -43,8 +43,7 @@ from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns
-from lakelog_lake.tasks.ranges import FILE_BYTES
-from lakelog_lake.tasks.task import ANY_TOPIC
+from lakelog_lake.tasks.task import ANY_TOPIC, FILE_BYTES
 from lakelog_lake.verify import comparing, landed_table
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
 

@@ -50,7 +50,7 @@ def in_process(
     done: list[Written] = []
     try:
         for each in tasks:
-            done.append(write(each, opened(each.store_path)))
+            done.append(write(each, opened(each.source.path)))
             on_done()
     except BaseException:
         drop(done)
