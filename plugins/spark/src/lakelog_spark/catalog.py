@@ -174,7 +174,9 @@ class SparkIcebergSink:
         return lacks
 
     def _schema(self, table: Any) -> Schema:
-        return schema_of(self._iceberg.SchemaParser.toJson(table.schema()))
+        from pyiceberg.schema import Schema
+
+        return Schema.model_validate_json(self._iceberg.SchemaParser.toJson(table.schema()))
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
@@ -398,10 +400,3 @@ def _columns(columns: pa.Schema, names: Sequence[str]) -> str:
 
 def _partition(column: str, transform: str) -> str:
     return column if transform == "identity" else f"{transform}s({column})"
-
-
-def schema_of(text: str) -> Schema:
-    """Parse a schema in the format of Java's ``SchemaParser``."""
-    from pyiceberg.schema import Schema
-
-    return Schema.model_validate_json(text)

@@ -24,6 +24,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -56,26 +57,25 @@ _STEP_ROWS: Final = 16_384
 
 def bins(
     table: ParquetSink, entries: Iterable[dict[str, Any]], target_bytes: int
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield groups of at least two files to merge into one, in the given order.
+) -> list[list[dict[str, Any]]]:
+    """Return groups of at least two files to merge into one, in the given order.
 
     :param target_bytes: largest stored size of a group
     """
-    held: list[dict[str, Any]] = []
+    groups: list[list[dict[str, Any]]] = [[]]
     stored = unpacked = 0
     for each in entries:
         path = found(table.path / each["path"])
         footer, size = parquet.read_metadata(path), path.stat().st_size
         plain = sum(footer.row_group(n).total_byte_size for n in range(footer.num_row_groups))
-        if held and (stored + size > target_bytes or unpacked + plain > MOST_UNPACKED_BYTES):
-            if len(held) > 1:
-                yield held
-            held, stored, unpacked = [], 0, 0
-        held.append(each)
+        is_full = stored + size > target_bytes or unpacked + plain > MOST_UNPACKED_BYTES
+        if groups[-1] and is_full:
+            groups.append([])
+            stored = unpacked = 0
+        groups[-1].append(each)
         stored += size
         unpacked += plain
-    if len(held) > 1:
-        yield held
+    return [group for group in groups if len(group) > 1]
 
 
 def merge(paths: Sequence[Path], made: Path) -> Any:
@@ -264,41 +264,25 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
 def expire_delta(sink: DeltaSink, retention: terms.RetentionTerms) -> terms.Expired:
     """Vacuum, then clean up the table's log according to its own settings."""
     table = opened(sink.path)
-    before = _versions(sink)
+    before = set(below(sink.path))
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
-    files = _files(sink)
-    _vacuum(table, retention.seconds, kept, full=False)
-    _vacuum(table, max(retention.seconds, terms.SAFE_SECONDS), kept, full=True)
+    vacuum = partial(
+        table.vacuum, dry_run=False, enforce_retention_duration=False, keep_versions=kept
+    )
+    vacuum(ceil(retention.seconds / 3600))
+    # also files that no version lists
+    vacuum(ceil(max(retention.seconds, terms.SAFE_SECONDS) / 3600), full=True)
     table.update_incremental()
     table.create_checkpoint()
     table.cleanup_metadata()
-    return terms.Expired(max(0, before - _versions(sink)), len(files - _files(sink)))
+    after = set(below(sink.path))  # a dry run of vacuum would also list files that are gone
+    files = sum(e.endswith(".parquet") and "/_delta_log/" not in e for e in before - after)
+    return terms.Expired(max(0, _versions(before) - _versions(after)), files)
 
 
-def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> None:
-    """Vacuum a table.
-
-    :param seconds: retention of removed files
-    :param full: whether to remove also files that no version lists
-    """
-    table.vacuum(
-        ceil(seconds / 3600),
-        dry_run=False,
-        enforce_retention_duration=False,
-        full=full,
-        keep_versions=kept,
-    )
-
-
-def _files(sink: DeltaSink) -> set[str]:
-    """The existing data files; a dry run of vacuum would also list files that are gone."""
-    found = (each for each in below(sink.path) if each.endswith(".parquet"))
-    return {each for each in found if "/_delta_log/" not in each}
-
-
-def _versions(sink: DeltaSink) -> int:
+def _versions(paths: Iterable[str]) -> int:
     """The number of versions in the log."""
-    return sum(bool(_VERSION.search(each)) for each in below(sink.path))
+    return sum(bool(_VERSION.search(each)) for each in paths)
 
 
 _log = logging.getLogger("lakelog_lake")

@@ -421,7 +421,9 @@ class IcebergSink:
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
-        made = make(self.catalog, self.table, self.shape, self._place())
+        root = self.warehouse
+        place = None if root is None else "/".join([root.rstrip("/"), *self.table.split(".")])
+        made = make(self.catalog, self.table, self.shape, place)
         table = fitted(made, self.name, self.shape)
         self._location, self._properties = table.location(), remote.pairs(table.io.properties)
         self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
@@ -430,11 +432,6 @@ class IcebergSink:
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, *list(folder.parents)[1:3]):
                 remote.sync(each)
-
-    def _place(self) -> str | None:
-        if self.warehouse is None:
-            return None
-        return "/".join([self.warehouse.rstrip("/"), *self.table.split(".")])
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""

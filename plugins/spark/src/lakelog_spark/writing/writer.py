@@ -109,17 +109,14 @@ class PartitionRows:
         try:
             self._encoder.encode(messages)
         except errors.IllegalMessage:
-            self._find_bad(messages)
+            for at, each in enumerate(messages):
+                try:
+                    self._encoder.encode_one(each)
+                except errors.IllegalMessage as error:
+                    raise staging.BadRow(self._partition, self._row + at, str(error)) from None
             raise
         self._row += len(messages)
         return messages
-
-    def _find_bad(self, messages: Sequence[Message]) -> None:
-        for at, each in enumerate(messages):
-            try:
-                self._encoder.encode_one(each)
-            except errors.IllegalMessage as error:
-                raise staging.BadRow(self._partition, self._row + at, str(error)) from None
 
     def _messages(self, tables: Iterable[pa.RecordBatch]) -> Iterator[Message]:
         number = 0
