@@ -378,7 +378,8 @@ def _creation(table: str, shape: TableShape) -> str:
     topic = {} if shape.topic is None else {iceberg.TOPIC: shape.topic}
     given = {**iceberg.TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
-    made = (_partition(*iceberg.TRANSFORMS[key]) for key in shape.partition)
+    parts = (iceberg.TRANSFORMS[key] for key in shape.partition)
+    made = (name if kind == "identity" else f"{kind}s({name})" for name, kind in parts)
     partitions = f"PARTITIONED BY ({', '.join(made)}) " if shape.partition else ""
     return (
         f"CREATE TABLE IF NOT EXISTS {table} ({_columns(shape.columns, shape.columns.names)}) "
@@ -396,7 +397,3 @@ def _columns(columns: pa.Schema, names: Sequence[str]) -> str:
 
     fields = from_arrow_schema(columns).fields
     return ", ".join(f"`{e.name}` {e.dataType.simpleString()}" for e in fields if e.name in names)
-
-
-def _partition(column: str, transform: str) -> str:
-    return column if transform == "identity" else f"{transform}s({column})"

@@ -66,10 +66,8 @@ class SparkEngine:
             master=master or f"local[{count or '*'}]", iceberg=catalog is not None, config=config
         )
         try:
-            yield (
-                spark(started, on_done),
-                None if catalog is None else SparkCatalogLocation(started, catalog),
-            )
+            place = None if catalog is None else SparkCatalogLocation(started, catalog)
+            yield spark(started, on_done), place
         finally:
             with suppress(Exception):  # its JVM has ended, or ends with this process
                 started.stop()

@@ -127,10 +127,12 @@ class Package:
 
     :ivar asked: the coordinates to request
     :ivar jars: all of its jars, with dependencies that Spark does not have already
+    :ivar extension: its class for ``spark.sql.extensions``
     """
 
     asked: tuple[Jar, ...]
     jars: tuple[Jar, ...]
+    extension: str
 
 
 _DELTA: Final = "4.4.0"
@@ -139,7 +141,11 @@ ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13",
 DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
 """Both match the PySpark version that this distribution requires."""
 _ICEBERG_JARS: Final = (ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0"))
-ICEBERG: Final = Package(_ICEBERG_JARS, _ICEBERG_JARS)
+ICEBERG: Final = Package(
+    _ICEBERG_JARS,
+    _ICEBERG_JARS,
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
 _DELTA_PARTS: Final = ("storage", "kernel-api", "kernel-defaults", "kernel-unitycatalog")
 DELTA: Final = Package(
     (DELTA_JAR,),
@@ -148,10 +154,11 @@ DELTA: Final = Package(
         *(Jar("io.delta", f"delta-{part}", _DELTA) for part in _DELTA_PARTS),
         *(Jar("io.unitycatalog", f"unitycatalog-{part}", _UNITY) for part in ("client", "hadoop")),
     ),
+    "io.delta.sql.DeltaSparkSessionExtension",
 )
 _MARKS: Final = {
     ICEBERG_JAR: "org.apache.iceberg.spark.SparkCatalog",
-    DELTA_JAR: "io.delta.sql.DeltaSparkSessionExtension",
+    DELTA_JAR: DELTA.extension,
 }
 """A class of each jar, whose presence shows that the session has the jar."""
 
@@ -207,8 +214,6 @@ NAMESPACE: Final = "rocketmq"
 """The namespace that each warehouse has from the start, for tables ``lake.rocketmq.TABLE``."""
 _LAKE: Final = f"spark.sql.catalog.{CATALOG}"
 _WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
-_ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-_DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -414,15 +419,13 @@ def _is_there(module: str) -> bool:
 def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
     """Configuration for a new session with the packages ``wanted``."""
     config: Config = {}
-    extensions = []
-    if ICEBERG in wanted:
-        extensions.append(_ICEBERG_EXTENSION)
     if warehouse is not None:
         config |= lake(warehouse) | {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
     if DELTA in wanted:
-        extensions.append(_DELTA_EXTENSION)
         config |= _DELTA_CATALOG
-    return config | ({"spark.sql.extensions": ",".join(extensions)} if extensions else {})
+    if wanted:
+        config["spark.sql.extensions"] = ",".join(each.extension for each in wanted)
+    return config
 
 
 def lake(warehouse: Path) -> Config:
@@ -459,9 +462,9 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
     if delta:
         check_jar(session, DELTA_JAR)
         listed = session.conf.get("spark.sql.extensions", None) or ""
-        if _DELTA_EXTENSION not in (each.strip() for each in listed.split(",")):
+        if DELTA.extension not in (each.strip() for each in listed.split(",")):
             raise errors.WrongSpark(
-                f"this Spark session was started without {_DELTA_EXTENSION} in "
+                f"this Spark session was started without {DELTA.extension} in "
                 "spark.sql.extensions, and cannot add any: stop it, or start it with "
                 "lakelog_spark.session(delta=True)"
             )

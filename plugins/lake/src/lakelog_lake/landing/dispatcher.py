@@ -39,7 +39,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -356,11 +356,9 @@ class LandingDispatcher:
     def close(self) -> None:
         """Close the store, and discard the pass written ahead."""
         ahead, self._ahead = self._ahead, None
-        try:
+        with closing(self._kept):
             if ahead is not None:
                 ahead.drop()
-        finally:
-            self._kept.close()
 
     def finish(self) -> None:
         """End in an orderly way: commit the positions that are only in memory."""

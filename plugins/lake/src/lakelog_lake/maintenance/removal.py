@@ -359,9 +359,9 @@ def _of_one(
     with landed_table.readable(dead.name):
         stores = landed_table.stores_in(dead)
     landed = taken_out = left = 0
-    target = targets.TopicTables.of(spec).target(opened.topic) if stores else None
+    target = None
     for store in sorted(stores):
-        assert target is not None  # for the type checker
+        target = target or targets.TopicTables.of(spec).target(opened.topic)
         one = _Store(opened.table, dead, target, store)
         landed += one.land()
         gone, rest = one.take_out()

@@ -131,9 +131,8 @@ class Status:
         """Bytes of the log that are durable and have not landed; ``None`` if not known."""
         if self.durable_to is None:
             return None
-        return max(
-            0, self.durable_to - (self.log_start if self.landed_to is None else self.landed_to)
-        )
+        landed_to = self.log_start if self.landed_to is None else self.landed_to
+        return max(0, self.durable_to - landed_to)
 
     @property
     def landed_share(self) -> float | None:

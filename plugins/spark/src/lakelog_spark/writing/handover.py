@@ -105,13 +105,9 @@ def open_to_append(
         try:
             lakelog.open(path, mode="read", settings=settings).close()
         except NotAStore as error:
-            raise (error if _is_other(path) else staging.NoSuchStore(path)) from None
+            is_other = path.exists() and (not path.is_dir() or any(path.iterdir()))
+            raise (error if is_other else staging.NoSuchStore(path)) from None
     return lakelog.open(path, settings=settings)
-
-
-def _is_other(path: Path) -> bool:
-    """Whether the path exists and is not an empty folder."""
-    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 @attrs.frozen
@@ -196,16 +192,13 @@ class Handover:
             journal = attrs.evolve(journal, offset=self.store.flush())
             staging.write_journal(self.files, self.folder, journal)
             self.at("intended")
-            self._append(messages)
+            end = self.store.put_batch(messages)[-1].end_offset
+            flushed = self.store.flush()
+            if flushed < end:
+                raise LakelogError(f"{self.store.path}: {flushed} of {end} bytes are durable")
             self.at("appended")
         rows = journal.rows + len(messages)
         return attrs.evolve(journal, batch=journal.batch + 1, left=None, offset=None, rows=rows)
-
-    def _append(self, messages: Sequence[Message]) -> None:
-        end = self.store.put_batch(messages)[-1].end_offset
-        flushed = self.store.flush()
-        if flushed < end:
-            raise LakelogError(f"{self.store.path}: {flushed} of {end} bytes are durable")
 
     def _clean(self) -> None:
         staging.remove_staged(self.files, self.folder)

@@ -313,30 +313,21 @@ def _write_json(files: FileSystem, path: Path, content: dict[str, Any]) -> None:
     write_file(files, path, text.encode() + b"\n")
 
 
-@attrs.frozen
-class LastBatch:
-    """The record of the last micro-batch of one query.
+def read_last_batch(files: FileSystem, folder: Path) -> int:
+    """The number of a query's last batch in the log, from its folder; -1 before the first one."""
+    content = read_file(files, folder / LAST_FILE)
+    if content is None:
+        return -1
+    try:
+        return int(content)
+    except ValueError:
+        raise BadJournal(folder / LAST_FILE, repr(content[:80])) from None
 
-    :ivar folder: the folder of the query
-    """
 
-    files: FileSystem
-    folder: Path
-
-    def read(self) -> int:
-        """The number of the last batch in the log; -1 before the first one."""
-        content = read_file(self.files, self.folder / LAST_FILE)
-        if content is None:
-            return -1
-        try:
-            return int(content)
-        except ValueError:
-            raise BadJournal(self.folder / LAST_FILE, repr(content[:80])) from None
-
-    def write(self, number: int) -> None:
-        """Record that batch ``number`` and all before it are in the log."""
-        self.files.make_dir(self.folder)
-        write_file(self.files, self.folder / LAST_FILE, b"%d\n" % number)
+def write_last_batch(files: FileSystem, folder: Path, number: int) -> None:
+    """Record that batch ``number`` of a query and all before it are in the log."""
+    files.make_dir(folder)
+    write_file(files, folder / LAST_FILE, b"%d\n" % number)
 
 
 def prune(files: FileSystem, store: Path, now: float | None = None) -> None:

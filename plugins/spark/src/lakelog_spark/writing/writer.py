@@ -394,17 +394,16 @@ class LakelogStreamWriter(_Stager, datasource.DataSourceStreamArrowWriter):
         """Append one batch; durable on return. Raises as :meth:`.Handover.run`."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
-        last = staging.LastBatch(files, self._folder)
         with handing_over(options.path, options.settings) as store:
-            if batchId <= last.read():
+            if batchId <= staging.read_last_batch(files, self._folder):
                 _log.warning("batch %d of %s is in the log already", batchId, self._query)
                 self._remove(messages)
                 return
             job, parts = f"{self._query}.{batchId}", self._parts(messages, self._folder)
             folder = staging.folder_of(options.path, job)
-            staging.adopt(files, last.folder, folder, parts)
+            staging.adopt(files, self._folder, folder, parts)
             Handover(files, store, job).run(parts)
-            last.write(batchId)
+            staging.write_last_batch(files, self._folder, batchId)
             staging.remove(files, folder, [staging.JOURNAL])
             staging.prune(files, options.path)
 
