@@ -312,7 +312,9 @@ class LandingDispatcher:
         self._ahead = None
         self.on_phase("written")
         self._check_dead_letters(spans, written)
-        strays = _first_places(written)
+        strays: dict[str, int] = {}
+        for each in reversed(written):  # tasks are in the order of the log: the first place counts
+            strays |= each.strays
         self.targets.met(strays)
         is_more = spans[-1].end - spans[0].start >= self.bounds.pass_bytes
         if is_more and not strays and not self.is_last():
@@ -405,30 +407,17 @@ class LandingDispatcher:
                 done.append(settled)
                 self.on_phase("one committed")
         self.targets.read_to(end)
-        return _landed(spans, done, sum(each.damaged for each in written))
-
-
-def _first_places(written: Sequence[Written]) -> dict[str, int]:
-    """The topics that have no table yet, each with the physical offset of its first record."""
-    found: dict[str, int] = {}
-    for each in written:
-        for topic, place in each.strays.items():
-            found.setdefault(topic, place)  # tasks are in the order of the log
-    return found
-
-
-def _landed(spans: Sequence[LogSpan], done: Sequence[CommitResult], damaged: int) -> Landed:
-    won = not done or any(each.won for each in done)
-    counted = [each for each in done if each.won is won]
-    return Landed(
-        min((each.start for each in done), default=spans[0].start),
-        spans[-1].end,
-        sum(each.rows for each in counted),
-        sum(each.files for each in counted),
-        damaged,
-        won,
-        sum(each.rows for each in counted if each.dead_letters),
-    )
+        won = not done or any(each.won for each in done)
+        counted = [each for each in done if each.won is won]
+        return Landed(
+            min((each.start for each in done), default=spans[0].start),
+            end,
+            sum(each.rows for each in counted),
+            sum(each.files for each in counted),
+            sum(each.damaged for each in written),
+            won,
+            sum(each.rows for each in counted if each.dead_letters),
+        )
 
 
 _BEATS: Final = 3

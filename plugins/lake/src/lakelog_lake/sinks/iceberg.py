@@ -387,6 +387,7 @@ class IcebergSink:
     :ivar table: ``NAMESPACE.TABLE``
     :ivar warehouse: the URI below which to create the table; by default the catalog chooses
     :ivar clock: returns seconds since 1970, for the retention of versions
+    :ivar layout: the columns and partitions, with the field ids of the table
     """
 
     catalog: Catalog
@@ -396,7 +397,7 @@ class IcebergSink:
     clock: Callable[[], float] = time.time
     _location: str = ""
     _properties: remote.Pairs = attrs.field(default=(), repr=False)
-    _layout: Layout = attrs.field(factory=Layout)
+    layout: Layout = attrs.field(factory=Layout)
     _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
@@ -414,11 +415,6 @@ class IcebergSink:
         files = remote.IcebergFiles(self._properties)
         return remote.Remote(f"{self._location.rstrip('/')}/data", files)
 
-    @property
-    def layout(self) -> Layout:
-        """The columns and partitions, with the field ids of the table."""
-        return self._layout
-
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
         root = self.warehouse
@@ -426,7 +422,7 @@ class IcebergSink:
         made = make(self.catalog, self.table, self.shape, place)
         table = fitted(made, self.name, self.shape)
         self._location, self._properties = table.location(), remote.pairs(table.io.properties)
-        self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
+        self.layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
         folder = self.folder
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)

@@ -189,7 +189,9 @@ def parquet_writer(
     codec, packed = compression.value, True
     if compression is settings.ParquetCompression.AUTO:
         codec = settings.ParquetCompression.ZSTD.value
-        packed = first is None or not _has_bytes(schema) or shrinks(first.column(shape.BODY))
+        # A parser's column of this name may have another type; text always shrinks by a tenth.
+        has_bytes = shape.BODY in schema.names and pa.types.is_binary(schema.field(shape.BODY).type)
+        packed = first is None or not has_bytes or shrinks(first.column(shape.BODY))
     level = _LEVEL if codec == settings.ParquetCompression.ZSTD else None
     leaves = [] if packed else [each for each in _leaves(schema) if each != shape.BODY]
     return parquet.ParquetWriter(
@@ -201,11 +203,6 @@ def parquet_writer(
         write_statistics=[name for name in BOUNDED if name in schema.names],
         store_schema=False,
     )
-
-
-def _has_bytes(schema: pa.Schema) -> bool:
-    """A parser's column of this name may have another type; text always shrinks by a tenth."""
-    return shape.BODY in schema.names and bool(pa.types.is_binary(schema.field(shape.BODY).type))
 
 
 def shrinks(bodies: pa.Array) -> bool:

@@ -174,21 +174,17 @@ def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
         file = files.open(path)
     except FileNotFoundError:
         raise StagingLost(path, f"{part.rows} staged rows", "no such file") from None
+    crc = position = 0
     try:
-        found = file.size(), _crc_of(file)
+        while data := file.read_at(position, _CHUNK):
+            crc = checksum.crc32(data, crc)
+            position += len(data)
     finally:
         file.close()
+    found = position, crc
     if found != (part.bytes, part.crc):
         expected = f"{part.bytes} bytes with CRC {part.crc:08x}"
         raise StagingLost(path, expected, f"{found[0]} bytes with CRC {found[1]:08x}")
-
-
-def _crc_of(file: File) -> int:
-    crc = position = 0
-    while data := file.read_at(position, _CHUNK):
-        crc = checksum.crc32(data, crc)
-        position += len(data)
-    return crc
 
 
 @contextmanager
