@@ -180,7 +180,7 @@ def packages(wanted: Sequence[Package], ivy: Path | None = None) -> Iterator[dic
     with (ivy / "lakelog.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield _found(wanted, ivy) or {
-            "spark.packages": ",".join(jar.coordinates for p in wanted for jar in p.asked),
+            "spark.jars.packages": ",".join(jar.coordinates for p in wanted for jar in p.asked),
             "spark.jars.excludes": ",".join(OF_SPARK),
             "spark.jars.ivy": str(ivy),
         }
