@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import lakelog
 from lakelog_lake import engine_provider
 from lakelog_lake.errors import LandingError
-from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_telemetry import TracedStore, tracing
 from plugins.lake.tests.landing.tables import land_all, make
 

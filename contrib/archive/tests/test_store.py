@@ -14,7 +14,7 @@ from lakelog.errors import SettingsError
 from lakelog.format.record_batch import Damage
 from lakelog_archive.plugin import ArchivePlugin
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.ranges import first_offset
+from lakelog_lake.tasks.task import first_offset
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.samples import copy_store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import KINDS, SinkTable
 from plugins.lake.tests.stores import filled

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
-from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.catalog import spark_iceberg_sink
 from lakelog_spark.engine import spark as by_spark
 from plugins.lake.tests.landing.passes import land, sink_for

@@ -22,11 +22,10 @@ from lakelog.format.layout import COMPRESSED, segment_name
 from lakelog.format.record_batch import RecordBatch
 from lakelog_lake.errors import CorruptLog, DurableEndUnknown, OffsetUnavailable, OtherStore
 from lakelog_lake.log.extent import READABLE
-from lakelog_lake.log.records import DamagePolicy, LogSpan, one_batch, store_name
+from lakelog_lake.log.records import LogSpan, one_batch, steps, store_name, unpacked
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.reading.log_ranges import plan
 from lakelog_lake.reading.options import FLUSHED, ReadOptions
-from lakelog_lake.tasks.task import Reader
 from plugins.lake.tests.stores import (
     SEGMENT,
     expected_rows,
@@ -383,8 +382,9 @@ def test_what_lands(path: Path) -> None:
     with lakelog.open(path, mode="read") as store:
         whole = one_batch(batches(store), LogSpan(0, store.max_offset))
     assert whole is not None
-    found = Reader(whole, DamagePolicy(skip=False), 4096).columns(np.arange(0, len(whole), 2))
-    bodies = [body for each in found for body in each.column("body").to_pylist()]
+    found = [unpacked(part, ["body"]) for part in steps(whole, np.arange(0, len(whole), 2), 4096)]
+    assert not any(errors for _, errors in found)
+    bodies = [body for each, _ in found for body in each.column("body").to_pylist()]
     assert bodies == BODIES[::2]
 
 

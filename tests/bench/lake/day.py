@@ -18,7 +18,7 @@ from typing import Final
 
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.landing.targets import Target, Targets
-from lakelog_lake.maintenance.delta import PeriodicCompaction
+from lakelog_lake.maintenance.folders import PeriodicCompaction
 from lakelog_lake.sinks.delta import opened
 from plugins.lake.tests.landing.many_commits import Day
 

@@ -165,10 +165,9 @@ def _landed(job: Job) -> dict[str, float]:
 
 
 def _land(job: Job, engine: Engine, store: str, *, warms: bool = False) -> int:
-    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-    from lakelog_lake.landing.runner import until_done
+    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, until_done
     from lakelog_lake.landing.targets import TableSpec, targets_for
-    from lakelog_lake.tasks.ranges import TaskLimits
+    from lakelog_lake.tasks.task import LandingSource, TaskLimits
 
     bounds = TaskLimits(task_bytes=_WARM_TASK_BYTES) if warms else TaskLimits(at_once=job.cores)
     source = LandingSource(Path(store), "bench")

@@ -12,11 +12,12 @@ import attrs
 from lakelog.arguments import wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing import dispatcher, runner, targets
+from lakelog_lake.landing import dispatcher, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.tables import Status, statuses
 from lakelog_lake.tables.shape import parse
-from lakelog_lake.tasks import engines, ranges
+from lakelog_lake.tasks import engines, task
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_lake.verify.landed_table import all_opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 
@@ -74,7 +75,7 @@ class Landing:
         """Land all messages that are durable now."""
         landed: list[dispatcher.Landed] = []
         with self._dispatcher() as lander:
-            runner.until_done(lander.one_pass, Event(), landed.append)
+            dispatcher.until_done(lander.one_pass, Event(), landed.append)
         won = [each for each in landed if each.won]
         return LandingResult(
             sum(each.rows for each in won),
@@ -100,10 +101,10 @@ class Landing:
             raise wrong_type(
                 "stop", stop, "a threading.Event, which ends the landing once it is set"
             )
-        seconds, alive = interval_ms / 1000, runner.WatchdogNotifier.of_this_process()
+        seconds, alive = interval_ms / 1000, dispatcher.WatchdogNotifier.of_this_process()
         with self._dispatcher(stop.is_set) as lander:
-            waits = runner.LandingWaits(stop, seconds, lander.newcoming, alive)
-            runner.until_stopped(lander.one_pass, stop, seconds, on_landed, on_trouble, waits)
+            waits = dispatcher.LandingWaits(stop, seconds, lander, alive)
+            dispatcher.until_stopped(lander.one_pass, on_landed, on_trouble, waits)
 
     @contextmanager
     def _dispatcher(
@@ -115,8 +116,8 @@ class Landing:
         spec = targets.TableSpec(self.to, self.table, keys, parsers, storage=self.storage)
         is_here = self.processes == 1
         workers = nullcontext(engines.in_process) if is_here else engines.processes(self.processes)
-        source = dispatcher.LandingSource(self.store, name, chosen=chosen)
-        limits = ranges.TaskLimits(at_once=self.processes)
+        source = LandingSource(self.store, name, chosen=chosen)
+        limits = task.TaskLimits(at_once=self.processes)
         with (
             workers as engine,
             dispatcher.LandingDispatcher.of(source, spec, engine, limits, is_last=is_last) as made,

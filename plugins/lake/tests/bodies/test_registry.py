@@ -18,8 +18,8 @@ from lakelog_lake.bodies import schema_registry
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.bodies.schema_registry import USER_INFO
 from lakelog_lake.errors import RegistryUnreachable
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.bodies import avroschema, protoschema
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of
 from plugins.lake.tests.bodies.registry_server import RegistryServer, registry_server

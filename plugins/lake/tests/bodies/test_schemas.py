@@ -17,7 +17,7 @@ from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.bodies.json import Json
 from lakelog_lake.bodies.json_schema import infer
 from lakelog_lake.commands.lake import infer_schema
-from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.bodies import avroschema, protoschema
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of
 from plugins.lake.tests.landing.table_specs import land_spec, per_topic, read_topic

@@ -51,7 +51,7 @@ class Day:
         """From now on data files are there, so that they can be compacted."""
         import pyarrow as pa
 
-        from lakelog_lake.maintenance.parquet import write
+        from lakelog_lake.maintenance.folders import write
 
         columns = [each for each in message_columns() if each.name != "topic"]
         values = {"store": STORE, "queue_id": 0, "queue_offset": 0, "physical_offset": 0}

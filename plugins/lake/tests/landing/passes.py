@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tables.shape import TableShape
 from lakelog_lake.tasks.engines import Engine
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 
 
 def sink_for(

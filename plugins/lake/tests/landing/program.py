@@ -30,9 +30,9 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import Even, dispatcher, per_topic
 

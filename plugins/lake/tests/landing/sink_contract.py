@@ -17,11 +17,9 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import Conflict, CorruptLog, WrongLog
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.tasks.task import Written, write
+from lakelog_lake.tasks.task import LandingSource, TaskLimits, Written, write
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (

@@ -13,11 +13,11 @@ import pytest
 
 import lakelog
 from lakelog_lake.bodies.base import BodyParser, Parsed
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.locations import encoded
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.tables import KEY, TABLE, keys_in, keys_of, read
 
 BOUNDS = TaskLimits(pass_bytes=80 << 10, task_bytes=40 << 10)

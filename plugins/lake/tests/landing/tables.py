@@ -16,11 +16,11 @@ import pytest
 from pyarrow import parquet
 
 import lakelog
-from lakelog_lake.landing.dispatcher import Landed, LandingSource
+from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_lake.verify.landed_table import LandedTable, all_opened
 from plugins.lake.tests.landing.passes import land, sink_for
 from tests.support.sampling import seed_of_this_run

@@ -11,11 +11,11 @@ import attrs
 import pytest
 
 from lakelog_lake.errors import TooManyDeadLetters, Unreachable
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, Target, Targets
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.table_specs import Even, all_passes, dispatcher, read_dead
 from plugins.lake.tests.landing.tables import (
     SMALL,

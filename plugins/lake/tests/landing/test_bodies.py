@@ -12,8 +12,8 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import CorruptBody
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.table_specs import (
     Even,
     assert_parsed,

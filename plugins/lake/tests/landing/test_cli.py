@@ -24,7 +24,7 @@ from lakelog.errors import SettingsError
 from lakelog_cli.app import make_app
 from lakelog_lake import plugin
 from lakelog_lake.commands.options import chosen
-from lakelog_lake.landing import runner
+from lakelog_lake.landing import dispatcher
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import (
@@ -102,7 +102,7 @@ def test_dispatch_once_that_is_stopped_has_an_exit_code_of_its_own(
         return stopped[-1]
 
     monkeypatch.setattr(LandingDispatcher, "one_pass", one_pass)
-    monkeypatch.setattr(runner, "soon", lambda act: act())  # not by a thread that may be late
+    monkeypatch.setattr(dispatcher, "soon", lambda act: act())  # not by a thread that may be late
     arguments = ("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}")
     done = run(*arguments, "--once")
     assert done.exit_code == 130

@@ -12,11 +12,10 @@ from threading import Event
 import pytest
 
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import until_done
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, until_done
 from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.tables import any_kind, assert_exactly, keys_of, make, when
 from plugins.lake.tests.stores import filled
 

@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 from lakelog import Message
 from lakelog_lake.bodies.formats import parser_for
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import files, keys_in, keys_of, read
 from plugins.lake.tests.landing.test_cli import identity, run

@@ -18,8 +18,8 @@ import lakelog
 from lakelog import Message
 from lakelog.format.record_batch import Blank
 from lakelog_lake.log.extent import DurableEnd
-from lakelog_lake.tasks import ranges
-from lakelog_lake.tasks.ranges import TaskLimits, next_spans
+from lakelog_lake.tasks import task
+from lakelog_lake.tasks.task import TaskLimits, next_spans
 from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
 from lakelog_testing.crash.opener import Opener
 
@@ -71,7 +71,7 @@ class Crashes:
                     self._again(root, SimFileSystem(root, after=after), rng)
 
     def _again(self, root: Path, system: SimFileSystem, rng: Random) -> None:
-        self.patch.setattr(ranges, "sync", lambda path: sync_in(system, path))
+        self.patch.setattr(task, "sync", lambda path: sync_in(system, path))
         landed, end = landing(root / STORE)
         self.landed += len(landed)
         system.point("landed")
@@ -148,7 +148,7 @@ def test_a_blank_behind_damage_does_not_land(tmp_path: Path) -> None:
 
 
 def landed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ranges, "sync_segments", lambda *_: None)
+    patch.setattr(task, "sync_segments", lambda *_: None)
 
 
 def end_of_the_log_taken_for_durable(patch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.extent import CachedStore, DurableEnd
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_queues.readers import ReaderWait
 from plugins.lake.tests.landing.table_specs import all_passes, dispatcher
 from plugins.lake.tests.stores import open_small

@@ -9,9 +9,8 @@ import pytest
 
 import lakelog
 from lakelog.format.layout import COMPRESSED, is_queued
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.tables import land_all, make, read
 from plugins.lake.tests.stores import expected_rows
 from tests.support.fixtures import StoreFixtures

@@ -10,11 +10,11 @@ import duckdb
 import pytest
 from pyarrow import dataset
 
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.maintenance.tables import compact
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import data_files
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.passes import land

@@ -14,10 +14,10 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing.dispatcher import Landed, LandingSource
+from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import Engine, in_process, processes
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.program_evidence import landed_to, look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make

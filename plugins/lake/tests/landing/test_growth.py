@@ -12,10 +12,10 @@ import pytest
 from lakelog import Message
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.tables import compact
 from lakelog_lake.tables.shape import fits
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import opened, read
 from plugins.lake.tests.stores import open_small

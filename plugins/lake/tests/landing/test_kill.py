@@ -25,11 +25,16 @@ import pytest
 
 from lakelog_lake.bodies.base import Parsed
 from lakelog_lake.errors import TemporaryError, WorkerLost
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import LandingWaits, WatchdogNotifier, until_stopped
+from lakelog_lake.landing.dispatcher import (
+    Landed,
+    LandingDispatcher,
+    LandingWaits,
+    WatchdogNotifier,
+    until_stopped,
+)
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.tasks.engines import processes
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders, spec
 from plugins.lake.tests.landing.program_evidence import (
@@ -261,8 +266,8 @@ def test_a_dispatcher_goes_on_without_it(source: LandingSource, tmp_path: Path) 
 
     with processes(2) as engine:
         dispatcher = LandingDispatcher(source, targets_for(spec), engine, SMALL)
-        waits = LandingWaits(stop, 0.01, dispatcher.newcoming, WatchdogNotifier.of_this_process())
-        until_stopped(land, stop, 0.01, passes.append, trouble, waits)
+        waits = LandingWaits(stop, 0.01, dispatcher, WatchdogNotifier.of_this_process())
+        until_stopped(land, passes.append, trouble, waits)
     assert [type(each) for each in troubles] == [WorkerLost]
     assert "was killed" in str(troubles[0])
     assert len(passes) > 1

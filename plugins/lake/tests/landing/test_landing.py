@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lakelog_lake.errors import TableMismatch, Unreachable
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables.shape import TableShape
 from lakelog_lake.tasks.engines import in_process, processes
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import land, sink_for
 from plugins.lake.tests.landing.sink_contract import LyingSink, SinkContract
 from plugins.lake.tests.landing.tables import (

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog_lake.errors import PositionMissing, RetentionGap
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.tables import position
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (
     SMALL,

@@ -22,13 +22,16 @@ from lakelog.store import joining as flushwait
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier, NotifyReceiver
 from lakelog_lake.errors import WorkerLost
 from lakelog_lake.landing import dispatcher as newcoming
-from lakelog_lake.landing import runner
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import WatchdogNotifier, stopped_by_signals, until_stopped
+from lakelog_lake.landing.dispatcher import (
+    Landed,
+    LandingDispatcher,
+    WatchdogNotifier,
+    stopped_by_signals,
+    until_stopped,
+)
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_lake.tasks.task import Task, Written
+from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits, Written
 from plugins.lake.tests.landing.table_specs import all_passes, dispatcher
 from plugins.lake.tests.landing.test_cli import PROCESSES
 from plugins.lake.tests.stores import filled, open_small
@@ -46,6 +49,7 @@ class Life:
 
     finds: Iterator[Landed | Exception | None]
     stop: Event = attrs.Factory(Event)
+    interval_seconds: float = 5
     now: float = 100.0
     did: list[str] = attrs.Factory(list)
 
@@ -98,8 +102,8 @@ def test_when_passes_begin(
 ) -> None:
     life = Life(iter(finds))
     monkeypatch.setattr(time, "monotonic", lambda: life.now)
-    waits = cast("runner.LandingWaits", life)
-    until_stopped(life.one_pass, life.stop, 5, lambda _: None, lambda *_: None, waits)
+    waits = cast("newcoming.LandingWaits", life)
+    until_stopped(life.one_pass, lambda _: None, lambda *_: None, waits)
     assert life.did == did
     is_dear = not {"sleep 9", "sleep 29"}.isdisjoint(did)
     assert ("s apart" in caplog.text) is is_dear
@@ -136,7 +140,7 @@ def test_a_put_wakes_it(
         monkeypatch.setattr(module, name, 600.0)
     with open_small(path, flush="group-commit") as owner, ThreadPoolExecutor(1) as pool:
         all_passes(lander)
-        waiting = pool.submit(lander.newcoming.wait, Event(), 0.05, lambda: None)
+        waiting = pool.submit(lander.wait, Event(), 0.05, lambda: None)
         time.sleep(0.1)
         owner.put(Message("t", b"one more"))
         waiting.result(60)
@@ -152,12 +156,12 @@ def test_another_owner_wakes_it(
     with open_small(path):
         all_passes(lander)
     with open_small(path):
-        lander.newcoming.wait(Event(), 0.05, lambda: None)
+        lander.wait(Event(), 0.05, lambda: None)
     _age(path)
     assert all_passes(lander) == []
     with open_small(path) as owner:
         owner.put(Message("t", b"one more"))
-    lander.newcoming.wait(Event(), 0.05, lambda: None)
+    lander.wait(Event(), 0.05, lambda: None)
     assert [each.rows for each in all_passes(lander)] == [1]
 
 

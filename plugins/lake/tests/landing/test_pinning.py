@@ -13,16 +13,11 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
 from lakelog.maintenance.pins import Pin, read_pins
 from lakelog_lake.errors import LandingError
-from lakelog_lake.landing.dispatcher import (
-    RENEW_MS,
-    LandingDispatcher,
-    LandingSource,
-    PinWriter,
-    pin_for,
-)
+from lakelog_lake.landing.dispatcher import RENEW_MS, LandingDispatcher, PinWriter, pin_for
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.table_specs import all_passes, dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, any_kind, make, position_in
 from plugins.lake.tests.landing.test_cli import run

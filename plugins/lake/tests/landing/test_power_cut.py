@@ -11,8 +11,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import WrongLog
-from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import (
     any_kind,

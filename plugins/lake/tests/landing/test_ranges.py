@@ -17,8 +17,8 @@ from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.extent import UNIT
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks import ranges
-from lakelog_lake.tasks.ranges import TaskLimits, first_offset, next_spans
+from lakelog_lake.tasks import task
+from lakelog_lake.tasks.task import TaskLimits, first_offset, next_spans
 from plugins.lake.tests.stores import SEGMENT, filled, open_small
 from tests.support.fixtures import StoreFixtures
 
@@ -52,13 +52,13 @@ def test_the_log_is_walked_only_where_queues_do_not_help(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], walks: bool
 ) -> None:
     path = filled(tmp_path / "s", 300, segment_size_bytes=1 << 20)
-    walked, real = list[int](), ranges._walked
+    walked, real = list[int](), task._walked
 
     def spied(store: lakelog.Store, at: int, target: int, end: int) -> int:
         walked.append(at)
         return real(store, at, target, end)
 
-    monkeypatch.setattr(ranges, "_walked", spied)
+    monkeypatch.setattr(task, "_walked", spied)
     with lakelog.open(path, mode="read") as store:
         records = list(store.scan())
         change(path)

@@ -12,12 +12,11 @@ from pyarrow import parquet
 
 from lakelog import Message
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.shape import TableShape, message_columns, parse
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.passes import land, sink_for
 from plugins.lake.tests.landing.table_specs import land_spec
 from plugins.lake.tests.landing.tables import (

@@ -8,10 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables.data_files import hidden
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import SMALL, TABLE, files, make
 

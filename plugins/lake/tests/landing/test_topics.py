@@ -17,11 +17,11 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import SelectionChanged, TableMismatch
 from lakelog_lake.landing import targets
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import targets_for
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.sinks.locations import TableLocation, decoded, encoded, is_template, named
 from lakelog_lake.tables.shape import TableShape
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_lake.verify.landed_table import all_opened
 from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import (

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks import iceberg_expiry
 from lakelog_lake.sinks.delta import drop_versions
@@ -20,7 +19,7 @@ from lakelog_lake.sinks.iceberg import IcebergSink
 from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
 from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.many_commits import STORE, Day
 from plugins.lake.tests.landing.tables import (

@@ -15,7 +15,6 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.errors import TooBusy
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.maintenance.tables import compact as compact_tables
 from lakelog_lake.maintenance.tables import expire as expire_tables
 from lakelog_lake.maintenance.terms import RetentionTerms
@@ -23,6 +22,7 @@ from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -127,7 +127,7 @@ def test_a_compaction_behind_another_changes_nothing(
         compact("parquet", path)
         sync(folder)
 
-    monkeypatch.setattr("lakelog_lake.maintenance.parquet.sync", other_first)
+    monkeypatch.setattr("lakelog_lake.maintenance.folders.sync", other_first)
     with pytest.raises(TooBusy, match="another compaction"):
         compact("parquet", path)
     assert keys_in(read("parquet", path)) == keys_of(store_path, "S")

@@ -14,9 +14,9 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.bodies.formats import parser_for
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.removal import _Store, reland
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.table_specs import (
     dispatcher,

@@ -12,12 +12,11 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.removal import RemovedRows, planned, take_out
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.shape import TableShape
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.passes import sink_for

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import Target, Targets
-from lakelog_lake.maintenance import delta as delta_maintenance
-from lakelog_lake.maintenance.delta import PeriodicCompaction
+from lakelog_lake.maintenance import folders
+from lakelog_lake.maintenance.folders import PeriodicCompaction
 from lakelog_lake.sinks.delta import DeltaSink
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run
@@ -74,13 +74,13 @@ def test_a_compaction_that_was_outrun_changes_nothing(
     landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, path = landed
-    inner = delta_maintenance._commit
+    inner = folders._commit_delta
 
     def outrun(*given: Any) -> None:
         trickled(store, delta(path), 1)
         inner(*given)
 
-    monkeypatch.setattr(delta_maintenance, "_commit", outrun)
+    monkeypatch.setattr(folders, "_commit_delta", outrun)
     with caplog.at_level(logging.WARNING):
         PeriodicCompaction(Targets([Target(delta(path))]), 1, MIB)()
     assert "changed by another writer" in caplog.text
@@ -90,7 +90,7 @@ def test_a_compaction_that_was_outrun_changes_nothing(
 
 KILLED = """
 import os, signal, sys
-from lakelog_lake.maintenance import delta
+from lakelog_lake.maintenance import folders
 from plugins.lake.tests.landing.passes import sink_for
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.data_files import mergeable
@@ -98,9 +98,9 @@ from lakelog_lake.tables.data_files import mergeable
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-before = (delta, "_commit")
+before = (folders, "_commit_delta")
 setattr(*(before if sys.argv[2] == "before" else (DeltaSink, "sync_version")), die)
-delta.compact_new(sink_for(sys.argv[1]), 1 << 20)
+folders.compact_new(sink_for(sys.argv[1]), 1 << 20)
 """
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from lakelog import Message
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.table_specs import dispatcher
 from plugins.lake.tests.landing.tables import any_kind, files
 from plugins.lake.tests.landing.test_cli import identity, of_integers, run

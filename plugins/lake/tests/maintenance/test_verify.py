@@ -15,11 +15,10 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import NoTable, NotAMessageTable
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.wanted import EVERYTHING
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_lake.verify.comparing import (
     AHEAD,
     BODY,

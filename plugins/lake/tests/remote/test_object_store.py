@@ -12,10 +12,10 @@ import pytest
 import typer.testing
 
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing.dispatcher import Landed, LandingSource
+from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import processes
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import keys_of, land_all

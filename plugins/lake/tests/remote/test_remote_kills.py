@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.remote.servers import Aws

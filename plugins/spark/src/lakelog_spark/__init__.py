@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _NEED_SPARK:
-        from lakelog_spark.jars import need_spark
+        from lakelog_spark.sessions import need_spark
 
         need_spark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -25,13 +25,14 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks import history, iceberg, iceberg_types, locations
+from lakelog_lake.sinks import iceberg, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
+from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.data_files import FileFacts
-from lakelog_lake.tables.position import Position, key, to_text
+from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
-from lakelog_spark.jars import ICEBERG_JAR, check_jar
+from lakelog_spark.sessions import ICEBERG_JAR, check_jar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +125,7 @@ class SparkIcebergSink:
     shape: TableShape
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
-    _known: dict[str, history.KnownPositions] = attrs.field(
+    _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
 
@@ -141,7 +142,7 @@ class SparkIcebergSink:
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        return Layout(self.shape.columns, self.shape.partition, iceberg_types.ids(self._fields))
+        return Layout(self.shape.columns, self.shape.partition, iceberg.ids(self._fields))
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -165,20 +166,22 @@ class SparkIcebergSink:
 
         schema = self._schema(table)
         text = self._iceberg.PartitionSpecParser.toJson(table.spec())
-        found = iceberg_types.partition_of(schema, PartitionSpec.model_validate_json(text))
-        ours = iceberg_types.kinds(iceberg_types.wanted(self.shape.columns))
-        lacks = missing(self.name, iceberg_types.kinds(schema), ours)
+        found = iceberg.partition_of(schema, PartitionSpec.model_validate_json(text))
+        ours = iceberg.kinds(iceberg.wanted(self.shape.columns))
+        lacks = missing(self.name, iceberg.kinds(schema), ours)
         check_partition(self.name, found, self.shape.partition)
-        check_topic(self.name, table.properties().get(iceberg_types.TOPIC), self.shape.topic)
+        check_topic(self.name, table.properties().get(iceberg.TOPIC), self.shape.topic)
         return lacks
 
     def _schema(self, table: Any) -> Schema:
-        return schema_of(self._iceberg.SchemaParser.toJson(table.schema()))
+        from pyiceberg.schema import Schema
+
+        return Schema.model_validate_json(self._iceberg.SchemaParser.toJson(table.schema()))
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
         properties = self._load().properties() if self._is_there() else {}
-        found = properties.get(iceberg_types.TOPIC)
+        found = properties.get(iceberg.TOPIC)
         return None if found is None else str(found)
 
     def head(self, store: str) -> Head:
@@ -188,7 +191,7 @@ class SparkIcebergSink:
         handles = (operations, metadata)  # Java's TableOperations and TableMetadata
         location = str(metadata.metadataFileLocation())
         line = _History(self.session, _quoted(self.table), metadata)
-        found = history.cached_version(self._known, location, handles, line, self.name)
+        found = positions.cached_version(self._known, location, handles, line, self.name)
         return Head(found.known.position(store), found)
 
     def commit(
@@ -199,7 +202,7 @@ class SparkIcebergSink:
 
         operations, metadata = head.version.table
         try:
-            changed = self._changed(head.version, store, to_text(position), files)
+            changed = self._changed(head.version, store, position, files)
             self._sync_manifests(changed)
             operations.commit(metadata, changed)
             self._sync(operations.current().metadataFileLocation())
@@ -212,15 +215,20 @@ class SparkIcebergSink:
             ) from error
 
     def _changed(
-        self, version: history.TableVersion, store: str, text: str, files: Sequence[FileFacts]
+        self,
+        version: positions.TableVersion,
+        store: str,
+        position: Position,
+        files: Sequence[FileFacts],
     ) -> Any:
         """The metadata with ``files`` and the position; writes its manifests."""
         operations, metadata = version.table
         transaction = self._iceberg.Transactions.newTransaction(self.table, operations)
-        transaction.updateProperties().set(key(store), text).commit()
+        properties, own = version.known.properties(store, position), positions.key(store)
+        transaction.updateProperties().set(own, properties[own]).commit()
         append = transaction.newAppend()
-        for name, value in {**version.known.texts(), store: text}.items():
-            append = append.set(key(name), value)
+        for name, value in properties.items():
+            append = append.set(name, value)
         for each in self._data_files(metadata, files):
             append.appendFile(each)
         append.commit()
@@ -302,7 +310,7 @@ class _History(iceberg.IcebergHistory):
     def last_rows(self) -> Sequence[pa.RecordBatch]:
         from pyspark.sql import functions
 
-        queue, (queue_offset, place, size) = history.LAST_ROWS[:3], history.LAST_ROWS[3:]
+        queue, (queue_offset, place, size) = positions.LAST_ROWS[:3], positions.LAST_ROWS[3:]
         last = (
             self._rows()
             .groupBy(*queue)
@@ -312,7 +320,7 @@ class _History(iceberg.IcebergHistory):
                 functions.max(place).alias(place),
             )
         )
-        batches: Sequence[pa.RecordBatch] = last.select(*history.LAST_ROWS).toArrow().to_batches()
+        batches: Sequence[pa.RecordBatch] = last.select(*positions.LAST_ROWS).toArrow().to_batches()
         return batches
 
     def holds(self, store: str) -> bool:
@@ -335,10 +343,13 @@ def data_file(
     :param uri: URI of the file
     :param values: the values of its partition, as in Iceberg's JSON
     """
+    made = iceberg.data_file(schema, spec_id, facts, uri)
 
-    def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-        keys = [schema.find_field(iceberg_types.in_table(name)).field_id for name in values]
-        return {"keys": keys, "values": list(values.values())}
+    def listed(by_id: Mapping[int, Any]) -> dict[str, list[Any]]:
+        values = [
+            each.hex().upper() if isinstance(each, bytes) else each for each in by_id.values()
+        ]
+        return {"keys": list(by_id), "values": values}
 
     return json.dumps(
         {
@@ -349,24 +360,14 @@ def data_file(
             "partition": list(values),
             "file-size-in-bytes": facts.size_bytes,
             "record-count": facts.rows,
-            "column-sizes": by_id(facts.column_sizes),
-            "value-counts": by_id(facts.value_counts),
-            "null-value-counts": by_id(facts.null_counts),
-            "lower-bounds": by_id(_bounds(schema, facts.lower)),
-            "upper-bounds": by_id(_bounds(schema, facts.upper)),
-            "split-offsets": sorted(facts.row_groups),
+            "column-sizes": listed(made.column_sizes),
+            "value-counts": listed(made.value_counts),
+            "null-value-counts": listed(made.null_value_counts),
+            "lower-bounds": listed(made.lower_bounds),
+            "upper-bounds": listed(made.upper_bounds),
+            "split-offsets": made.split_offsets,
         }
     )
-
-
-def _bounds(schema: Schema, values: Mapping[str, int | str]) -> dict[str, str]:
-    """Bounds in Iceberg's single-value binary serialization, in hexadecimal."""
-    from pyiceberg.conversions import to_bytes
-
-    return {
-        name: to_bytes(schema.find_field(name).field_type, value).hex().upper()  # type: ignore[arg-type]  # plain columns
-        for name, value in values.items()
-    }
 
 
 def _quoted(table: str) -> str:
@@ -374,10 +375,11 @@ def _quoted(table: str) -> str:
 
 
 def _creation(table: str, shape: TableShape) -> str:
-    topic = {} if shape.topic is None else {iceberg_types.TOPIC: shape.topic}
-    given = {**iceberg_types.TABLE_PROPERTIES, **topic}.items()
+    topic = {} if shape.topic is None else {iceberg.TOPIC: shape.topic}
+    given = {**iceberg.TABLE_PROPERTIES, **topic}.items()
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in given)
-    made = (_partition(*iceberg_types.TRANSFORMS[key]) for key in shape.partition)
+    parts = (iceberg.TRANSFORMS[key] for key in shape.partition)
+    made = (name if kind == "identity" else f"{kind}s({name})" for name, kind in parts)
     partitions = f"PARTITIONED BY ({', '.join(made)}) " if shape.partition else ""
     return (
         f"CREATE TABLE IF NOT EXISTS {table} ({_columns(shape.columns, shape.columns.names)}) "
@@ -395,14 +397,3 @@ def _columns(columns: pa.Schema, names: Sequence[str]) -> str:
 
     fields = from_arrow_schema(columns).fields
     return ", ".join(f"`{e.name}` {e.dataType.simpleString()}" for e in fields if e.name in names)
-
-
-def _partition(column: str, transform: str) -> str:
-    return column if transform == "identity" else f"{transform}s({column})"
-
-
-def schema_of(text: str) -> Schema:
-    """Parse a schema in the format of Java's ``SchemaParser``."""
-    from pyiceberg.schema import Schema
-
-    return Schema.model_validate_json(text)

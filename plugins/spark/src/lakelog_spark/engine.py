@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.reading.options import ReadOptions
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
-from lakelog_spark import jars, sessions, shipping, where
+from lakelog_spark import sessions, shipping, where
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 
 if TYPE_CHECKING:
@@ -66,12 +66,11 @@ class SparkEngine:
             master=master or f"local[{count or '*'}]", iceberg=catalog is not None, config=config
         )
         try:
-            yield (
-                spark(started, on_done),
-                None if catalog is None else SparkCatalogLocation(started, catalog),
-            )
+            place = None if catalog is None else SparkCatalogLocation(started, catalog)
+            yield spark(started, on_done), place
         finally:
-            sessions.stop(started)
+            with suppress(Exception):  # its JVM has ended, or ends with this process
+                started.stop()
 
     def compacted(
         self, warehouse: Path, sinks: Sequence[IcebergSink], target_bytes: int, master: str | None
@@ -109,7 +108,7 @@ class SparkEngine:
         :class:`~lakelog_lake.errors.StatementRefused` and
         :class:`~lakelog_lake.errors.SparkFailed`.
         """
-        jars.need_spark()
+        sessions.need_spark()
         from lakelog_spark.source import register
 
         with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -18,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.formats import parser_for
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, identity_of
 from lakelog_lake.log import extent, wanted
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import settings, shape
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
 
@@ -100,18 +101,13 @@ class Lander:
                 key="foreachBatch",
             )
         running = self._running = self._running or self._started(frame.sparkSession)
-        try:
-            self._land(running)
-        finally:
-            running.close()
-
-    def _land(self, running: LandingDispatcher) -> None:
         path = self.source.path
-        with lakelog.open(path, mode="read") as store, extent.RecordStarts.of(store) as log:
-            goal = extent.end_of(log, None)
-        while (landed := running.one_pass()) is not None:
-            if landed.end >= goal and not landed.is_more:
-                return
+        with closing(running):
+            with lakelog.open(path, mode="read") as store, extent.RecordStarts.of(store) as log:
+                goal = extent.end_of(log, None)
+            while (landed := running.one_pass()) is not None:
+                if landed.end >= goal and not landed.is_more:
+                    return
 
     def _started(self, session: SparkSession) -> LandingDispatcher:
         catalog = catalog_in(self.spec.to)

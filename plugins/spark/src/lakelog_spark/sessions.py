@@ -8,11 +8,16 @@ The Java that runs Spark is this machine's, else the packaged one of the extra `
 runtime without the module ``jdk.incubator.vector``. Spark's launcher adds this module for each
 Java, though Spark does not need it. A wrapper script for ``bin/java`` therefore removes the flag.
 
+Jars are downloaded once, then used from the cache. Spark downloads packages with Ivy, whose folder
+does not support concurrent downloads. So downloads are serialised here by a lock. Ivy renames a
+file to its final name once it is complete.
+
 Errors of Spark's jobs and statements become errors of lakelog with one line of text.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -24,18 +29,170 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote
 from uuid import uuid4
+
+import attrs
 
 from lakelog.errors import SettingsError
 from lakelog.runtime.threads import started
 from lakelog_lake import errors
 from lakelog_lake.landing.committing import is_lost
 from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
-from lakelog_spark import jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+OF_SPARK: Final = (
+    *("com.fasterxml.jackson.core:*", "com.fasterxml.jackson.datatype:*", "com.github.luben:*"),
+    *("com.google.code.findbugs:*", "commons-logging:*", "commons-pool:*", "io.airlift:*"),
+    *("javax.annotation:*", "org.apache.hadoop:*", "org.apache.logging.log4j:*"),
+    *("org.apache.parquet:*", "org.locationtech.jts:*", "org.roaringbitmap:*", "org.slf4j:*"),
+    "org.xerial.snappy:*",
+)
+"""Dependencies that Spark has in other versions, or that are not used here: 80 MB."""
+SPARK: Final = "4.1"
+_MEANT_FOR: Final = re.compile(r"(?:iceberg-spark-runtime|delta-spark)[-_](\d+\.\d+)_")
+
+
+def need_spark() -> None:
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` if PySpark is not installed."""
+    if find_spec("pyspark") is None:
+        raise errors.WrongSpark(
+            "this needs pyspark, which is not installed: pip install 'lakelog[spark]'"
+        )
+
+
+def check_spark(version: str, what: str = "the installed PySpark") -> None:
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` for an unsupported ``version``."""
+    if not version.startswith(f"{SPARK}."):
+        raise errors.WrongSpark(
+            f"{what} is {version}, but lakelog-spark works with {SPARK}: with others Iceberg's "
+            "runtime fails, or a source cannot filter or stream; pip install 'pyspark==4.1.4'"
+        )
+
+
+def check_jar(session: SparkSession, jar: Jar) -> None:
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a matching jar."""
+    place = _place(session, _MARKS[jar])
+    if place is None:
+        raise errors.WrongSpark(
+            f"this Spark session was started without {jar.name}: start it with "
+            f"--packages {jar.coordinates}, or let lakelog_spark.session() start it"
+        )
+    meant = _MEANT_FOR.search(place)
+    if meant is not None and meant[1] != SPARK:
+        raise errors.WrongSpark(
+            f"this Spark session has {place}, which is for Spark {meant[1]}, but Spark is "
+            f"{session.version}: use {jar.coordinates}"
+        )
+
+
+def _place(session: SparkSession, name: str) -> str | None:
+    """The location of the jar with the class ``name``; ``None`` without such a class."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
+
+    jvm: Any = session._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        found = loader.loadClass(name)
+    except Py4JJavaError:
+        return None
+    source = found.getProtectionDomain().getCodeSource()
+    return "" if source is None else unquote(str(source.getLocation().toString()))
+
+
+@attrs.frozen
+class Jar:
+    """One file, by its Maven coordinates."""
+
+    group: str
+    name: str
+    version: str
+
+    @property
+    def coordinates(self) -> str:
+        """The coordinates in Spark's form."""
+        return f"{self.group}:{self.name}:{self.version}"
+
+    def within(self, ivy: Path) -> Path:
+        """Its path in Ivy's folder."""
+        return ivy / "cache" / self.group / self.name / "jars" / f"{self.name}-{self.version}.jar"
+
+
+@attrs.frozen
+class Package:
+    """A package that is downloaded as a whole.
+
+    :ivar asked: the coordinates to request
+    :ivar jars: all of its jars, with dependencies that Spark does not have already
+    :ivar extension: its class for ``spark.sql.extensions``
+    """
+
+    asked: tuple[Jar, ...]
+    jars: tuple[Jar, ...]
+    extension: str
+
+
+_DELTA: Final = "4.4.0"
+_UNITY: Final = "0.6.0"
+ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
+DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
+"""Both match the PySpark version that this distribution requires."""
+_ICEBERG_JARS: Final = (ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0"))
+ICEBERG: Final = Package(
+    _ICEBERG_JARS,
+    _ICEBERG_JARS,
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+)
+_DELTA_PARTS: Final = ("storage", "kernel-api", "kernel-defaults", "kernel-unitycatalog")
+DELTA: Final = Package(
+    (DELTA_JAR,),
+    (
+        DELTA_JAR,
+        *(Jar("io.delta", f"delta-{part}", _DELTA) for part in _DELTA_PARTS),
+        *(Jar("io.unitycatalog", f"unitycatalog-{part}", _UNITY) for part in ("client", "hadoop")),
+    ),
+    "io.delta.sql.DeltaSparkSessionExtension",
+)
+_MARKS: Final = {
+    ICEBERG_JAR: "org.apache.iceberg.spark.SparkCatalog",
+    DELTA_JAR: DELTA.extension,
+}
+"""A class of each jar, whose presence shows that the session has the jar."""
+
+
+@contextmanager
+def packages(wanted: Sequence[Package], ivy: Path | None = None) -> Iterator[dict[str, str]]:
+    """Yield the Spark configuration for ``wanted``; the session must be started in the block.
+
+    :param ivy: Ivy's folder, created if needed; by default the folder that Spark uses
+    """
+    if not wanted:
+        yield {}
+        return
+    ivy = ivy or Path.home() / ".ivy2.5.2"
+    ivy.mkdir(parents=True, exist_ok=True)
+    if (found := _found(wanted, ivy)) is not None:  # skip Ivy: saves seconds and output
+        yield found
+        return
+    with (ivy / "lakelog.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield _found(wanted, ivy) or {
+            "spark.jars.packages": ",".join(jar.coordinates for p in wanted for jar in p.asked),
+            "spark.jars.excludes": ",".join(OF_SPARK),
+            "spark.jars.ivy": str(ivy),
+        }
+
+
+def _found(wanted: Sequence[Package], ivy: Path) -> dict[str, str] | None:
+    """The configuration if all files are there already."""
+    paths = [jar.within(ivy) for package in wanted for jar in package.jars]
+    if not all(path.exists() for path in paths):
+        return None
+    return {"spark.jars": ",".join(map(str, paths))}
+
 
 _LEAST: Final = 17
 _PACKAGED: Final = (17, 21)
@@ -51,13 +208,12 @@ for each do
 done
 exec '{java}' "$@"
 """
+
 Config: TypeAlias = "dict[str, bool | float | int | str | None]"
 NAMESPACE: Final = "rocketmq"
 """The namespace that each warehouse has from the start, for tables ``lake.rocketmq.TABLE``."""
 _LAKE: Final = f"spark.sql.catalog.{CATALOG}"
 _WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
-_ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-_DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -107,10 +263,10 @@ def session(
     Raises :class:`~lakelog_lake.errors.NoJava`, :class:`~lakelog_lake.errors.WrongSpark`, and
     :class:`~lakelog.errors.SettingsError` for parameters that ``remote`` excludes.
     """
-    jars.need_spark()
+    need_spark()
     import pyspark
 
-    jars.check_spark(pyspark.__version__)
+    check_spark(pyspark.__version__)
     place, given = None if warehouse is None else Path(warehouse), dict(config or {})
     if remote is not None:
         return _connected(remote, place, given, delta=delta, master=master)
@@ -119,7 +275,7 @@ def session(
         add_tables(found, place, delta=delta)
     else:
         _prepare_process(master, python)
-        wanted = [jars.ICEBERG] * (iceberg or place is not None) + [jars.DELTA] * delta
+        wanted = [ICEBERG] * (iceberg or place is not None) + [DELTA] * delta
         found = _started(master, driver_memory, place, given, wanted)
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
@@ -133,7 +289,7 @@ def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkS
 
     Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
     """
-    jars.need_spark()
+    need_spark()
     from pyspark.sql import SparkSession
 
     there = SparkSession.getActiveSession()
@@ -143,12 +299,6 @@ def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkS
     finally:
         if there is None:
             found.stop()
-
-
-def stop(session: SparkSession) -> None:
-    """Stop a session; errors are ignored, as after a failure its JVM may have ended."""
-    with suppress(Exception):  # its JVM has ended, or ends with this process
-        session.stop()
 
 
 def missing_java() -> str | None:
@@ -169,7 +319,7 @@ def _running() -> SparkSession | None:
     if active is None and SparkContext._active_spark_context is not None:
         active = SparkSession.builder.getOrCreate()
     if active is not None:
-        jars.check_spark(active.version, "the Spark that runs already")
+        check_spark(active.version, "the Spark that runs already")
     return active
 
 
@@ -178,9 +328,9 @@ def _started(
     driver_memory: str,
     warehouse: Path | None,
     given: Mapping[str, str],
-    wanted: Sequence[jars.Package],
+    wanted: Sequence[Package],
 ) -> SparkSession:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -189,7 +339,7 @@ def _started(
         own |= {"spark.master": master or "local[*]", **_own(master, driver_memory)}
     if warehouse is not None:
         warehouse.mkdir(parents=True, exist_ok=True)
-    with jars.packages(wanted) as found:
+    with packages(wanted) as found:
         told: Config = {**own, **found, **tables(warehouse, wanted), **given}
         try:
             _start_jvm(told)
@@ -255,7 +405,7 @@ def _connected(
     from pyspark.sql.connect.session import SparkSession as Connected
 
     made = Connected.builder.remote(remote).config(map=dict(given)).getOrCreate()
-    jars.check_spark(made.version, f"the Spark behind {remote}")
+    check_spark(made.version, f"the Spark behind {remote}")
     return made  # type: ignore[return-value]  # same public methods
 
 
@@ -266,18 +416,16 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def tables(warehouse: Path | None, wanted: Sequence[jars.Package]) -> Config:
+def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
     """Configuration for a new session with the packages ``wanted``."""
     config: Config = {}
-    extensions = []
-    if jars.ICEBERG in wanted:
-        extensions.append(_ICEBERG_EXTENSION)
     if warehouse is not None:
         config |= lake(warehouse) | {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
-    if jars.DELTA in wanted:
-        extensions.append(_DELTA_EXTENSION)
+    if DELTA in wanted:
         config |= _DELTA_CATALOG
-    return config | ({"spark.sql.extensions": ",".join(extensions)} if extensions else {})
+    if wanted:
+        config["spark.sql.extensions"] = ",".join(each.extension for each in wanted)
+    return config
 
 
 def lake(warehouse: Path) -> Config:
@@ -300,30 +448,26 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
     Raises :class:`~lakelog_lake.errors.WrongSpark` if the session does not allow it.
     """
     if warehouse is not None:
-        jars.check_jar(session, jars.ICEBERG_JAR)
-        _add_lake(session, lake(warehouse))
-    if delta:
-        jars.check_jar(session, jars.DELTA_JAR)
-        listed = session.conf.get("spark.sql.extensions", None) or ""
-        if _DELTA_EXTENSION not in (each.strip() for each in listed.split(",")):
+        check_jar(session, ICEBERG_JAR)
+        config, place = lake(warehouse), f"{_LAKE}.warehouse"
+        there, wanted = session.conf.get(_LAKE, None), str(config[place])
+        if there is None:
+            for name, value in config.items():
+                session.conf.set(name, str(value))
+        elif session.conf.get(place, None) != wanted:
             raise errors.WrongSpark(
-                f"this Spark session was started without {_DELTA_EXTENSION} in "
+                f"this Spark session has a catalog {CATALOG} already, of "
+                f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
+            )
+    if delta:
+        check_jar(session, DELTA_JAR)
+        listed = session.conf.get("spark.sql.extensions", None) or ""
+        if DELTA.extension not in (each.strip() for each in listed.split(",")):
+            raise errors.WrongSpark(
+                f"this Spark session was started without {DELTA.extension} in "
                 "spark.sql.extensions, and cannot add any: stop it, or start it with "
                 "lakelog_spark.session(delta=True)"
             )
-
-
-def _add_lake(session: SparkSession, config: Config) -> None:
-    place = f"{_LAKE}.warehouse"
-    there, wanted = session.conf.get(_LAKE, None), str(config[place])
-    if there is None:
-        for name, value in config.items():
-            session.conf.set(name, str(value))
-    elif session.conf.get(place, None) != wanted:
-        raise errors.WrongSpark(
-            f"this Spark session has a catalog {CATALOG} already, of "
-            f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
-        )
 
 
 def _prepare_process(master: str | None, python: str | None) -> None:

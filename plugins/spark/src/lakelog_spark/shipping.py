@@ -42,11 +42,13 @@ def ship(session: SparkSession) -> None:
     To be called before formats are registered: a format that was registered earlier does not
     include the file.
     """
-    context = None if _is_remote(session) else session.sparkContext
-    if context is not None:  # serves the file from its path until it stops
+    if not type(session).__module__.startswith("pyspark.sql.connect"):
+        context = session.sparkContext  # serves the file from its path until it stops
         path = str(write_zip(Path(str(context._temp_dir)) / _NAME))
         context.addPyFile(path)
-        _show_to_planners(context.environment, path)
+        # The process that plans streams runs in the executors' Python, but without that file.
+        environ = context.environment
+        environ[_PATH] = os.pathsep.join(filter(None, (environ.get(_PATH), path)))
         return
     with TemporaryDirectory() as folder:
         session.addArtifacts(str(write_zip(Path(folder) / _NAME)), pyfile=True)
@@ -63,18 +65,6 @@ def clear_importer_cache() -> None:
         archive = importer.archive if isinstance(importer, zipimporter) else ""
         if os.path.basename(archive).startswith(("pyspark", "py4j", "spark-core")):
             sys.path_importer_cache.pop(path, None)
-
-
-def _show_to_planners(environ: dict[str, str], path: str) -> None:
-    """Add the file to ``PYTHONPATH`` for the process that plans streams.
-
-    That process runs in the executors' Python, but does not get the files of ``addPyFile``.
-    """
-    environ[_PATH] = os.pathsep.join(filter(None, (environ.get(_PATH), path)))
-
-
-def _is_remote(session: SparkSession) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def write_zip(path: Path) -> Path:

@@ -138,11 +138,8 @@ class LakelogReader(_StoreReader, datasource.DataSourceReader):
     """Reads one store; the end is determined once, so that a read has one state of the log."""
 
     def __init__(self, options: reading.ReadOptions) -> None:
-        if options.start.word == reading.LATEST:
-            raise SettingsError("start=latest is for streaming queries", key="start")
         super().__init__(options)
-        if options.start.store not in (None, self._name):
-            raise OtherStore(options.path, str(options.start.store), self._name)
+        _check_start(options, options.path, self._name)
 
     def partitions(self) -> list[datasource.InputPartition]:
         """The ranges of records; called once per query."""
@@ -235,6 +232,14 @@ class LakelogStreamReader(_StoreReader, datasource.DataSourceStreamReader):
         return int(found["offset"])
 
 
+def _check_start(options: reading.ReadOptions, place: Path | str, name: str) -> None:
+    """Raise an error for a start that a batch read of the store ``name`` cannot have."""
+    if options.start.word == reading.LATEST:
+        raise SettingsError("start=latest is for streaming queries", key="start")
+    if options.start.store not in (None, name):
+        raise OtherStore(place, str(options.start.store), name)
+
+
 def _for_tasks(options: reading.ReadOptions) -> reading.ReadOptions:
     """Limit the size of a task to that of a batch."""
     most = options.max_bytes_per_batch
@@ -260,58 +265,9 @@ def _first(log: RecordStarts, options: reading.ReadOptions) -> int:
 
 
 class ArchivedReader(datasource.DataSourceReader):
-    """Reads the segments that were archived when the reader was made."""
+    """Reads the segments that were in the archive folder of a store when the reader was made."""
 
     def __init__(self, options: reading.ReadOptions, url: str) -> None:
-        if options.start.word == reading.LATEST:
-            raise SettingsError("start=latest is for streaming queries", key="start")
-        self._options = options
-        self._archived = found = Archived.at(url)
-        self._name = options.store_id or found.uuid
-        start, first = options.start, found.starts[0]
-        if start.store not in (None, self._name):
-            raise OtherStore(url, str(start.store), self._name)
-        if start.offset is not None and start.offset < first and options.lost != reading.SKIP:
-            end = found.starts[-1] + found.segment_size_bytes
-            raise OffsetUnavailable(url, start.offset, first, end)
-
-    def partitions(self) -> list[datasource.InputPartition]:
-        """One partition per segment; segments without any wanted record are left out."""
-        size, wanted = self._archived.segment_size_bytes, self._options.wanted
-        return [
-            datasource.InputPartition(planning.LogRange(start, start + size))
-            for start in self._archived.starts
-            if start < wanted.physical.end and start + size > wanted.physical.low
-        ]
-
-    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one segment."""
-        if partition is not None:
-            clear_importer_cache()
-            with self._archived.opened() as store:
-                yield from planning.rows_in(store, self._options, self._name, partition.value)
-
-
-@attrs.frozen
-class Archived:
-    """The archive folder of one store.
-
-    :ivar url: URL of the folder
-    :ivar segment_size_bytes: length of each segment
-    :ivar starts: physical start offsets of all segments, ascending
-    """
-
-    url: str
-    segment_size_bytes: int
-    starts: tuple[int, ...]
-
-    @property
-    def uuid(self) -> str:
-        """The UUID of the store."""
-        return self.url.rpartition("/")[2]
-
-    @classmethod
-    def at(cls, url: str) -> Archived:
         """Read the manifest.
 
         Raises :class:`~lakelog.errors.NotAStore` if the folder has no archived segment,
@@ -320,34 +276,56 @@ class Archived:
         """
         from lakelog_archive.archive import Archive, ArchiveFolder  # other reads do not need it
 
-        folder = url.rstrip("/")
+        self._options, self._url = options, url.rstrip("/")
         try:
-            found = Archive(ArchiveFolder.of(folder))
-            starts = tuple(found.starts())
-            first = found.line(starts[0]) if starts else None
+            found = Archive(ArchiveFolder.of(self._url))
+            self._starts = tuple(found.starts())
+            first = found.line(self._starts[0]) if self._starts else None
         except (ImportError, ValueError) as error:
             raise SettingsError(f"{url!r} cannot be read: {error}", key="path") from error
         except OSError as error:
             raise StoreError(f"{url} cannot be read: {error}") from error
-        if not starts:
+        if not self._starts:
             raise NotAStore(f"{url} is not a folder of a store written by lakelog-archive")
+        start, begin = options.start, self._starts[0]
         if first is None:
-            raise StoreError(f"{url} cannot be read: the manifest entry of {starts[0]} is damaged")
-        return cls(folder, first.size, starts)
+            raise StoreError(f"{url} cannot be read: the manifest entry of {begin} is damaged")
+        self._segment_size_bytes = first.size
+        self._uuid = self._url.rpartition("/")[2]
+        self._name = options.store_id or self._uuid
+        _check_start(options, url, self._name)
+        if start.offset is not None and start.offset < begin and options.lost != reading.SKIP:
+            raise OffsetUnavailable(url, start.offset, begin, self._starts[-1] + first.size)
+
+    def partitions(self) -> list[datasource.InputPartition]:
+        """One partition per segment; segments without any wanted record are left out."""
+        size, wanted = self._segment_size_bytes, self._options.wanted
+        return [
+            datasource.InputPartition(planning.LogRange(start, start + size))
+            for start in self._starts
+            if start < wanted.physical.end and start + size > wanted.physical.low
+        ]
+
+    def read(self, partition: datasource.InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one segment."""
+        if partition is not None:
+            clear_importer_cache()
+            with self._opened() as store:
+                yield from planning.rows_in(store, self._options, self._name, partition.value)
 
     @contextmanager
-    def opened(self) -> Iterator[lakelog.Store]:
+    def _opened(self) -> Iterator[lakelog.Store]:
         """Open a temporary store with this identity, whose log has only the archived segments."""
         with TemporaryDirectory(prefix="lakelog-archived-") as folder:
             path = Path(folder)
             (path / COMMITLOG_DIR).mkdir()
-            identity = {"version": FORMAT_VERSION, **StoreIdentity(self.uuid, True)._asdict()}
+            identity = {"version": FORMAT_VERSION, **StoreIdentity(self._uuid, True)._asdict()}
             write_own(RealFileSystem(), path, STORE_FILE, identity)
             with lakelog.open(
                 path,
                 mode="read",
-                segment_size_bytes=self.segment_size_bytes,
+                segment_size_bytes=self._segment_size_bytes,
                 archive="fsspec",
-                fsspec={"url": self.url.rpartition("/")[0]},
+                fsspec={"url": self._url.rpartition("/")[0]},
             ) as store:
                 yield store

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -72,11 +73,8 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
     for path, constants in asked.data_files():
         alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
     parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
-    if not parts:
-        parts = [spark.createDataFrame([], _schema(columns))]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part, allowMissingColumns=True)
+    parts = parts or [spark.createDataFrame([], _schema(columns))]
+    whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     return whole.where(f.col("store") == asked.store).select(*columns)
 
 
@@ -276,17 +274,12 @@ def add_differing(
         facts = np.zeros(sum(repeats), comparing.FACT)
         at = 0
         for row, times in zip(rows, repeats, strict=True):
-            facts[at : at + times] = _fact(row, queues)
+            these = facts[at : at + times]
+            these["at"], these["offset"], these["takes"] = row["at"], row["offset"], row["takes"]
+            these["queue"] = queues.number(row["topic"], row["queue_id"])
             at += times
         found.add(kind, facts)
     for queue, kinds in counts.items():
         found.of(queue).kinds = kinds
     listed_rows = sum(each.rows for each in found.ranges)
     found.not_listed += int(found.rows > listed_rows)
-
-
-def _fact(row: Any, queues: comparing.Queues) -> Any:
-    fact = np.zeros((), comparing.FACT)
-    fact["at"], fact["offset"], fact["takes"] = row["at"], row["offset"], row["takes"]
-    fact["queue"] = queues.number(row["topic"], row["queue_id"])
-    return fact

@@ -77,7 +77,8 @@ def _limits(condition: Any) -> dict[str, Limit]:
     if kind == "Between":
         return _between(condition.replacement())
     if kind == "In":
-        return _among(condition.value(), _each(condition.list()))
+        found = condition.list()
+        return _among(condition.value(), [found.apply(at) for at in range(found.size())])
     if kind in _TURNED:
         left, right = condition.left(), condition.right()
         return _compared(kind, left, right) or _compared(_TURNED[kind], right, left)
@@ -137,10 +138,6 @@ def _is_constant(expression: Any) -> bool:
     """Whether an expression never changes; Spark's optimizer also counts the current time so."""
     kind = _kind(expression)
     return kind == "Literal" or (kind == "Cast" and _is_constant(expression.child()))
-
-
-def _each(found: Any) -> list[Any]:
-    return [found.apply(at) for at in range(found.size())]
 
 
 def _type(expression: Any) -> str:

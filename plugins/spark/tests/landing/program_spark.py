@@ -12,17 +12,17 @@ import json
 import select
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
 from lakelog_lake.errors import TemporaryError
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import Target, Targets
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.catalog import spark_iceberg_sink
 from lakelog_spark.engine import spark as by_spark
-from lakelog_spark.sessions import stop
 from plugins.lake.tests.landing.passes import sink_for
 from plugins.lake.tests.landing.tables import TABLE
 from plugins.spark.tests.clusters import OF_A_DRIVER
@@ -62,7 +62,8 @@ def main() -> None:
         except TemporaryError as error:
             say(f"trouble: {error}")
     lander.close()
-    stop(spark)
+    with suppress(Exception):  # its JVM may have ended
+        spark.stop()
 
 
 def _sink(spark: SparkSession, given: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import TaskLimits
 from plugins.spark.tests.clusters import OF_A_DRIVER
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program_evidence import hit, look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make

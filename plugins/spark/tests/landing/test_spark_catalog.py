@@ -11,13 +11,14 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import PositionMissing, TableMismatch
-from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.sinks.locations import encoded
 from lakelog_lake.tables.shape import TableShape, dead_letter_columns
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_spark.catalog import (
     SparkCatalogLocation,
     SparkIcebergSink,

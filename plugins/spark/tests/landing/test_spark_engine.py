@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog_lake.errors import TaskFailed
-from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.engine import spark as by_spark
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.passes import land

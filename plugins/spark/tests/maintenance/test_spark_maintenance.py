@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakelog
-from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.wanted import EVERYTHING
 from lakelog_lake.maintenance.tables import compact, expire
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tasks.task import LandingSource
 from lakelog_lake.verify.comparing import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify import verify_by_spark

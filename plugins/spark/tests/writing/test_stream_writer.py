@@ -77,7 +77,7 @@ def test_a_batch_that_was_stopped_is_finished_by_its_next_run(
     store: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("lakelog_spark.writing.staging.LastBatch.write", _stopped)
+        patched.setattr("lakelog_spark.writing.staging.write_last_batch", _stopped)
         with pytest.raises(OSError, match="stopped"):
             commit(store, checkpoint, b"a")
     commit(store, checkpoint, b"a")

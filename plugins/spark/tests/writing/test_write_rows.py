@@ -14,9 +14,8 @@ from lakelog.format.layout import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, P
 from lakelog.format.properties import decode_properties
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Message
-from lakelog_spark.writing.rows import PartitionRows, check
 from lakelog_spark.writing.staging import BadRow
-from lakelog_spark.writing.writer import WriteOptions
+from lakelog_spark.writing.writer import PartitionRows, WriteOptions, check
 
 CORE = StoreSettings(max_message_size_bytes=1 << 20, segment_size_bytes=4 << 20, queues_per_topic=4)
 SMALL = attrs.evolve(CORE, segment_size_bytes=16 << 10)

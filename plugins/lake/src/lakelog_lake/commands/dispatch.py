@@ -24,11 +24,10 @@ from lakelog_lake.tables.settings import ParquetCompression
 if TYPE_CHECKING:
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
-    from lakelog_lake.landing.dispatcher import Landed, LandingSource
-    from lakelog_lake.landing.runner import WatchdogNotifier
+    from lakelog_lake.landing.dispatcher import Landed, WatchdogNotifier
     from lakelog_lake.sinks.locations import TableLocation
     from lakelog_lake.tasks.engines import Engine
-    from lakelog_lake.tasks.task import Task, Written
+    from lakelog_lake.tasks.task import LandingSource, Task, Written
 
 
 @attrs.define
@@ -196,11 +195,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
-    from lakelog_lake.landing import committing, dispatcher, runner, targets
-    from lakelog_lake.maintenance.delta import PeriodicCompaction
+    from lakelog_lake.landing import committing, dispatcher, targets
+    from lakelog_lake.maintenance.folders import PeriodicCompaction
     from lakelog_lake.sinks.locations import location_of
     from lakelog_lake.tables import shape
-    from lakelog_lake.tasks.ranges import TaskLimits
+    from lakelog_lake.tasks.task import TaskLimits
 
     source = _source(store, store_id, corrupt, gaps, system_topics=system_topics)
     keys = shape.parse(partition)
@@ -210,12 +209,12 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     spec = targets.TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
-    alive = runner.WatchdogNotifier.of_this_process()
+    alive = dispatcher.WatchdogNotifier.of_this_process()
     lock = None if commit_lock is None else committing.CommitLock(commit_lock.absolute(), alive)
     config = options.pairs_of(conf, "--conf")
     reporter = _PassReporter(alive, _print_landed_json if as_json else _print_landed)
     with (
-        runner.stopped_by_signals() as stop,
+        dispatcher.stopped_by_signals() as stop,
         _running(source.path, engine, processes, to, master, config, alive) as (run, place),
     ):
         lander = dispatcher.LandingDispatcher.of(
@@ -237,11 +236,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             alive.ready()
             is_done = True
             if once:
-                is_done = runner.until_done(lander.one_pass, stop, reporter)
+                is_done = dispatcher.until_done(lander.one_pass, stop, reporter)
             else:
-                seconds = interval_ms / 1000
-                waits = runner.LandingWaits(stop, seconds, lander.newcoming, alive)
-                runner.until_stopped(lander.one_pass, stop, seconds, reporter, _print_retry, waits)
+                waits = dispatcher.LandingWaits(stop, interval_ms / 1000, lander, alive)
+                dispatcher.until_stopped(lander.one_pass, reporter, _print_retry, waits)
                 alive.stopping()
     if not is_done:
         output.print_line("lakelog: stopped before everything had landed; run it again", err=True)
@@ -264,10 +262,11 @@ def _source(
     since_ms: int | None = None,
     system_topics: bool,
 ) -> LandingSource:
-    from lakelog_lake.landing import dispatcher, targets
+    from lakelog_lake.landing import targets
     from lakelog_lake.log.wanted import Chosen
+    from lakelog_lake.tasks.task import LandingSource
 
-    return dispatcher.LandingSource(
+    return LandingSource(
         store.absolute(),
         targets.identity_of(store, store_id),
         skip_damage=corrupt == "skip",

@@ -22,6 +22,11 @@ runs. It is not written if the store directory is read-only or was never
 used by lakelog, as lakelog then deletes no segment. If the pin cannot be written, a warning is
 logged and landing continues: the older pin protects more of the log. A dispatcher that fails before
 any row has landed removes a pin that it created: otherwise the pin might protect the log for ever.
+
+Pass follows pass, until nothing is left or a stop is requested. Systemd's watchdog is notified
+while landing makes progress: ``WATCHDOG=1`` is sent after each task, each commit and each check for
+new messages. A pass of minutes consists of tasks of seconds. So a service manager can treat a
+process without notifications for longer as hung.
 """
 
 from __future__ import annotations
@@ -30,10 +35,14 @@ import hashlib
 import logging
 import os
 import re
+import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
+from types import FrameType
 from typing import Any, Final
 
 import attrs
@@ -43,24 +52,25 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance import pins
+from lakelog.runtime.threads import soon
+from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_lake import engine_provider
-from lakelog_lake.errors import TooManyDeadLetters
+from lakelog_lake.errors import TemporaryError, TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
-from lakelog_lake.landing.targets import CommitResult, TableSpec, Targets, targets_for
+from lakelog_lake.landing.targets import CommitResult, PassStore, TableSpec, Targets, targets_for
 from lakelog_lake.log.extent import CachedStore, DurableEnd
 from lakelog_lake.log.records import LogSpan
-from lakelog_lake.log.wanted import EVERYTHING, Chosen
 from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tasks.engines import Engine, ReadAhead, drop
-from lakelog_lake.tasks.ranges import TaskLimits, next_spans
-from lakelog_lake.tasks.task import Task, Written
+from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits, Written, next_spans
 
 RENEW_MS: Final = 60_000
 """Interval at which an unchanged pin is written again, so that it does not expire."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _WORD_LENGTH: Final = 40
-_log = logging.getLogger("lakelog")
+
+_log = logging.getLogger("lakelog_lake")
 
 
 @attrs.define
@@ -151,61 +161,6 @@ LONGEST_SECONDS: Final = 30.0
 
 
 @attrs.frozen
-class AppendWaiter:
-    """Waits for new messages for one dispatcher.
-
-    :ivar kept: the open store
-    :ivar durable: the state of the files as of the last pass
-    :ivar looked_to: returns the physical offset up to which the last pass found no messages
-    """
-
-    kept: CachedStore
-    durable: DurableEnd
-    looked_to: Callable[[], int | None]
-
-    def wait(self, stop: Event, interval_seconds: float, on_tick: Callable[[], None]) -> None:
-        """Sleep until a pass may find messages, or until ``stop``.
-
-        :param interval_seconds: time between checks where no notification comes
-        """
-        end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
-        while not stop.is_set() and time.monotonic() < end:
-            on_tick()
-            has_more = self._await_notification()
-            if has_more is None:
-                stop.wait(interval_seconds)
-                has_more = not self.durable.is_still(self.kept.path)
-            if has_more:
-                return
-
-    def _await_notification(self) -> bool | None:
-        """Wait one tick for a notification; whether there is more, or ``None`` without an owner."""
-        behind, store = self.looked_to(), self.kept.kept
-        if behind is None or store is None:
-            return None
-        begun = time.monotonic()
-        if store.wait_flushed(behind + 1, round(TICK_SECONDS * 1000)):
-            return True
-        return False if time.monotonic() - begun >= TICK_SECONDS else None
-
-
-@attrs.frozen
-class LandingSource:
-    """A store, and the selection of its messages that lands.
-
-    :ivar store: its identity in tables
-    :ivar skip_damage: whether to skip damage; otherwise a pass raises an error at it
-    :ivar accept_gaps: whether to continue where messages were deleted before they landed
-    """
-
-    path: Path
-    store: str
-    skip_damage: bool = False
-    chosen: Chosen = EVERYTHING
-    accept_gaps: bool = False
-
-
-@attrs.frozen
 class Landed:
     """The result of a pass.
 
@@ -261,6 +216,7 @@ class LandingDispatcher:
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
     _kept: CachedStore = attrs.field(init=False)
     _looked_to: int | None = attrs.field(default=None, init=False)
+    """The physical offset up to which the last pass found no messages."""
 
     def __attrs_post_init__(self) -> None:
         self._kept = CachedStore(self.source.path)
@@ -291,10 +247,30 @@ class LandingDispatcher:
         writer = pin_for(source.path, source.store, place, name, pin) if is_pinned else None
         return cls(source, targets_for(spec, place), engine, bounds, pin=writer, **others)
 
-    @property
-    def newcoming(self) -> AppendWaiter:
-        """Waits for new messages after a pass that found none."""
-        return AppendWaiter(self._kept, self._durable, lambda: self._looked_to)
+    def wait(self, stop: Event, interval_seconds: float, on_tick: Callable[[], None]) -> None:
+        """Sleep after a pass that found nothing, until one may find messages, or until ``stop``.
+
+        :param interval_seconds: time between checks where no notification comes
+        """
+        end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
+        while not stop.is_set() and time.monotonic() < end:
+            on_tick()
+            has_more = self._await_notification()
+            if has_more is None:
+                stop.wait(interval_seconds)
+                has_more = not self._durable.is_still(self.source.path)
+            if has_more:
+                return
+
+    def _await_notification(self) -> bool | None:
+        """Wait one tick for a notification; whether there is more, or ``None`` without an owner."""
+        behind, store = self._looked_to, self._kept.kept
+        if behind is None or store is None:
+            return None
+        begun = time.monotonic()
+        if store.wait_flushed(behind + 1, round(TICK_SECONDS * 1000)):
+            return True
+        return False if time.monotonic() - begun >= TICK_SECONDS else None
 
     def one_pass(self) -> Landed | None:
         """Run one pass; return ``None`` if there is nothing to land.
@@ -336,7 +312,9 @@ class LandingDispatcher:
         self._ahead = None
         self.on_phase("written")
         self._check_dead_letters(spans, written)
-        strays = _first_places(written)
+        strays: dict[str, int] = {}
+        for each in reversed(written):  # tasks are in the order of the log: the first place counts
+            strays |= each.strays
         self.targets.met(strays)
         is_more = spans[-1].end - spans[0].start >= self.bounds.pass_bytes
         if is_more and not strays and not self.is_last():
@@ -352,7 +330,7 @@ class LandingDispatcher:
     def _looked(self, store: lakelog.Store) -> int:
         """Read the positions of all tables; return the start of the next range."""
         source, targets = self.source, self.targets
-        start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
+        start = targets.look(PassStore(store, source.store, source.chosen, source.accept_gaps))
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
         return start
@@ -380,11 +358,9 @@ class LandingDispatcher:
     def close(self) -> None:
         """Close the store, and discard the pass written ahead."""
         ahead, self._ahead = self._ahead, None
-        try:
+        with closing(self._kept):
             if ahead is not None:
                 ahead.drop()
-        finally:
-            self._kept.close()
 
     def finish(self) -> None:
         """End in an orderly way: commit the positions that are only in memory."""
@@ -406,19 +382,8 @@ class LandingDispatcher:
             pin.remove()
 
     def _tasks(self, spans: Sequence[LogSpan]) -> list[Task]:
-        source, outlets = self.source, self.targets.outlets()
-        return [
-            Task(
-                source.path,
-                source.store,
-                span,
-                outlets,
-                source.skip_damage,
-                source.chosen,
-                self.bounds.file_bytes,
-            )
-            for span in spans
-        ]
+        outlets = self.targets.outlets()
+        return [Task(self.source, span, outlets, self.bounds.file_bytes) for span in spans]
 
     def _check_dead_letters(self, spans: Sequence[LogSpan], written: Sequence[Written]) -> None:
         if self.max_dead_letters is None:
@@ -442,27 +407,181 @@ class LandingDispatcher:
                 done.append(settled)
                 self.on_phase("one committed")
         self.targets.read_to(end)
-        return _landed(spans, done, sum(each.damaged for each in written))
+        won = not done or any(each.won for each in done)
+        counted = [each for each in done if each.won is won]
+        return Landed(
+            min((each.start for each in done), default=spans[0].start),
+            end,
+            sum(each.rows for each in counted),
+            sum(each.files for each in counted),
+            sum(each.damaged for each in written),
+            won,
+            sum(each.rows for each in counted if each.dead_letters),
+        )
 
 
-def _first_places(written: Sequence[Written]) -> dict[str, int]:
-    """The topics that have no table yet, each with the physical offset of its first record."""
-    found: dict[str, int] = {}
-    for each in written:
-        for topic, place in each.strays.items():
-            found.setdefault(topic, place)  # tasks are in the order of the log
-    return found
+_BEATS: Final = 3
+"""Notifications per watchdog interval."""
 
 
-def _landed(spans: Sequence[LogSpan], done: Sequence[CommitResult], damaged: int) -> Landed:
-    won = not done or any(each.won for each in done)
-    counted = [each for each in done if each.won is won]
-    return Landed(
-        min((each.start for each in done), default=spans[0].start),
-        spans[-1].end,
-        sum(each.rows for each in counted),
-        sum(each.files for each in counted),
-        damaged,
-        won,
-        sum(each.rows for each in counted if each.dead_letters),
+@attrs.define
+class WatchdogNotifier:
+    """Notifies the service manager; to be called after each step of progress, from any thread."""
+
+    _manager: Notifier
+    _watchdog_sent_s: float = float("-inf")
+
+    @classmethod
+    def of_this_process(cls) -> WatchdogNotifier:
+        """Make the notifier for the service manager of the environment, if any."""
+        return cls(Notifier.of(os.environ))
+
+    def __call__(self, *_: object) -> None:
+        """Report progress; sends at most three notifications per watchdog interval."""
+        seconds, now = self._manager.watchdog_seconds, time.monotonic()
+        if seconds is not None and now - self._watchdog_sent_s >= seconds / _BEATS:
+            self._watchdog_sent_s = now
+            self._manager.send(WATCHDOG)
+
+    def ready(self) -> None:
+        """Report that startup is complete; the watchdog counts from now on."""
+        self._manager.send(READY)
+        self()
+
+    def send_status(self, what: str) -> None:
+        """Send a status line for users."""
+        self._manager.send(STATUS + what)
+
+    def stopping(self) -> None:
+        """Report that the process is stopping."""
+        self._manager.send(STOPPING)
+
+    def sleep(self, stop: Event, seconds: float) -> None:
+        """Wait for ``stop`` for at most ``seconds``, and notify the watchdog meanwhile."""
+        end = time.monotonic() + seconds
+        longest = (self._manager.watchdog_seconds or seconds) / _BEATS
+        while not stop.is_set() and (left := end - time.monotonic()) > 0:
+            self()
+            stop.wait(min(left, max(longest, 0.01)))
+
+
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+_SHARE: Final = 0.2
+"""Largest share of the time that commits may take."""
+_LOOKED_AT: Final = 8
+
+Pass = Callable[[], Landed | None]
+
+
+def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None]) -> bool:
+    """Run passes until one finds no messages, or until ``stop`` is set.
+
+    :returns: ``True`` if no message was left, ``False`` if ``stop`` ended the run before
+    """
+    while not stop.is_set():
+        landed = one_pass()
+        if landed is None:
+            return True
+        on_landed(landed)
+    return False
+
+
+def until_stopped(
+    one_pass: Pass,
+    on_landed: Callable[[Landed], None],
+    on_trouble: Callable[[TemporaryError, float], None],
+    waits: LandingWaits,
+) -> None:
+    """Land messages as they arrive, until the stop of ``waits`` is set.
+
+    Passes begin the interval of ``waits`` apart, so that single messages do not cause one commit
+    each. A pass begins at once if further messages are known, or after an idle interval. If commits
+    take long, passes begin further apart, see :class:`Spacing`.
+
+    A temporary error does not end the run: ``on_trouble`` is called with the error and with the
+    seconds until the next try, which increase each time.
+    """
+    pause = interval_seconds = waits.interval_seconds
+    spacing = Spacing(interval_seconds)
+    while not waits.stop.is_set():
+        begun = time.monotonic()
+        try:
+            landed = one_pass()
+        except TemporaryError as error:
+            pause = min(2 * pause, max(_LONGEST_PAUSE_SECONDS, interval_seconds))
+            on_trouble(error, pause)
+            waits.sleep(pause)
+            continue
+        pause = interval_seconds
+        if landed is None:
+            waits.for_more()
+            continue
+        on_landed(landed)
+        if not landed.is_more:
+            waits.sleep(begun + spacing.after(landed) - time.monotonic())
+
+
+@attrs.define
+class Spacing:
+    """The time between the starts of passes, so that commits take at most a fifth of the time.
+
+    The fastest of the last few commits counts: a machine that is busy for a moment does not slow
+    the table down.
+    """
+
+    interval_seconds: float
+    _took: deque[float] = attrs.field(factory=lambda: deque(maxlen=_LOOKED_AT))
+    _logged_seconds: float = attrs.field(
+        default=attrs.Factory(lambda self: self.interval_seconds, True)
     )
+
+    def after(self, landed: Landed) -> float:
+        """Seconds from the start of the pass that has ``landed`` to the start of the next."""
+        self._took.append(landed.commit_seconds)
+        most = max(_LONGEST_PAUSE_SECONDS, self.interval_seconds)
+        found = min(max(self.interval_seconds, min(self._took) / _SHARE), most)
+        if not 1 / 2 < found / self._logged_seconds < 2:
+            self._logged_seconds = found
+            took = min(self._took)
+            _log.warning("passes begin %.1f s apart, because a commit takes %.2f s", found, took)
+        return found
+
+
+@attrs.frozen
+class LandingWaits:
+    """Waits between passes, and notifies the watchdog meanwhile; a stop ends each wait early."""
+
+    stop: Event
+    interval_seconds: float
+    lander: LandingDispatcher
+    alive: WatchdogNotifier
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for ``seconds``; return at once if that is 0 or less."""
+        self.alive.sleep(self.stop, seconds)
+
+    def for_more(self) -> None:
+        """Wait until a pass may find new messages."""
+        self.lander.wait(self.stop, self.interval_seconds, self.alive)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Event]:
+    """Yield an event that SIGTERM and Ctrl-C set, so that the pass under way is finished first.
+
+    A second signal ends the process as usual, without harm to the tables.
+    """
+    stop = Event()
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def set_stop(number: int, _frame: FrameType | None) -> None:
+        soon(stop.set)
+        signal.signal(number, before[signal.Signals(number)])
+
+    for each in before:
+        signal.signal(each, set_stop)
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -18,13 +18,12 @@ import pyarrow as pa
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.runner import until_done
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, until_done
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks.locations import location_of
 from lakelog_lake.tasks.engines import Engine
-from lakelog_lake.tasks.ranges import TaskLimits, next_spans
+from lakelog_lake.tasks.task import LandingSource, TaskLimits, next_spans
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = 400
@@ -95,16 +94,15 @@ def to_file(
     """
     if to.is_dir():
         raise SettingsError(f"{to} is a folder: name a file", key="--to")
-    write = _json_lines if kind == "jsonl" else _csv_lines
     if to.exists() and not to.is_file():
         with to.open("w", newline="", encoding="utf-8") as file:
-            return write(file, _rows(source, on_read))
+            return _write(file, kind, _rows(source, on_read))
     to = Path(os.path.realpath(to))  # a rename would replace a symbolic link
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", newline="", encoding="utf-8") as file:
-            rows = write(file, _rows(source, on_read))
+            rows = _write(file, kind, _rows(source, on_read))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(to)
@@ -113,22 +111,19 @@ def to_file(
     return rows
 
 
-def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
+def _write(file: Any, kind: str, rows: Iterator[dict[str, Any]]) -> int:
+    """Write the rows as lines; return their number."""
+    table = csv.DictWriter(file, [*records.NAMES, UNREADABLE_BODY], restval="")
+    if kind == "csv":
+        table.writeheader()
     count = 0
     for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
         count += 1
-    return count
-
-
-def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
-    writer = csv.DictWriter(file, [*records.NAMES, UNREADABLE_BODY], restval="")
-    writer.writeheader()
-    count = 0
-    for row in rows:
-        flat = {"keys": json.dumps(row["keys"]), "properties": json.dumps(row["properties"])}
-        writer.writerow({**row, **flat})
-        count += 1
+        if kind == "csv":
+            flat = {"keys": json.dumps(row["keys"]), "properties": json.dumps(row["properties"])}
+            table.writerow({**row, **flat})
+        else:
+            file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
     return count
 
 

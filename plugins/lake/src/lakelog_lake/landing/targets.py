@@ -33,8 +33,7 @@ from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
 from lakelog_lake.tables import settings, shape
 from lakelog_lake.tables.position import Position, QueueEnds, merged
-from lakelog_lake.tasks.ranges import first_offset
-from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart
+from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart, first_offset
 
 
 @attrs.frozen
@@ -51,6 +50,32 @@ class CommitResult:
     files: int
     won: bool
     dead_letters: bool
+
+
+@attrs.define(slots=False)
+class PassStore:
+    """The store of one pass, and what lands of it.
+
+    :ivar identity: the identity of the store in the tables
+    :ivar accept_gaps: whether to continue where messages were deleted before they landed
+    """
+
+    store: lakelog.Store
+    identity: str
+    chosen: wanted.Chosen
+    accept_gaps: bool
+
+    @cached_property
+    def first_places(self) -> dict[str, int]:
+        """The physical offset of each topic's first record, as far as its ConsumeQueues have it."""
+        path = self.store.path
+        found: dict[str, int | None] = dict.fromkeys(extent.topics_of_batches(path))
+        with extent.queue_files(path) as queues:
+            for each in queues:
+                place, topic = each.place(each.first), each.queue[0]
+                known = found.get(topic, wanted.LAST)
+                found[topic] = None if place is None or known is None else min(place[0], known)
+        return {topic: place for topic, place in found.items() if place is not None}
 
 
 @attrs.define(eq=False)
@@ -78,32 +103,26 @@ class Target:
     _chosen: str | None = None
     _took_ms: tuple[int, int] | None = None
 
-    def look(
-        self,
-        store: lakelog.Store,
-        identity: str,
-        first: Callable[[], int],
-        chosen: wanted.Chosen = wanted.EVERYTHING,
-        *,
-        accept_gaps: bool,
-    ) -> None:
+    def look(self, asked: PassStore, first: Callable[[], int]) -> None:
         """Read the position, and set ``start``.
 
         :param first: returns the start for a table without a position
 
-        Raises the errors of :func:`~lakelog_lake.tasks.ranges.first_offset`, and
+        Raises the errors of :func:`~lakelog_lake.tasks.task.first_offset`, and
         :class:`~lakelog_lake.errors.SelectionChanged`.
         """
         if self._head is None or not self.idle_bytes:
-            self._head = self.newest(identity)
-        self._chosen = chosen.description(of_one_topic=self.topics is not None)
+            self._head = self.newest(asked.identity)
+        self._chosen = asked.chosen.description(of_one_topic=self.topics is not None)
         before = None if self._head.position is None else self._head.position.chosen
         if before not in (None, self._chosen):
-            raise SelectionChanged(self.sink.name, identity, str(before), self._chosen)
+            raise SelectionChanged(self.sink.name, asked.identity, str(before), self._chosen)
         if self._head.position is None:
             at = first()
             self._empty_to = Position(at, at)
-        self.start = first_offset(store, self._reached, self.sink.name, accept_gaps=accept_gaps)
+        self.start = first_offset(
+            asked.store, self._reached, self.sink.name, accept_gaps=asked.accept_gaps
+        )
 
     def newest(self, identity: str) -> Head:
         """Read the newest version of the table."""
@@ -346,19 +365,16 @@ class Targets:
         """
         return [(each, max(each.start, at)) for each in self.served]
 
-    def look(
-        self, store: lakelog.Store, identity: str, chosen: wanted.Chosen, *, accept_gaps: bool
-    ) -> int:
+    def look(self, asked: PassStore) -> int:
         """Read the position of each table; return the start of the next range."""
-        asked = _Asked(store, identity, chosen, accept_gaps)
         if self._tables is None or self._looked:
             return self._start(asked)
-        self.make(each for each in sorted(self._tables.topics()) if chosen.takes(each))
-        start, landed = self._start(asked), self._has_landed(identity)
+        self.make(each for each in sorted(self._tables.topics()) if asked.chosen.takes(each))
+        start, landed = self._start(asked), self._has_landed(asked.identity)
         self.make(
             topic
             for topic, place in sorted(asked.first_places.items())
-            if chosen.takes(topic) and (place < start or not landed)
+            if asked.chosen.takes(topic) and (place < start or not landed)
         )
         self._looked = True
         return self._start(asked)
@@ -373,18 +389,18 @@ class Targets:
         except Exception:  # noqa: BLE001  # called after an error, which must not be hidden
             return True
 
-    def _start(self, asked: _Asked) -> int:
+    def _start(self, asked: PassStore) -> int:
         landed = self._tables is not None and self._has_landed(asked.identity)
         minimum = asked.store.min_offset
         for target in self._targets:
             topics = target.topics if landed and target.topics is not None else ()
-            asked.look(target, partial(self._first, asked, topics))
+            target.look(asked, partial(self._first, asked, topics))
             if target.dead_letters is not None:
-                asked.look(target.dead_letters, partial(int, target.start))
+                target.dead_letters.look(asked, partial(int, target.start))
         begun = max(minimum, self._read_to)
         return min((each.start for each in self.served), default=begun)
 
-    def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
+    def _first(self, asked: PassStore, topics: Iterable[str]) -> int:
         """The first physical offset of a record of ``topics``; the log's start if not known."""
         minimum = asked.store.min_offset
         first = wanted.LAST if topics else 0
@@ -408,32 +424,6 @@ class Targets:
     def read_to(self, end: int) -> None:
         """Record that the log was read up to ``end``: only the rest may have new topics."""
         self._read_to = max(self._read_to, end)
-
-
-@attrs.define(slots=False)
-class _Asked:
-    """The parameters of one :meth:`Targets.look`."""
-
-    store: lakelog.Store
-    identity: str
-    chosen: wanted.Chosen
-    accept_gaps: bool
-
-    def look(self, target: Target, first: Callable[[], int]) -> None:
-        """Read the position of ``target``."""
-        target.look(self.store, self.identity, first, self.chosen, accept_gaps=self.accept_gaps)
-
-    @cached_property
-    def first_places(self) -> dict[str, int]:
-        """The physical offset of each topic's first record, as far as its ConsumeQueues have it."""
-        path = self.store.path
-        found: dict[str, int | None] = dict.fromkeys(extent.topics_of_batches(path))
-        with extent.queue_files(path) as queues:
-            for each in queues:
-                place, topic = each.place(each.first), each.queue[0]
-                known = found.get(topic, wanted.LAST)
-                found[topic] = None if place is None or known is None else min(place[0], known)
-        return {topic: place for topic, place in found.items() if place is not None}
 
 
 def targets_for(spec: TableSpec, place: locations.TableLocation | None = None) -> Targets:

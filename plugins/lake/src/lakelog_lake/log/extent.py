@@ -69,7 +69,7 @@ class QueueFiles:
     end: int = 0
     _open: dict[int, File] = attrs.field(factory=dict)
 
-    def load(self) -> QueueFiles:
+    def load(self) -> None:
         """Find ``first`` and ``end``: the end is behind the last unit with a size above 0."""
         self.first = self.end = self._bases[0] // UNIT.itemsize if self._bases else 0
         for number in reversed(range(len(self._bases))):
@@ -79,7 +79,6 @@ class QueueFiles:
             if end > low:
                 self.end = end
                 break
-        return self
 
     def _search(self, low: int, high: int, is_found: Callable[[Any], bool]) -> int:
         """The first unit from ``low`` on that is found, or missing; all behind it must be, too."""

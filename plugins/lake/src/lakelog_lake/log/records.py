@@ -72,36 +72,17 @@ def unpacked(
     try:
         return to_arrow(batch, columns=names, decompress=True), {}
     except CorruptRecord:
-        bad = _packed_for_good(batch)
-        return _partly_unpacked(batch, names, list(bad)), bad
-
-
-def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
-
-    found = {}
+        stored = to_arrow(batch, columns=names)
+    bodies, errors = [], {}
     for row, message in enumerate(batch.decoded):
-        if not message.sys_flag & layout.COMPRESSED:
-            continue
-        try:
-            compression.decompress(message.body, message.sys_flag)
-        except ValueError as error:
-            found[row] = CorruptRecord(str(error), offset=message.physical_offset)
-    return found
-
-
-def _partly_unpacked(
-    batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
-) -> pa.RecordBatch:
-    """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
-    rows = np.arange(len(batch))
-    bad = np.isin(rows, packed)
-    parts = [
-        to_arrow(batch.take(these), names, decompress=each)
-        for these, each in ((~bad, True), (bad, False))
-    ]
-    order = np.argsort(np.concatenate([rows[~bad], rows[bad]]))
-    whole = pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks()
-    return whole.to_batches()[0]
+        bodies.append(message.body)
+        if message.sys_flag & layout.COMPRESSED:
+            try:
+                bodies[row] = compression.decompress(message.body, message.sys_flag)
+            except ValueError as error:
+                errors[row] = CorruptRecord(str(error), offset=message.physical_offset)
+    at = stored.schema.get_field_index("body")
+    return stored.set_column(at, "body", pa.array(bodies, pa.binary())), errors
 
 
 def record_batches(

@@ -66,11 +66,6 @@ class NumberSpan:
         """The intersection."""
         return NumberSpan(max(self.low, other.low), min(self.end, other.end))
 
-    @property
-    def is_all(self) -> bool:
-        """Whether it contains every number."""
-        return self == ALL
-
     def flags(self, values: Any) -> Flags:
         """Whether it contains each of ``values``."""
         return cast("Flags", (values >= self.low) & (values < self.end))
@@ -140,21 +135,20 @@ class RecordCondition:
         good = np.ones(len(batch), np.bool_)
         if not self.unqueued:
             good &= (batch.sys_flags & layout.PREPARED) == 0
-        if not self.physical.is_all:
-            good &= self.physical.flags(batch.physical_offsets)
-        if not self.times_ms.is_all:
-            good &= self.times_ms.flags(batch.store_timestamps_ms)
-        if not self.queue_offsets.is_all:
-            good &= self.queue_offsets.flags(batch.queue_offsets)
+        for span, name in (
+            (self.physical, "physical_offsets"),
+            (self.times_ms, "store_timestamps_ms"),
+            (self.queue_offsets, "queue_offsets"),
+        ):
+            if span != ALL:
+                good &= span.flags(getattr(batch, name))  # decoded at the first use
         if self.queue_ids is not None:
             good &= np.isin(batch.queue_ids, list(self.queue_ids))
         return good
 
     def _by_topic(self, batch: record_batch.RecordBatch) -> Flags:
 
-        coded: Any = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
-        topics: list[str] = coded.dictionary.to_pylist()
-        numbers = coded.indices.to_numpy()
+        topics, numbers = coded_topics(batch)
         good: Flags = np.array([self.has_topic(each) for each in topics], np.bool_)[numbers]
         if self.queues is None and not self.by_queue:
             return good

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 import attrs
@@ -35,26 +36,15 @@ from lakelog_lake import errors
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.maintenance import parquet as parquet_maintenance
-from lakelog_lake.sinks import delta, history
-from lakelog_lake.tables import data_files
+from lakelog_lake.maintenance import folders
+from lakelog_lake.sinks import delta
+from lakelog_lake.tables import data_files, position
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns, file_schema
-from lakelog_lake.tasks.ranges import FILE_BYTES
-from lakelog_lake.tasks.task import ANY_TOPIC
-from lakelog_lake.verify import comparing
-from lakelog_lake.verify.landed_table import (
-    DeltaRows,
-    IcebergRows,
-    LandedTable,
-    OpenTable,
-    ParquetRows,
-    all_opened,
-    readable,
-    stores_in,
-)
+from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns
+from lakelog_lake.tasks.task import ANY_TOPIC, FILE_BYTES
+from lakelog_lake.verify import comparing, landed_table
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
 
 _PLACE: Final = "physical_offset"
@@ -87,7 +77,11 @@ class RemovedRows:
 
 
 def take_out(
-    table: LandedTable, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.LandedTable,
+    store: str,
+    gone: RemovedRows,
+    before: Position,
+    after: Position,
 ) -> None:
     """Remove some rows of ``store`` and set its position, in one commit.
 
@@ -97,11 +91,11 @@ def take_out(
     Raises :class:`~lakelog_lake.errors.Conflict` if the table has another position, or was changed
     meanwhile, and :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
-    if isinstance(table, ParquetRows):
+    if isinstance(table, landed_table.ParquetRows):
         _from_parquet(table, store, gone, before, after)
-    elif isinstance(table, DeltaRows):
+    elif isinstance(table, landed_table.DeltaRows):
         _from_delta(table, store, gone, before, after)
-    elif isinstance(table, IcebergRows):
+    elif isinstance(table, landed_table.IcebergRows):
         _from_iceberg(table, store, gone, before, after)
     else:
         raise errors.TableMaintenanceError(
@@ -131,19 +125,23 @@ def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -
 
 
 def _from_parquet(
-    table: ParquetRows, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.ParquetRows,
+    store: str,
+    gone: RemovedRows,
+    before: Position,
+    after: Position,
 ) -> None:
-    versions = parquet_maintenance.Versions(table.sink.path, table.sink.shape)
+    versions = table.sink
     version = versions.newest()
     _check(table.name, versions.position(store), before)
     entries = []
-    for each in version.entries:
+    for each in versions.entries(version[0]):
         rest = _rest(found(versions.path / each["path"]), store, gone, {})
         if rest is None:
             entries.append(each)
         elif rest.num_rows:
             named = versions.folder / f"rewound-{uuid4().hex}.parquet"
-            parquet_maintenance.write(rest.schema, [rest], hidden(named))
+            folders.write(rest.schema, [rest], hidden(named))
             size = hidden(named).stat().st_size
             path = versions.within(str(named))
             entries.append({**each, "path": path, "size_bytes": size, "rows": rest.num_rows})
@@ -152,7 +150,7 @@ def _from_parquet(
 
 
 def _from_delta(
-    table: DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.DeltaRows, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
 
@@ -175,7 +173,7 @@ def _from_delta(
         actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
             made = folder / f"rewound-{uuid4().hex}.parquet"
-            metadata = parquet_maintenance.write(rest.schema, [rest], made)
+            metadata = folders.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
             actions.append(delta.added(sink.within(facts.path), facts, values))
     sync(folder)
@@ -183,7 +181,11 @@ def _from_delta(
 
 
 def _from_iceberg(
-    table: IcebergRows, store: str, gone: RemovedRows, before: Position, after: Position
+    table: landed_table.IcebergRows,
+    store: str,
+    gone: RemovedRows,
+    before: Position,
+    after: Position,
 ) -> None:
     from pyiceberg.expressions import And, EqualTo
 
@@ -227,7 +229,7 @@ class Rewind:
     :ivar start: physical offset of the first row that is removed
     """
 
-    table: LandedTable
+    table: landed_table.LandedTable
     store: str
     before: Position
     after: Position
@@ -256,7 +258,7 @@ def planned(
 
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
-    for each in all_opened(to, table, dead_letters):
+    for each in landed_table.all_opened(to, table, dead_letters):
         start = _first_unknown(path, store, each)
         for one in reversed(each.each) if start is not None else ():
             before = one.position(store)
@@ -264,7 +266,7 @@ def planned(
                 yield _rewind(path, store, one, before, start or 0)
 
 
-def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
+def _first_unknown(path: Path, store: str, opened: landed_table.OpenTable) -> int | None:
     """The physical offset of the first row that differs from the log; ``None`` if none does."""
     found = verify_here(VerifyRequest(path, store, opened.table, Chosen(), opened.dead_letters))
     if found.differences.not_listed:
@@ -280,18 +282,20 @@ def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
     return min((*places, *ends), default=None)
 
 
-def _rewind(path: Path, store: str, table: LandedTable, before: Position, start: int) -> Rewind:
+def _rewind(
+    path: Path, store: str, table: landed_table.LandedTable, before: Position, start: int
+) -> Rewind:
 
     gone: list[pa.RecordBatch] = []
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for batch in table.batches(store, history.LAST_ROWS):
+        for batch in table.batches(store, position.LAST_ROWS):
             is_gone = pc.greater_equal(batch.column("physical_offset"), start)
-            gone.append(batch.filter(is_gone).select(history.LAST_ROWS[1:5]))
+            gone.append(batch.filter(is_gone).select(position.LAST_ROWS[1:5]))
             yield batch.filter(pc.invert(is_gone))
 
-    with readable(table.name):
-        last = history.positions_of(kept(), table.name).get(store)
+    with landed_table.readable(table.name):
+        last = position.positions_of(kept(), table.name).get(store)
     if last is None:
         with lakelog.open(path, mode="read") as log:
             last = Position(log.min_offset, log.min_offset)
@@ -339,23 +343,25 @@ def reland(spec: targets.TableSpec) -> Iterator[Relanded]:
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and the errors of changing the
     tables' columns.
     """
-    for opened in all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
+    for opened in landed_table.all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
         if opened.dead_letters is not None:
             yield _of_one(spec, opened, opened.dead_letters)
 
 
-def _of_one(spec: targets.TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
-    if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
+def _of_one(
+    spec: targets.TableSpec, opened: landed_table.OpenTable, dead: landed_table.LandedTable
+) -> Relanded:
+    if isinstance(dead, landed_table.DeltaRows) and not isinstance(dead.sink.folder, Path):
         raise errors.TableMaintenanceError(
             f"{dead.name} is in an object store, where removing rows from a Delta table is not "
             "supported yet; nothing was changed"
         )
-    with readable(dead.name):
-        stores = stores_in(dead)
+    with landed_table.readable(dead.name):
+        stores = landed_table.stores_in(dead)
     landed = taken_out = left = 0
-    target = targets.TopicTables.of(spec).target(opened.topic) if stores else None
+    target = None
     for store in sorted(stores):
-        assert target is not None  # for the type checker
+        target = target or targets.TopicTables.of(spec).target(opened.topic)
         one = _Store(opened.table, dead, target, store)
         landed += one.land()
         gone, rest = one.take_out()
@@ -367,8 +373,8 @@ def _of_one(spec: targets.TableSpec, opened: OpenTable, dead: LandedTable) -> Re
 class _Store:
     """The dead letters of one store in one table."""
 
-    table: LandedTable
-    dead: LandedTable
+    table: landed_table.LandedTable
+    dead: landed_table.LandedTable
     target: targets.Target
     store: str
 
@@ -443,25 +449,23 @@ class _Store:
     def _parsed(self, done: NDArray[np.int64], end: int) -> Iterator[pa.Table]:
 
         columns = dead_letter_columns()
-        with readable(self.dead.name):
+        with landed_table.readable(self.dead.name):
             for batch in self.dead.batches(self.store, columns.names):
                 places = batch.column(_PLACE).to_numpy()
                 waits = (places < end) & ~np.isin(places, done)
                 rows = pa.Table.from_batches([batch]).filter(pa.array(waits)).cast(columns)
                 for topic in rows[TOPIC].unique().to_pylist():
                     parser = self.target.parsers.get(topic) or self.target.parsers.get(ANY_TOPIC)
-                    of_topic = _of(rows, TOPIC, topic)
+                    of_topic = rows.filter(pc.equal(rows[TOPIC], topic))
                     if parser is not None:
                         yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
 
     def _files(self, held: Sequence[pa.Table]) -> Iterator[data_files.FileFacts]:
 
         layout = self.target.sink.layout
-        schema = file_schema(layout)
         prefix = f"relanded-{uuid4().hex[:8]}"
-        place = data_files.FilePlacement(
-            self.target.sink.folder, schema, self.store, prefix, FILE_BYTES, layout.is_hidden
-        )
+        folder = self.target.sink.folder
+        place = data_files.FilePlacement(folder, layout, self.store, prefix, FILE_BYTES)
         if not held:
             return
         rows = pa.concat_tables(held, promote_options="default")
@@ -470,8 +474,8 @@ class _Store:
             yield from data_files.write_files(place, values, part.combine_chunks().to_batches())
 
 
-def _places(table: LandedTable, store: str) -> NDArray[np.int64]:
-    with readable(table.name):
+def _places(table: landed_table.LandedTable, store: str) -> NDArray[np.int64]:
+    with landed_table.readable(table.name):
         found = [each.column(_PLACE).to_numpy() for each in table.batches(store, [STORE, _PLACE])]
     return np.concatenate([np.zeros(0, np.int64), *found])
 
@@ -503,29 +507,19 @@ def _groups(
     rows: pa.Table, partition: Sequence[str], store: str
 ) -> Iterator[tuple[dict[str, int | str], pa.Table]]:
     """Split rows by partition; rows keep their order."""
-    if not partition:
-        yield {}, rows
-        return
-    key, *others = partition
-    for value, part in _by(rows, key, store):
-        for values, inner in _groups(part, others, store):
-            yield {key: value, **values}, inner
+    columns = [_values(rows, key, store) for key in partition]
+    places: dict[tuple[int | str, ...], list[int]] = defaultdict(list)
+    for row in range(rows.num_rows):
+        places[tuple(each[row] for each in columns)].append(row)
+    for values, found_rows in places.items():
+        yield dict(zip(partition, values, strict=True)), rows.take(found_rows)
 
 
-def _by(rows: pa.Table, key: str, store: str) -> Iterator[tuple[int | str, pa.Table]]:
-
+def _values(rows: pa.Table, key: str, store: str) -> list[Any]:
+    """The value of one partition key for each row."""
     if key == STORE:
-        yield store, rows
-    elif key == TOPIC:
-        for topic in rows[TOPIC].unique().to_pylist():
-            yield topic, _of(rows, TOPIC, topic)
-    else:
-        ms = rows["store_timestamp"].cast(pa.int64()).to_numpy() // 1000
-        times = ms // TIMES[key]
-        for each in np.unique(times).tolist():
-            yield each, rows.filter(pa.array(times == each))
-
-
-def _of(rows: pa.Table, name: str, value: Any) -> pa.Table:
-
-    return rows.filter(pc.equal(rows[name], value))
+        return [store] * rows.num_rows
+    if key == TOPIC:
+        return cast("list[Any]", rows[TOPIC].to_pylist())
+    ms = rows["store_timestamp"].cast(pa.int64()).to_numpy() // 1000
+    return cast("list[Any]", (ms // TIMES[key]).tolist())

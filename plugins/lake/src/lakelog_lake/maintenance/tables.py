@@ -19,8 +19,7 @@ import lakelog
 from lakelog_lake.engine_provider import provider
 from lakelog_lake.errors import TableMaintenanceError, TooBusy
 from lakelog_lake.landing.committing import table_errors
-from lakelog_lake.maintenance import delta as delta_maintenance
-from lakelog_lake.maintenance import parquet as parquet_maintenance
+from lakelog_lake.maintenance import folders
 from lakelog_lake.maintenance.terms import (
     Compacted,
     Expired,
@@ -53,9 +52,9 @@ def compact(
     iceberg: list[landed_table.IcebergRows] = []
     for each in _tables(to, table, storage):
         if isinstance(each, landed_table.ParquetRows):
-            done.append((each.name, parquet_maintenance.compact(each.sink, target_bytes)))
+            done.append((each.name, folders.compact_parquet(each.sink, target_bytes)))
         elif isinstance(each, landed_table.DeltaRows):
-            done.append((each.name, delta_maintenance.compact(each.sink, target_bytes)))
+            done.append((each.name, folders.compact_delta(each.sink, target_bytes)))
         elif isinstance(each, landed_table.IcebergRows):
             iceberg.append(each)
     if iceberg:
@@ -82,9 +81,9 @@ def expire(
     done = []
     for each in _tables(to, table, storage):
         if isinstance(each, landed_table.ParquetRows):
-            done.append((each.name, parquet_maintenance.expire(each.sink, retention)))
+            done.append((each.name, folders.expire_parquet(each.sink, retention)))
         elif isinstance(each, landed_table.DeltaRows):
-            done.append((each.name, delta_maintenance.expire(each.sink, retention)))
+            done.append((each.name, folders.expire_delta(each.sink, retention)))
         elif isinstance(each, landed_table.IcebergRows):
             done.append((each.name, expire_iceberg(each.sink, retention)))
     return done
@@ -132,9 +131,8 @@ class Status:
         """Bytes of the log that are durable and have not landed; ``None`` if not known."""
         if self.durable_to is None:
             return None
-        return max(
-            0, self.durable_to - (self.log_start if self.landed_to is None else self.landed_to)
-        )
+        landed_to = self.log_start if self.landed_to is None else self.landed_to
+        return max(0, self.durable_to - landed_to)
 
     @property
     def landed_share(self) -> float | None:

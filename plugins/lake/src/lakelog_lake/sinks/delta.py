@@ -28,15 +28,9 @@ import pyarrow.compute as pc
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
-from lakelog_lake.sinks.history import (
-    LAST_ROWS,
-    KnownPositions,
-    Left,
-    PositionedVersion,
-    cached_version,
-)
 from lakelog_lake.tables import data_files, remote, settings
-from lakelog_lake.tables.position import Position, key, texts_in, to_text
+from lakelog_lake.tables import position as positions
+from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.shape import Layout, adds, as_text, fits
 
 if TYPE_CHECKING:
@@ -54,19 +48,19 @@ def app_of(store: str) -> str:
 
 @attrs.define
 class DeltaHistory:
-    """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
+    """See :class:`~lakelog_lake.tables.position.TableHistory`."""
 
     _table: DeltaTable
     _oldest: int = -1
 
-    def commits(self) -> Iterator[PositionedVersion]:
+    def commits(self) -> Iterator[positions.PositionedVersion]:
         """The commits back to the oldest version that log clean-up has left."""
         read_count = 0
         for count in _STEPS:
             found = self._table.history(count)
             for each in found[read_count:]:
                 self._oldest = each["version"]
-                yield PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
+                yield positions.PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
             read_count = len(found)
             if count is None or read_count < count:
                 return
@@ -86,7 +80,7 @@ class DeltaHistory:
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         """The columns :data:`LAST_ROWS` of all rows."""
         rows = self._table.to_pyarrow_dataset()
-        yield from rows.to_batches(columns=list(LAST_ROWS), fragment_readahead=1)
+        yield from rows.to_batches(columns=list(positions.LAST_ROWS), fragment_readahead=1)
 
     def holds(self, store: str) -> bool:
         """Filter by the column; deltalake's own filters treat one without statistics as empty."""
@@ -101,20 +95,20 @@ def texts_of(metadata: Any) -> dict[str, str]:
         found = json.loads(str(metadata or ""))
     except ValueError:
         return {}
-    return texts_in(found) if isinstance(found, dict) else {}
+    return positions.texts_in(found) if isinstance(found, dict) else {}
 
 
-def _left(commit: Mapping[str, Any]) -> Left:
+def _left(commit: Mapping[str, Any]) -> positions.Left:
     """How a commit changed earlier rows, by its operation."""
     operation = str(commit.get("operation", ""))
     given = commit.get("operationParameters") or {}
     if operation.startswith(("RESTORE", "CLONE")):
-        return Left.THOSE_OF_AN_OLDER_VERSION
+        return positions.Left.THOSE_OF_AN_OLDER_VERSION
     is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
     return (
-        Left.NONE
+        positions.Left.NONE
         if is_whole or operation.startswith(("REPLACE", "CREATE OR REPLACE", "CONVERT"))
-        else Left.ALL
+        else positions.Left.ALL
     )
 
 
@@ -170,7 +164,9 @@ class DeltaSink(FolderTable[remote.Folder]):
     """A sink that is a Delta table."""
 
     kind: ClassVar[str] = "Delta"
-    _known: dict[Any, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    _known: dict[Any, positions.KnownPositions] = attrs.field(
+        factory=dict, init=False, repr=False, eq=False
+    )
 
     @property
     def layout(self) -> Layout:
@@ -261,7 +257,9 @@ class DeltaSink(FolderTable[remote.Folder]):
         """Read the newest version from the table's log."""
         table = opened(self.path)
         version = (table.metadata().id, table.version())
-        found = cached_version(self._known, version, table, DeltaHistory(table), self.name)
+        found = positions.cached_version(
+            self._known, version, table, DeltaHistory(table), self.name
+        )
         return Head(found.known.position(store), found)
 
     def commit(
@@ -295,8 +293,8 @@ class DeltaSink(FolderTable[remote.Folder]):
 
         table: DeltaTable = head.version.table
         now_ms = time.time_ns() // 1_000_000
-        texts = {**head.version.known.texts(), store: to_text(position)}
-        metadata = json.dumps({key(name): text for name, text in texts.items()}, ensure_ascii=False)
+        known: positions.KnownPositions = head.version.known
+        metadata = json.dumps(known.properties(store, position), ensure_ascii=False)
         mark = Transaction(app_of(store), position.end, now_ms)
         version = self.write(
             table, actions, custom_metadata={"userMetadata": metadata}, app_transactions=[mark]

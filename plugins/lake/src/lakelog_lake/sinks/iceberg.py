@@ -9,6 +9,8 @@ pyiceberg here, and by Java in Spark.
 A commit requires that the branch is still at the snapshot from which the position was read. After a
 conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
 list of snapshot producers prevents that (checked with the pinned version of pyiceberg).
+
+Types of columns are compared as texts without ids, such as ``list<string>``.
 """
 
 from __future__ import annotations
@@ -18,25 +20,225 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks.base import Head
-from lakelog_lake.sinks.history import LAST_ROWS, KnownPositions, PositionedVersion, cached_version
-from lakelog_lake.sinks.iceberg_types import TOPIC, data_file, fitted, ids, make
+from lakelog_lake.sinks.base import Head, Kinds, check_partition, check_topic, missing
 from lakelog_lake.tables import data_files, remote, settings
-from lakelog_lake.tables.position import Position, key, texts_in, to_text
-from lakelog_lake.tables.shape import Layout, TableShape
+from lakelog_lake.tables import position as positions
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.shape import Layout, TableShape, fits
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
 
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
+
+IN_FILES: Final = (
+    (".list.element", ".element"),
+    (".key_value.key", ".key"),
+    (".key_value.value", ".value"),
+)
+"""The names of nested columns in Parquet, and in Iceberg."""
+
+
+def wanted(columns: pa.Schema) -> Schema:
+    """``columns`` with ids in the order of the fields, those of nested fields last."""
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.schema import assign_fresh_schema_ids
+
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+
+
+def text_of(kind: Any) -> str:
+    """A type as text, without ids."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(kind, ListType):
+        return f"list<{text_of(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{text_of(kind.key_type)},{text_of(kind.value_type)}>"
+    if isinstance(kind, StructType):
+        return f"struct<{','.join(f'{e.name}:{text_of(e.field_type)}' for e in kind.fields)}>"
+    return str(kind)
+
+
+def kinds(schema: Schema) -> Kinds:
+    """The types of the top-level columns of ``schema``."""
+    types = {each.name: text_of(each.field_type) for each in schema.fields}
+    return Kinds(types, frozenset(each.name for each in schema.fields if each.required))
+
+
+def ids(schema: Schema) -> dict[str, int]:
+    """The id of each column by its name, nested ones included."""
+    return dict(_ids("", schema.as_struct()))
+
+
+def _ids(prefix: str, kind: Any) -> Iterator[tuple[str, int]]:
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        inside = [(each.name, each.field_id, each.field_type) for each in kind.fields]
+    elif isinstance(kind, ListType):
+        inside = [("element", kind.element_id, kind.element_type)]
+    elif isinstance(kind, MapType):
+        inside = [("key", kind.key_id, kind.key_type), ("value", kind.value_id, kind.value_type)]
+    else:
+        inside = []
+    for name, number, nested in inside:
+        yield prefix + name, number
+        yield from _ids(f"{prefix}{name}.", nested)
+
+
+def in_table(name: str) -> str:
+    """Convert a column path of a Parquet file to the column's name in the table.
+
+    >>> in_table("properties.key_value.key"), in_table("a.list.element.b"), in_table("body")
+    ('properties.key', 'a.element.b', 'body')
+    """
+    for there, here in IN_FILES:
+        name = name.replace(there, here)
+    return name
+
+
+TABLE_PROPERTIES: Final = {
+    "format-version": "2",
+    "write.format.default": "parquet",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "1",
+    "write.metadata.metrics.column.body": "none",
+    "write.metadata.metrics.column.properties": "none",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    settings.HISTORY: settings.DEFAULT_HISTORY,
+}
+TOPIC: Final = "lakelog.topic"
+"""The table property with the only topic of a table."""
+
+
+def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = None) -> Table:
+    """Create the table ``name`` if it does not exist; tolerates a concurrent creation.
+
+    :param location: location of a new table; ``None`` leaves it to the catalog
+    """
+    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        pass
+    catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+    schema = wanted(shape.columns)
+    topic = {} if shape.topic is None else {TOPIC: shape.topic}
+    try:
+        return catalog.create_table(
+            name,
+            schema,
+            location=location,
+            partition_spec=_partitions(schema, shape.partition),
+            properties={**TABLE_PROPERTIES, **topic},
+        )
+    except TableAlreadyExistsError:
+        return catalog.load_table(name)
+
+
+def fitted(table: Table, name: str, shape: TableShape) -> Table:
+    """Return ``table`` with all columns; raises ``TableMismatch`` if it cannot take the rows."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    ours, found = wanted(shape.columns), kinds(table.schema())
+    known = schema_to_pyarrow(table.schema(), include_field_ids=False)
+
+    def grows(column: str) -> bool:
+        return fits(known.field(column).type, shape.columns.field(column).type, widens=True)
+
+    lacks = missing(name, found, kinds(ours), grows)
+    check_partition(name, partition_of(table.schema(), table.spec()), shape.partition)
+    check_topic(name, table.properties.get(TOPIC), shape.topic)
+    if lacks or any(found.types[name] != kind for name, kind in kinds(ours).types.items()):
+        with table.update_schema() as update:
+            update.union_by_name(ours)
+        table.refresh()
+    return table
+
+
+def partition_of(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
+    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
+    parts = (
+        (schema.find_column_name(each.source_id) or "", str(each.transform)) for each in spec.fields
+    )
+    return tuple(_KEYS.get(part, f"{part[1]}({part[0]})") for part in parts)
+
+
+TRANSFORMS: Final = {
+    "topic": ("topic", "identity"),
+    "store": ("store", "identity"),
+    "day": ("store_timestamp", "day"),
+    "hour": ("store_timestamp", "hour"),
+}
+"""The column and transform of each partition key."""
+_KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
+_FIRST_PARTITION_ID: Final = 1000
+
+
+def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import parse_transform
+
+    fields = []
+    for number, part in enumerate(keys, _FIRST_PARTITION_ID):
+        column, transform = TRANSFORMS[part]
+        name = column if transform == "identity" else f"{column}_{transform}"
+        source = schema.find_field(column).field_id
+        fields.append(PartitionField(source, number, parse_transform(transform), name))
+    return PartitionSpec(*fields)
+
+
+def data_file(schema: Schema, spec_id: int, facts: data_files.FileFacts, uri: str) -> DataFile:
+    """The manifest entry of a file."""
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    def by_id(values: Any) -> dict[int, Any]:
+        return {schema.find_field(in_table(name)).field_id: it for name, it in values.items()}
+
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=uri,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*facts.partition.values()),
+        record_count=facts.rows,
+        file_size_in_bytes=facts.size_bytes,
+        column_sizes=by_id(facts.column_sizes),
+        value_counts=by_id(facts.value_counts),
+        null_value_counts=by_id(facts.null_counts),
+        nan_value_counts={},
+        lower_bounds=by_id(_bounds(schema, facts.lower)),
+        upper_bounds=by_id(_bounds(schema, facts.upper)),
+        key_metadata=None,
+        split_offsets=sorted(facts.row_groups),
+        equality_ids=None,
+        sort_order_id=None,
+        spec_id=spec_id,
+    )
+
+
+def _bounds(schema: Schema, values: Any) -> dict[str, bytes]:
+    """Bounds in Iceberg's single-value binary serialization."""
+    from pyiceberg.conversions import to_bytes
+
+    return {
+        name: to_bytes(schema.find_field(name).field_type, value)  # type: ignore[arg-type]  # plain columns
+        for name, value in values.items()
+    }
 
 
 @attrs.frozen
@@ -65,7 +267,7 @@ class Snapshot:
 
 
 class IcebergHistory:
-    """The part of a :class:`~lakelog_lake.sinks.history.TableHistory` without the rows.
+    """The part of a :class:`~lakelog_lake.tables.position.TableHistory` without the rows.
 
     A base of classes that read the metadata of one version.
     """
@@ -80,11 +282,11 @@ class IcebergHistory:
         """The snapshots that have not expired, newest first."""
         raise NotImplementedError
 
-    def commits(self) -> Iterator[PositionedVersion]:
+    def commits(self) -> Iterator[positions.PositionedVersion]:
         """The commits of the snapshots that have not expired, newest first."""
         for each in self.ancestors():
             self._is_cut = not each.is_first
-            yield PositionedVersion(texts_in(each.summary))
+            yield positions.PositionedVersion(positions.texts_in(each.summary))
 
     def begins(self) -> bool:
         """Whether the oldest known snapshot was the first of the table."""
@@ -92,11 +294,11 @@ class IcebergHistory:
 
     def marks(self) -> Collection[str]:
         """The stores with a position among the table's properties."""
-        return texts_in(self.properties())
+        return positions.texts_in(self.properties())
 
     def mark(self, store: str) -> str | None:
         """The newest position of ``store``, from the table's properties."""
-        return self.properties().get(key(store))
+        return self.properties().get(positions.key(store))
 
 
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
@@ -185,6 +387,7 @@ class IcebergSink:
     :ivar table: ``NAMESPACE.TABLE``
     :ivar warehouse: the URI below which to create the table; by default the catalog chooses
     :ivar clock: returns seconds since 1970, for the retention of versions
+    :ivar layout: the columns and partitions, with the field ids of the table
     """
 
     catalog: Catalog
@@ -194,8 +397,10 @@ class IcebergSink:
     clock: Callable[[], float] = time.time
     _location: str = ""
     _properties: remote.Pairs = attrs.field(default=(), repr=False)
-    _layout: Layout = attrs.field(factory=Layout)
-    _known: dict[str, KnownPositions] = attrs.field(factory=dict, init=False, repr=False, eq=False)
+    layout: Layout = attrs.field(factory=Layout)
+    _known: dict[str, positions.KnownPositions] = attrs.field(
+        factory=dict, init=False, repr=False, eq=False
+    )
 
     @property
     def name(self) -> str:
@@ -210,27 +415,19 @@ class IcebergSink:
         files = remote.IcebergFiles(self._properties)
         return remote.Remote(f"{self._location.rstrip('/')}/data", files)
 
-    @property
-    def layout(self) -> Layout:
-        """The columns and partitions, with the field ids of the table."""
-        return self._layout
-
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
-        made = make(self.catalog, self.table, self.shape, self._place())
+        root = self.warehouse
+        place = None if root is None else "/".join([root.rstrip("/"), *self.table.split(".")])
+        made = make(self.catalog, self.table, self.shape, place)
         table = fitted(made, self.name, self.shape)
         self._location, self._properties = table.location(), remote.pairs(table.io.properties)
-        self._layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
+        self.layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
         folder = self.folder
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, *list(folder.parents)[1:3]):
                 remote.sync(each)
-
-    def _place(self) -> str | None:
-        if self.warehouse is None:
-            return None
-        return "/".join([self.warehouse.rstrip("/"), *self.table.split(".")])
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
@@ -246,7 +443,7 @@ class IcebergSink:
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
         self._properties = remote.pairs(table.io.properties)  # credentials may expire
-        found = cached_version(self._known, version, table, _History(table), self.name)
+        found = positions.cached_version(self._known, version, table, _History(table), self.name)
         return Head(found.known.position(store), found)
 
     def commit(
@@ -268,13 +465,12 @@ class IcebergSink:
         """Add ``files`` and the position to a transaction, and commit it."""
         from pyiceberg.exceptions import CommitFailedException
 
-        text = to_text(position)
-        texts = {**head.version.known.texts(), store: text}
-        properties = {key(name): each for name, each in texts.items()}
-        table = head.version.table
-        added = (data_file(table, each, self._uri(each.path)) for each in files)
+        properties = head.version.known.properties(store, position)
+        table, own = head.version.table, positions.key(store)
+        schema, spec_id = table.schema(), table.metadata.default_spec_id
+        added = (data_file(schema, spec_id, each, self._uri(each.path)) for each in files)
         committed = self._expiry.append(transaction, added, properties)
-        transaction.set_properties({key(store): text})
+        transaction.set_properties({own: properties[own]})
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
@@ -312,16 +508,16 @@ class _History(IcebergHistory):
         return self.table.properties
 
     def ancestors(self) -> Iterator[Snapshot]:
-        by_id = {each.snapshot_id: each for each in self.table.metadata.snapshots}
-        at = self.table.metadata.current_snapshot_id
-        while at is not None and (found := by_id.get(at)) is not None:
-            number, summary = found.sequence_number or 0, found.summary
+        from lakelog_lake.sinks.iceberg_expiry import line_of
+
+        metadata = self.table.metadata
+        for each in line_of(metadata, metadata.current_snapshot_id):
+            number, summary = each.sequence_number or 0, each.summary
             more = {} if summary is None else summary.additional_properties
             yield Snapshot(number, "" if summary is None else summary.operation.value, more)
-            at = found.parent_snapshot_id
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
-        yield from self.table.scan(selected_fields=LAST_ROWS).to_arrow_batch_reader()
+        yield from self.table.scan(selected_fields=positions.LAST_ROWS).to_arrow_batch_reader()
 
     def holds(self, store: str) -> bool:
         from pyiceberg.expressions import EqualTo

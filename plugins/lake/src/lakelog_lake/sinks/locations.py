@@ -142,6 +142,12 @@ def location_of(to: str, storage: Mapping[str, str] | None = None) -> TableLocat
     if not colon or not place or kind not in {*_OWN, *others.names}:
         known = ", ".join((*_OWN, *sorted(others.names)))
         raise SettingsError(f"{to!r} is not KIND:PATH with one of {known}", key=_SOURCE)
+    package = _PACKAGES.get(kind)
+    if package is not None and find_spec(package) is None:
+        raise SettingsError(
+            f"{kind} needs {package}, which is not installed: pip install 'lakelog[lakehouse]'",
+            key=_SOURCE,
+        )
     make: Format = _OWN[kind] if kind in _OWN else others[kind].load()
     return make(place, storage or {})
 
@@ -293,7 +299,6 @@ def _without(folder: Path, mark: str, kind: str) -> str | None:
 
 
 def _iceberg(place: str, storage: Mapping[str, str]) -> TableLocation:
-    _need("iceberg", "pyiceberg")
     path = _folder_without_options(place, storage)
     if isinstance(path, Path):
         return IcebergLocation(path)
@@ -301,12 +306,10 @@ def _iceberg(place: str, storage: Mapping[str, str]) -> TableLocation:
 
 
 def _catalog(place: str, storage: Mapping[str, str]) -> TableLocation:
-    _need("catalog", "pyiceberg")
     return IcebergLocation(None, place, storage)
 
 
 def _delta(place: str, storage: Mapping[str, str]) -> TableLocation:
-    _need("delta", "deltalake")
     return DeltaLocation(_folder_without_options(place, storage), storage)
 
 
@@ -327,14 +330,7 @@ _OWN: Final[dict[str, Format]] = {
     "parquet": _parquet,
     "catalog": _catalog,
 }
-
-
-def _need(kind: str, package: str) -> None:
-    if find_spec(package) is None:
-        raise SettingsError(
-            f"{kind} needs {package}, which is not installed: pip install 'lakelog[lakehouse]'",
-            key=_SOURCE,
-        )
+_PACKAGES: Final = {"iceberg": "pyiceberg", "delta": "deltalake", "catalog": "pyiceberg"}
 
 
 def _folder_without_options(place: str, storage: Mapping[str, str]) -> Path | str:

@@ -25,7 +25,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final, TypeAlias
 from uuid import uuid4
 
 import attrs
@@ -40,6 +40,8 @@ from lakelog_lake.tables.remote import sync
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
+Version: TypeAlias = "tuple[int, Mapping[str, Any]]"
+"""The number of a version, and its manifest."""
 _FORMAT: Final = 1
 _TRIES: Final = 3
 
@@ -110,16 +112,16 @@ class ParquetSink(FolderTable[Path]):
 
     def head(self, store: str) -> Head:
         """Read the newest manifest, and make its files visible."""
-        newest, content = self._shown_version()
-        text = content["positions"].get(store)
-        return Head(None if text is None else from_text(text), (newest, content))
+        version = self.newest()
+        text = version[1]["positions"].get(store)
+        return Head(None if text is None else from_text(text), version)
 
     def position(self, store: str) -> Position | None:
         """The position of ``store``; changes nothing."""
         text = self._latest().get("positions", {}).get(store)
         return None if text is None else from_text(text)
 
-    def _shown_version(self) -> tuple[int, Mapping[str, Any]]:
+    def newest(self) -> Version:
         """The newest version, with its files made visible."""
         newest = self._newest()
         self._show(newest)
@@ -131,7 +133,7 @@ class ParquetSink(FolderTable[Path]):
             content = self._read(version)
             if is_all or content["whole"]:
                 seen = data_files.seen_in(self.folder)
-                changed = data_files.only(seen, self._paths(self._entries(self._newest())))
+                changed = data_files.only(seen, self._paths(self.entries(self._newest())))
             else:
                 changed = data_files.shown(self._paths(content["files"]))
             if changed:
@@ -151,15 +153,41 @@ class ParquetSink(FolderTable[Path]):
         content = {
             **self._described(before),
             "whole": whole,
-            "files": self._entries(version) + added if whole else added,
+            "files": self.entries(version) + added if whole else added,
             "positions": {**before["positions"], store: to_text(position)},
         }
         self._publish(version + 1, content)
-        self._show(version + 1)
+
+    def replace(
+        self, version: Version, entries: Sequence[Mapping[str, Any]], moved: Mapping[str, str]
+    ) -> None:
+        """Publish a version with other files.
+
+        :param version: the version that this one replaces
+        :param entries: all files of the new version
+        :param moved: positions that change, by store
+
+        Raises :class:`~lakelog_lake.errors.Conflict`.
+        """
+        number, before = version
+        positions = {**before["positions"], **moved}
+        content = {**before, "whole": True, "files": list(entries), "positions": positions}
+        self._publish(number + 1, content)
+
+    def whole_before(self, number: int) -> int:
+        """The newest version up to ``number`` whose manifest lists all files."""
+        while number > 0 and not self._read(number)["whole"]:
+            number -= 1
+        return number
+
+    def named_by(self, number: int) -> Iterator[Path]:
+        """The files of one manifest, each under its visible and its hidden name."""
+        for path in self._paths(self._read(number)["files"]):
+            yield from (path, data_files.hidden(path))
 
     def files(self) -> list[dict[str, Any]]:
         """The entries of all files of the newest version."""
-        return self._entries(self._newest())
+        return self.entries(self._newest())
 
     def versions(self) -> list[int]:
         """The numbers of the manifests kept, ascending."""
@@ -182,7 +210,7 @@ class ParquetSink(FolderTable[Path]):
             first += 1
         for version in range(first, newest + 1):
             read = self._read(version)
-            entries = self._entries(version) if version == first else read["files"]
+            entries = self.entries(version) if version == first else read["files"]
             at_ms = self.manifest(version).stat().st_mtime_ns // 1_000_000
             yield at_ms, read["positions"], entries, version == first or read["whole"]
 
@@ -231,7 +259,7 @@ class ParquetSink(FolderTable[Path]):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TableMismatch(f"{path} is not a manifest of lakelog: {error}") from None
 
-    def _entries(self, version: int) -> list[dict[str, Any]]:
+    def entries(self, version: int) -> list[dict[str, Any]]:
         """The entries of all files as of ``version``."""
         parts: list[list[dict[str, Any]]] = []
         while version >= 0:
@@ -263,3 +291,4 @@ class ParquetSink(FolderTable[Path]):
         finally:
             temporary.unlink()
         sync(self.manifests)
+        self._show(version)

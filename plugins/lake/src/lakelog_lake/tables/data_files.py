@@ -189,7 +189,9 @@ def parquet_writer(
     codec, packed = compression.value, True
     if compression is settings.ParquetCompression.AUTO:
         codec = settings.ParquetCompression.ZSTD.value
-        packed = first is None or not _has_bytes(schema) or shrinks(first.column(shape.BODY))
+        # A parser's column of this name may have another type; text always shrinks by a tenth.
+        has_bytes = shape.BODY in schema.names and pa.types.is_binary(schema.field(shape.BODY).type)
+        packed = first is None or not has_bytes or shrinks(first.column(shape.BODY))
     level = _LEVEL if codec == settings.ParquetCompression.ZSTD else None
     leaves = [] if packed else [each for each in _leaves(schema) if each != shape.BODY]
     return parquet.ParquetWriter(
@@ -201,11 +203,6 @@ def parquet_writer(
         write_statistics=[name for name in BOUNDED if name in schema.names],
         store_schema=False,
     )
-
-
-def _has_bytes(schema: pa.Schema) -> bool:
-    """A parser's column of this name may have another type; text always shrinks by a tenth."""
-    return shape.BODY in schema.names and bool(pa.types.is_binary(schema.field(shape.BODY).type))
 
 
 def shrinks(bodies: pa.Array) -> bool:
@@ -234,20 +231,18 @@ class FilePlacement:
     """The location and form of data files.
 
     :ivar folder: folder of the files
-    :ivar schema: schema of each file
+    :ivar layout: columns and partitions of each file, and whether its name is hidden
     :ivar store: the value of the column ``store``
     :ivar prefix: prefix of the files' names
     :ivar file_bytes: a file of this size is closed, and another one started
-    :ivar is_hidden: whether names are hidden
     :ivar compression: compression of the files; ``auto`` is decided for each file
     """
 
     folder: remote.Folder
-    schema: pa.Schema
+    layout: shape.Layout
     store: str
     prefix: str
     file_bytes: int
-    is_hidden: bool = False
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
 
@@ -255,14 +250,14 @@ def write_files(
     place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[FileFacts]:
     """Write ``batches``, all of whose rows belong to the partition ``values``."""
-    constants = _constants(place.store, values)
+    schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
     file: _File | None = None
     try:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             with writing(place.folder):
-                rows = _in_layout(batch, constants, place.schema)
+                rows = _in_layout(batch, constants, schema)
                 file = file or _File.begun(place, rows)
                 file.writer.write_batch(rows)
                 if file.size_bytes < place.file_bytes:
@@ -296,9 +291,9 @@ class _File:
     @classmethod
     def begun(cls, place: FilePlacement, first: pa.RecordBatch) -> _File:
         named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
-        path = hidden(named) if isinstance(named, Path) and place.is_hidden else named
+        path = hidden(named) if isinstance(named, Path) and place.layout.is_hidden else named
         raw = path.open("xb") if isinstance(path, Path) else path.create()
-        return cls(path, raw, parquet_writer(raw, place.schema, place.compression, first))
+        return cls(path, raw, parquet_writer(raw, first.schema, place.compression, first))
 
     @property
     def size_bytes(self) -> int:

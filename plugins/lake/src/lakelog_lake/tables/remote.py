@@ -103,11 +103,11 @@ class IcebergFiles:
 
     def create(self, uri: str) -> Any:
         """See :class:`Files`."""
-        return _io(self, _scheme(uri)).new_output(uri).create(overwrite=True)  # names are unique
+        return _io(self, uri.partition(":")[0]).new_output(uri).create(overwrite=True)  # new name
 
     def remove(self, uri: str) -> None:
         """See :class:`Files`."""
-        _io(self, _scheme(uri)).delete(uri)
+        _io(self, uri.partition(":")[0]).delete(uri)
 
     def below(self, uri: str) -> Iterator[FoundFile]:
         """See :class:`Files`; uses Arrow, as FileIO cannot list."""
@@ -122,16 +122,12 @@ class IcebergFiles:
                 yield FoundFile(f"{uri}{each.path.removeprefix(path)}", written)
 
 
-def _scheme(uri: str) -> str:
-    return uri.partition("://")[0] + "://"
-
-
 @lru_cache(maxsize=16)
 def _io(files: IcebergFiles, scheme: str) -> FileIO:
     """One FileIO for all files of a table, to reuse its connections."""
     from pyiceberg.io import load_file_io
 
-    return load_file_io(dict(files.properties), scheme)
+    return load_file_io(dict(files.properties), f"{scheme}://")
 
 
 def _all_below(path: str) -> fs.FileSelector:

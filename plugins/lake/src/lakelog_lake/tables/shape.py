@@ -62,24 +62,18 @@ def keys_text(keys: Sequence[str]) -> str:
 def as_text(key: str, value: int | str) -> str:
     """Format a value for a partition column.
 
+    Days are in ISO 8601; those outside the calendar become its first or last day.
+
     >>> as_text("topic", "orders"), as_text("day", 20_000), as_text("hour", 480_005)
     ('orders', '2024-10-04', '2024-10-04-05')
+    >>> as_text("day", 0), as_text("day", 10**8)
+    ('1970-01-01', '9999-12-31')
     """
-    if key == DAY:
-        return day_text(int(value))
-    if key == HOUR:
-        day, hour = divmod(int(value), 24)
-        return f"{day_text(day)}-{hour:02d}"
-    return str(value)
-
-
-def day_text(day: int) -> str:
-    """Format a day as ISO 8601; days outside the calendar become its first or last day.
-
-    >>> day_text(0), day_text(20_000), day_text(10**8)
-    ('1970-01-01', '2024-10-04', '9999-12-31')
-    """
-    return date.fromordinal(min(max(_EPOCH + day, 1), date.max.toordinal())).isoformat()
+    if key not in TIMES:
+        return str(value)
+    day, hour = divmod(int(value), 24) if key == HOUR else (int(value), None)
+    text = date.fromordinal(min(max(_EPOCH + day, 1), date.max.toordinal())).isoformat()
+    return text if hour is None else f"{text}-{hour:02d}"
 
 
 BODY: Final = "body"
@@ -165,11 +159,6 @@ class Layout:
     partition: tuple[str, ...] = DEFAULT
     field_ids: Mapping[str, int] | None = None
     is_hidden: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return tuple(self.columns.names)
 
 
 def file_schema(layout: Layout) -> pa.Schema:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -50,7 +50,7 @@ def in_process(
     done: list[Written] = []
     try:
         for each in tasks:
-            done.append(write(each, opened(each.store_path)))
+            done.append(write(each, opened(each.source.path)))
             on_done()
     except BaseException:
         drop(done)
@@ -58,7 +58,8 @@ def in_process(
     return done
 
 
-class processes(AbstractContextManager[Engine]):  # noqa: N801  # used as a function
+@contextmanager
+def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -> Iterator[Engine]:
     """An engine of up to ``count`` processes, by default one per core; a single task runs here.
 
     The processes are started on demand, and again after one of them was killed. Tasks run in this
@@ -66,49 +67,44 @@ class processes(AbstractContextManager[Engine]):  # noqa: N801  # used as a func
 
     :param on_done: called after each task, in their order
     """
+    kept: dict[Path, extent.CachedStore] = {}
+    running: list[ProcessPoolExecutor] = []
 
-    def __init__(self, count: int | None = None, on_done: Callable[[], None] = nothing) -> None:
-        self._count, self._on_done = count, on_done
-        self._kept: extent.CachedStore | None = None
-        self._running: ProcessPoolExecutor | None = None
+    def opened(path: Path) -> lakelog.Store:
+        return kept.setdefault(path, extent.CachedStore(path)).now()
 
-    def __enter__(self) -> Engine:
-        return self._run
+    def release() -> None:
+        """Close the store and end the processes; both start again if needed."""
+        while kept:
+            kept.popitem()[1].close()
+        while running:
+            running.pop().shutdown()
 
-    def __exit__(self, *_: object) -> None:
-        self._let_go()
-        if self._running is not None:
-            self._running.shutdown()
-            self._running = None
-
-    def _let_go(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
-
-    def _opened(self, path: Path) -> lakelog.Store:
-        if self._kept is None or self._kept.path != path:
-            self._let_go()
-            self._kept = extent.CachedStore(path)
-        return self._kept.now()
-
-    def _run(self, tasks: Sequence[Task]) -> Sequence[Written]:
-        if len(tasks) < 2:
-            try:
-                return in_process(tasks, self._on_done, self._opened)
-            except BaseException:
-                self._let_go()  # the store is opened again
-                raise
-        self._running = self._running or pool(self._count)
-        found: list[Written | Failed] = []
+    def run(tasks: Sequence[Task]) -> Sequence[Written]:
+        if len(tasks) > 1 and not running:
+            running.append(pool(count))
         try:
-            for each in self._running.map(guarded, tasks):
-                self._on_done()
-                found.append(each)
-        except BrokenProcessPool:
-            self.__exit__()
-            raise WorkerLost from None
-        return checked(found)
+            if len(tasks) > 1:
+                return checked(list(_spread(running[0], tasks, on_done)))
+            return in_process(tasks, on_done, opened)
+        except BaseException as error:
+            release()
+            if isinstance(error, BrokenProcessPool):
+                raise WorkerLost from None
+            raise
+
+    try:
+        yield run
+    finally:
+        release()
+
+
+def _spread(
+    workers: ProcessPoolExecutor, tasks: Sequence[Task], on_done: Callable[[], None]
+) -> Iterator[Written | Failed]:
+    for each in workers.map(guarded, tasks):
+        on_done()
+        yield each
 
 
 def pool(count: int | None = None) -> ProcessPoolExecutor:

@@ -1,15 +1,17 @@
-"""One task: reads a range of the log once, and writes data files for each table.
+"""Tasks: which ranges of a log may land next, and how one is written to files for each table.
 
-The records become columns, with bodies unpacked and optionally parsed. Their rows are grouped by
-the partition of each table, in the order of queues inside of each group.
+A range begins directly behind the landed part, is durable, and is cut between records. A task reads
+its range once. The records become columns, with bodies unpacked and optionally parsed. Their rows
+are grouped by the partition of each table, in the order of queues inside of each group.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,14 +23,193 @@ from numpy.typing import NDArray
 import lakelog
 from lakelog.errors import LakelogError
 from lakelog.format.checksum import Fingerprint
-from lakelog.format.layout import INNER_BATCH
-from lakelog.format.record_batch import RecordBatch
+from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR, INNER_BATCH
+from lakelog.format.record_batch import Blank, Damage, RecordBatch
 from lakelog_lake.bodies.base import BodyParser, Parsed
-from lakelog_lake.errors import BadParser
+from lakelog_lake.errors import BadParser, RetentionGap, WrongLog
+from lakelog_lake.log.extent import MANY, DurableEnd, RecordStarts
 from lakelog_lake.log.records import ERROR, NAMES, DamagePolicy, LogSpan, one_batch, steps, unpacked
 from lakelog_lake.log.wanted import EVERYTHING, Chosen, chosen_rows, coded_topics
 from lakelog_lake.tables import data_files, position, remote, settings, shape
-from lakelog_lake.tasks.ranges import FILE_BYTES
+from lakelog_lake.tables.position import UNCHECKED, Position
+from lakelog_lake.tables.remote import sync
+
+FILE_BYTES: Final = 128 << 20
+_MOST_TOPICS: Final = 100
+"""Most queues to search for cuts; for more, scanning the log is as fast."""
+_MOST_LONGER: Final = 8
+"""A range may exceed the requested size by this fraction, to end at a known record start."""
+
+
+@attrs.frozen
+class TaskLimits:
+    """Limits of passes and tasks, in bytes of the log; a single record may be larger.
+
+    :ivar pass_bytes: most bytes of one pass
+    :ivar task_bytes: most bytes of one task, which has them in memory
+    :ivar file_bytes: approximate largest size of a data file
+    :ivar at_once: number of concurrent tasks; a pass is cut into ranges of equal size for them
+    """
+
+    pass_bytes: int = 512 << 20
+    task_bytes: int = 56 << 20
+    file_bytes: int = FILE_BYTES
+    at_once: int = 1
+
+    def cuts(self, size: int) -> list[int]:
+        """Approximate ends of the parts of a pass over ``size`` bytes, from its start.
+
+        >>> TaskLimits(task_bytes=100, at_once=2).cuts(210)
+        [52, 105, 157, 210]
+        """
+        count = -(-size // self.task_bytes)
+        if count > 1 and self.at_once <= 2 * count:  # more parts would be too small
+            count = -(-count // self.at_once) * self.at_once
+        return [size * number // count for number in range(1, count + 1)]
+
+
+def first_offset(
+    store: lakelog.Store, position: Position | None, table: str, *, accept_gaps: bool = False
+) -> int:
+    """The start of the next range, after checking that the log is the one that has landed.
+
+    Raises :class:`WrongLog`, and :class:`RetentionGap` if messages were deleted before they landed.
+    """
+    if position is None:
+        return store.min_offset
+    minimum = _first_before(store, position.end)
+    if position.last is not None:
+        _check_last(store, position.last, position.end, table)
+    if minimum > position.end:
+        if not accept_gaps:
+            raise RetentionGap(store.path, table, position.end, minimum)
+        return minimum
+    return position.end
+
+
+def _first_before(store: lakelog.Store, offset: int) -> int:
+    """The first readable byte; asks an archive only if the log begins behind ``offset``."""
+    return store.min_offset if store.min_offset <= offset else store.oldest_offset
+
+
+def _check_last(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> None:
+    """Raise :class:`WrongLog` unless the log has the record ``last``, or retention deleted it."""
+    if _first_before(store, last.offset) > last.offset:
+        return
+    behind = last.offset + last.size
+    found = _fingerprint_at(store, last.offset, behind)
+    if found is None:
+        raise WrongLog(
+            store.path,
+            table,
+            f"the last record that landed stood at offset {last.offset} to {behind}, and no whole "
+            f"record is there (the table holds what is before {end})",
+        )
+    if found.size != last.size or last.crc not in (found.crc, UNCHECKED):
+        raise WrongLog(
+            store.path,
+            table,
+            f"the last record that landed, at offset {last.offset}, has {last.size} bytes"
+            f"{'' if last.crc == UNCHECKED else f' with the checksum {last.crc:08x}'}, and the one "
+            f"there has {found.size} with {found.crc:08x}",
+        )
+
+
+def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint | None:
+    for piece in store.scan_pieces(offset, end):
+        if isinstance(piece, RecordBatch) and piece.base_offset + int(piece.starts[0]) == offset:
+            record = piece.record(0)
+            return Fingerprint(offset, len(record), zlib.crc32(record))
+        break
+    return None
+
+
+def next_spans(
+    store: lakelog.Store, start: int, bounds: TaskLimits, durable: DurableEnd | None = None
+) -> list[LogSpan]:
+    """The durable ranges from ``start`` on, cut between records, one per task.
+
+    If the durable end is not known, the bytes of these ranges are synced here.
+
+    :param durable: the cached durable end
+    """
+    flushed = (durable or DurableEnd()).behind(store, start)
+    if flushed is not None:
+        return list(_cut_to(store, start, flushed, bounds)) if flushed > start else []
+    spans = list(_cut(store, start, bounds))
+    if spans:
+        sync_segments(store.path, spans[0].start, spans[-1].end)
+    return spans
+
+
+def _cut_to(store: lakelog.Store, start: int, end: int, bounds: TaskLimits) -> Iterator[LogSpan]:
+    """Ranges from ``start`` up to the last record end at or before ``end``.
+
+    Cuts are at record starts named by queues, or else found by scanning.
+    """
+    cuts = [start + each for each in bounds.cuts(min(end - start, bounds.pass_bytes))]
+    at = start
+    with _marks(store) if cuts[0] < end else nullcontext() as marks:
+        for target in cuts:
+            if target > at:  # otherwise a record spans the cut
+                found = end if target >= end else _known_start(marks, at, target, end)
+                found = found or _walked(store, at, target, end)
+                yield LogSpan(at, found)
+                at = found
+
+
+def _marks(store: lakelog.Store) -> AbstractContextManager[RecordStarts | None]:
+    folder = store.path / CONSUMEQUEUE_DIR
+    if not folder.is_dir() or len(os.listdir(folder)) > _MOST_TOPICS:
+        return nullcontext()
+    return RecordStarts.of(store)
+
+
+def _known_start(marks: RecordStarts | None, at: int, target: int, end: int) -> int | None:
+    """The first record not far behind ``target`` that a queue names, if there is one."""
+    if marks is None:
+        return None
+    limit = min(end, target + max(1, (target - at) // _MOST_LONGER))
+    return marks.behind(target, limit) or marks.behind(target, limit, MANY)
+
+
+def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
+    """The first record end at or behind ``target``, found by scanning from ``at``."""
+    for piece in store.scan_pieces(at, end, verify=False):
+        if piece.end_offset >= target:
+            return piece.end_offset
+    return end
+
+
+def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSpan]:
+    """Ranges from ``start`` up to the last whole record; the bytes behind it may be incomplete.
+
+    A blank behind damage does not count: recovery cuts both if no message follows.
+    """
+    begun = at = start
+    is_torn = False
+    for piece in store.scan_pieces(start):
+        is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
+        if is_torn:
+            continue  # counts only if a whole record follows
+        at = piece.end_offset
+        if at - begun >= bounds.task_bytes:
+            yield LogSpan(begun, at)
+            begun = at
+        if at - start >= bounds.pass_bytes:
+            break
+    if at > begun:
+        yield LogSpan(begun, at)
+
+
+def sync_segments(store_path: Path, start: int, end: int) -> None:
+    """Sync the log from ``start`` to ``end``, without changing a byte of it."""
+    folder = store_path / COMMITLOG_DIR
+    for path in sorted(each for each in folder.iterdir() if each.name.isdigit()):
+        if int(path.name) < end and int(path.name) + path.stat().st_size > start:
+            sync(path)
+    sync(folder)
+
 
 _LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
 
@@ -139,55 +320,6 @@ class Rejects:
                 self.errors[offset] = str(error)
 
 
-@attrs.frozen
-class Reader:
-    """The records of one task; rows are indices in ``batch``."""
-
-    batch: RecordBatch
-    damages: DamagePolicy
-    step_bytes: int
-
-    def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
-
-        Raises :class:`~lakelog_lake.errors.CorruptBody` for such a body if damage is not skipped.
-        """
-        for part in steps(self.batch, rows, self.step_bytes):
-            columns, errors = unpacked(part, _NAMES)
-            self.damages.bodies(errors)
-            yield columns
-
-    def refused(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of dead letters in steps, including bodies that cannot be unpacked."""
-        for part in steps(self.batch, rows, self.step_bytes):
-            yield unpacked(part, _NAMES)[0]
-
-    def parsed(
-        self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield rows that parse, in steps, with the parser's columns instead of ``body``.
-
-        A body that cannot be unpacked counts as not parsed, without an error. Raises
-        :class:`~lakelog_lake.errors.BadParser` for a parser that violates its contract.
-        """
-        for part in steps(self.batch, rows, self.step_bytes):
-            columns, errors = unpacked(part, _NAMES)
-            if errors:
-                rejects.add(part.physical_offsets[list(errors)], errors.values())
-                columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
-            if not columns.num_rows:
-                continue
-            rest = columns.drop_columns([shape.BODY])
-            parsed = parser.parse(columns.column(shape.BODY), rest)
-            _check(parser, parsed, columns.num_rows)
-            if not parsed.good.all():
-                places = rest.column("physical_offset").to_numpy()
-                rejects.add(places[~parsed.good], parsed.errors)
-                rest = rest.filter(pa.array(parsed.good))
-            names = [*rest.schema.names, *parsed.columns.schema.names]
-            yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
-
-
 def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
     good = int(parsed.good.sum())
     expected = (rows, good, rows - good, parser.fields.names)
@@ -238,22 +370,32 @@ class Outlet:
 
 
 @attrs.frozen
+class LandingSource:
+    """A store, and the selection of its messages that lands.
+
+    :ivar store: its identity in tables
+    :ivar skip_damage: whether to skip damage; otherwise a pass raises an error at it
+    :ivar accept_gaps: whether to continue where messages were deleted before they landed
+    """
+
+    path: Path
+    store: str
+    skip_damage: bool = False
+    chosen: Chosen = EVERYTHING
+    accept_gaps: bool = False
+
+
+@attrs.frozen
 class Task:
     """The work of one process.
 
-    :ivar store_path: the store directory
-    :ivar store: the value of the column ``store``
     :ivar outlets: one for each table, including tables of dead letters
-    :ivar skip_damage: whether damage is skipped and counted; otherwise it ends the task
     :ivar file_bytes: approximate largest size of a data file
     """
 
-    store_path: Path
-    store: str
+    source: LandingSource
     span: LogSpan
     outlets: tuple[Outlet, ...]
-    skip_damage: bool = False
-    chosen: Chosen = EVERYTHING
     file_bytes: int = FILE_BYTES
 
 
@@ -299,12 +441,12 @@ def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | Non
             found = _scanned(task, store)
             if not found[1].count:
                 return found
-    with lakelog.open(task.store_path, mode="read") as opened:
+    with lakelog.open(task.source.path, mode="read") as opened:
         return _scanned(task, opened)
 
 
 def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, DamagePolicy]:
-    damages = DamagePolicy(skip=task.skip_damage)
+    damages = DamagePolicy(skip=task.source.skip_damage)
     pieces = store.scan_pieces(task.span.start, task.span.end)
     return one_batch(damages.records(pieces, task.span), task.span), damages
 
@@ -347,25 +489,24 @@ class _Work:
     task: Task
     rows: ChosenRows
     by_topic: Mapping[str, NDArray[np.int64]]
-    reader: Reader
     rejects: Mapping[int, Rejects]
+    damages: DamagePolicy
 
     @classmethod
     def of(cls, task: Task, batch: RecordBatch, damages: DamagePolicy) -> _Work:
-        rows = ChosenRows.of(batch, task.store, task.chosen)
-        reader = Reader(batch, damages, min(_STEP_BYTES, task.file_bytes))
+        rows = ChosenRows.of(batch, task.source.store, task.source.chosen)
         takers = {each.dead_letters for each in task.outlets}
         rejects = {
             each.number: Rejects(each.from_offset) for each in task.outlets if each.number in takers
         }
-        return cls(task, rows, rows.by_topic(), reader, rejects)
+        return cls(task, rows, rows.by_topic(), rejects, damages)
 
     def strays(self) -> dict[str, int]:
         """Topics that no outlet takes."""
         if any(each.topics is None for each in self.task.outlets):
             return {}
         taken = frozenset[str]().union(*(each.topics or () for each in self.task.outlets))
-        places = self.reader.batch.physical_offsets
+        places = self.rows.batch.physical_offsets
         return {
             topic: int(places[rows].min())
             for topic, rows in self.by_topic.items()
@@ -383,7 +524,7 @@ class _Work:
 
     def _of_messages(self, outlet: Outlet) -> TablePart:
         rows = self._of_topics(outlet)
-        places = self.reader.batch.physical_offsets[rows]
+        places = self.rows.batch.physical_offsets[rows]
         if outlet.dead_letters is not None:  # its table may lag behind: parse landed rows again
             first = self.rejects[outlet.dead_letters].from_offset
             again = rows[(places >= first) & (places < outlet.from_offset)]
@@ -398,7 +539,7 @@ class _Work:
 
     def _of_dead_letters(self, outlet: Outlet) -> TablePart:
         errors = self.rejects[outlet.number].errors
-        places = self.reader.batch.physical_offsets[self.rows.order]
+        places = self.rows.batch.physical_offsets[self.rows.order]
         bad = np.fromiter(errors, np.int64, len(errors))
         rows = self.rows.order[np.isin(places, bad)]
         return self._written(outlet, rows, self._with_errors)
@@ -407,11 +548,10 @@ class _Work:
         prefix = f"{self.task.span.start:020d}"
         place = data_files.FilePlacement(
             outlet.folder,
-            shape.file_schema(outlet.layout),
-            self.task.store,
+            outlet.layout,
+            self.task.source.store,
             prefix,
             self.task.file_bytes,
-            outlet.layout.is_hidden,
             outlet.compression,
         )
         files: list[data_files.FileFacts] = []
@@ -426,19 +566,58 @@ class _Work:
     def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The columns of messages; collects bodies that do not parse in the rejects."""
         if outlet.dead_letters is None:
-            yield from self.reader.columns(rows)
+            yield from self._raw(rows)
             return
         rejects = self.rejects[outlet.dead_letters]
         for part in runs(rows, self.rows.codes):
             parser = outlet.parser(self.rows.topics[self.rows.codes[part[0]]])
             if parser is None:
-                yield from self.reader.columns(part)
+                yield from self._raw(part)
             else:
-                yield from self.reader.parsed(part, parser, rejects)
+                yield from self._parsed(part, parser, rejects)
+
+    def _steps(self, rows: NDArray[np.int64]) -> Iterator[RecordBatch]:
+        return steps(self.rows.batch, rows, min(_STEP_BYTES, self.task.file_bytes))
+
+    def _raw(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
+
+        Raises :class:`~lakelog_lake.errors.CorruptBody` for such a body if damage is not skipped.
+        """
+        for part in self._steps(rows):
+            columns, errors = unpacked(part, _NAMES)
+            self.damages.bodies(errors)
+            yield columns
+
+    def _parsed(
+        self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows that parse, in steps, with the parser's columns instead of ``body``.
+
+        A body that cannot be unpacked counts as not parsed, without an error. Raises
+        :class:`~lakelog_lake.errors.BadParser` for a parser that violates its contract.
+        """
+        for part in self._steps(rows):
+            columns, errors = unpacked(part, _NAMES)
+            if errors:
+                rejects.add(part.physical_offsets[list(errors)], errors.values())
+                columns = columns.filter(pa.array(~np.isin(np.arange(len(part)), list(errors))))
+            if not columns.num_rows:
+                continue
+            rest = columns.drop_columns([shape.BODY])
+            parsed = parser.parse(columns.column(shape.BODY), rest)
+            _check(parser, parsed, columns.num_rows)
+            if not parsed.good.all():
+                places = rest.column("physical_offset").to_numpy()
+                rejects.add(places[~parsed.good], parsed.errors)
+                rest = rest.filter(pa.array(parsed.good))
+            names = [*rest.schema.names, *parsed.columns.schema.names]
+            yield pa.RecordBatch.from_arrays([*rest.columns, *parsed.columns.columns], names=names)
 
     def _with_errors(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
 
         errors = self.rejects[outlet.number].errors
-        for columns in self.reader.refused(rows):
+        for part in self._steps(rows):
+            columns, _ = unpacked(part, _NAMES)  # also of bodies that cannot be unpacked
             why = [errors[each] for each in columns.column("physical_offset").to_pylist()]
             yield columns.append_column(ERROR, pa.array(why, pa.string()))

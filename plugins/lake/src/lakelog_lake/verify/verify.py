@@ -24,7 +24,7 @@ from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.records import DamagePolicy, LogSpan, merged, steps, unpacked
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.ranges import first_offset
+from lakelog_lake.tasks.task import first_offset
 from lakelog_lake.verify import comparing, landed_table
 
 PART_BYTES: Final = 128 << 20

@@ -17,7 +17,7 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -67,19 +67,15 @@ def handing_over(
     Raises the errors of :func:`open_to_append`, and :class:`~lakelog.errors.LakelogError` if
     another job takes longer than ``wait_seconds``.
     """
-    with (
-        _only_one(RealFileSystem.of_store(path), path, wait_seconds),
-        open_to_append(path, settings) as store,
-    ):
+    with _turn(path, wait_seconds), open_to_append(path, settings) as store:
         yield store
 
 
-@contextmanager
-def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[None]:
+def _turn(path: Path, wait_seconds: float) -> AbstractContextManager[None]:
     folder = staging.folder_of(path, "any").parent
     if not (path / layout.OWN_DIR).is_dir():  # not a store of lakelog: opening raises
-        yield
-        return
+        return nullcontext()
+    files = RealFileSystem.of_store(path)
     files.make_dir(folder)
     place, deadline = folder / LOCK_FILE, time.monotonic() + wait_seconds
 
@@ -91,8 +87,7 @@ def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[No
             )
 
     files.open(place, write=True, create=True).close()  # with the permissions of a store's file
-    with CommitLock(place, waits).taken():
-        yield
+    return CommitLock(place, waits).taken()
 
 
 def open_to_append(
@@ -110,13 +105,9 @@ def open_to_append(
         try:
             lakelog.open(path, mode="read", settings=settings).close()
         except NotAStore as error:
-            raise (error if _is_other(path) else staging.NoSuchStore(path)) from None
+            is_other = path.exists() and (not path.is_dir() or any(path.iterdir()))
+            raise (error if is_other else staging.NoSuchStore(path)) from None
     return lakelog.open(path, settings=settings)
-
-
-def _is_other(path: Path) -> bool:
-    """Whether the path exists and is not an empty folder."""
-    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 @attrs.frozen
@@ -188,30 +179,26 @@ class Handover:
             staging.verify(self.files, self.folder, part)
             with staging.opened(self.folder, part) as staged:
                 while journal.batch < part.batches:
-                    journal = self._append_batch(staged, journal)
+                    journal = self._append_batch(
+                        staging.messages_of(staged, journal.batch), journal
+                    )
         return attrs.evolve(journal, part=journal.part + 1, batch=0)
 
-    def _append_batch(
-        self, staged: staging.StagedBatches, journal: staging.Journal
-    ) -> staging.Journal:
+    def _append_batch(self, messages: list[Message], journal: staging.Journal) -> staging.Journal:
         """Append a batch, or the rest of it; return the journal for the next one."""
-        messages = staged.messages(journal.batch)
         if journal.left is not None:
             messages = [messages[at] for at in journal.left]
         if messages:
             journal = attrs.evolve(journal, offset=self.store.flush())
             staging.write_journal(self.files, self.folder, journal)
             self.at("intended")
-            self._append(messages)
+            end = self.store.put_batch(messages)[-1].end_offset
+            flushed = self.store.flush()
+            if flushed < end:
+                raise LakelogError(f"{self.store.path}: {flushed} of {end} bytes are durable")
             self.at("appended")
         rows = journal.rows + len(messages)
         return attrs.evolve(journal, batch=journal.batch + 1, left=None, offset=None, rows=rows)
-
-    def _append(self, messages: Sequence[Message]) -> None:
-        end = self.store.put_batch(messages)[-1].end_offset
-        flushed = self.store.flush()
-        if flushed < end:
-            raise LakelogError(f"{self.store.path}: {flushed} of {end} bytes are durable")
 
     def _clean(self) -> None:
         staging.remove_staged(self.files, self.folder)
@@ -236,7 +223,7 @@ def looked_up(
     staging.verify(files, folder, part)
     _settled(store)
     with staging.opened(folder, part) as staged:
-        messages = staged.messages(journal.batch)
+        messages = staging.messages_of(staged, journal.batch)
     left = range(len(messages)) if journal.left is None else journal.left
     still = missing(store, folder.name, journal.offset, [messages[at] for at in left])
     rows = journal.rows + len(left) - len(still)

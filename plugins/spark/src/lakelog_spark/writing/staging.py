@@ -174,42 +174,32 @@ def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
         file = files.open(path)
     except FileNotFoundError:
         raise StagingLost(path, f"{part.rows} staged rows", "no such file") from None
+    crc = position = 0
     try:
-        found = file.size(), _crc_of(file)
+        while data := file.read_at(position, _CHUNK):
+            crc = checksum.crc32(data, crc)
+            position += len(data)
     finally:
         file.close()
+    found = position, crc
     if found != (part.bytes, part.crc):
         expected = f"{part.bytes} bytes with CRC {part.crc:08x}"
         raise StagingLost(path, expected, f"{found[0]} bytes with CRC {found[1]:08x}")
 
 
-def _crc_of(file: File) -> int:
-    crc = position = 0
-    while data := file.read_at(position, _CHUNK):
-        crc = checksum.crc32(data, crc)
-        position += len(data)
-    return crc
-
-
 @contextmanager
-def opened(folder: Path, part: StagedPart) -> Iterator[StagedBatches]:
+def opened(folder: Path, part: StagedPart) -> Iterator[pa.ipc.RecordBatchFileReader]:
     """Open a verified file; batches are read one at a time."""
     with pa.OSFile(str(folder / str(part.file))) as source, pa.ipc.open_file(source) as reader:
-        yield StagedBatches(reader)
+        yield reader
 
 
-@attrs.frozen
-class StagedBatches:
-    """Batches of messages by index."""
-
-    _reader: pa.ipc.RecordBatchFileReader
-
-    def messages(self, number: int) -> list[Message]:
-        """The messages of one batch."""
-        table = self._reader.get_batch(number)
-        columns = {name: table.column(name).to_pylist() for name in _TYPES}
-        each = [columns.get(field.name, repeat(None)) for field in attrs.fields(Message)[:_GIVEN]]
-        return list(map(Message, *each))
+def messages_of(staged: pa.ipc.RecordBatchFileReader, number: int) -> list[Message]:
+    """The messages of one batch of an opened file."""
+    table = staged.get_batch(number)
+    columns = {name: table.column(name).to_pylist() for name in _TYPES}
+    each = [columns.get(field.name, repeat(None)) for field in attrs.fields(Message)[:_GIVEN]]
+    return list(map(Message, *each))
 
 
 def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedPart]) -> None:
@@ -319,30 +309,21 @@ def _write_json(files: FileSystem, path: Path, content: dict[str, Any]) -> None:
     write_file(files, path, text.encode() + b"\n")
 
 
-@attrs.frozen
-class LastBatch:
-    """The record of the last micro-batch of one query.
+def read_last_batch(files: FileSystem, folder: Path) -> int:
+    """The number of a query's last batch in the log, from its folder; -1 before the first one."""
+    content = read_file(files, folder / LAST_FILE)
+    if content is None:
+        return -1
+    try:
+        return int(content)
+    except ValueError:
+        raise BadJournal(folder / LAST_FILE, repr(content[:80])) from None
 
-    :ivar folder: the folder of the query
-    """
 
-    files: FileSystem
-    folder: Path
-
-    def read(self) -> int:
-        """The number of the last batch in the log; -1 before the first one."""
-        content = read_file(self.files, self.folder / LAST_FILE)
-        if content is None:
-            return -1
-        try:
-            return int(content)
-        except ValueError:
-            raise BadJournal(self.folder / LAST_FILE, repr(content[:80])) from None
-
-    def write(self, number: int) -> None:
-        """Record that batch ``number`` and all before it are in the log."""
-        self.files.make_dir(self.folder)
-        write_file(self.files, self.folder / LAST_FILE, b"%d\n" % number)
+def write_last_batch(files: FileSystem, folder: Path, number: int) -> None:
+    """Record that batch ``number`` of a query and all before it are in the log."""
+    files.make_dir(folder)
+    write_file(files, folder / LAST_FILE, b"%d\n" % number)
 
 
 def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
