@@ -20,8 +20,8 @@ _COLUMNS = [
     name
     for name in dir(RecordBatch)
     if not name.startswith("_")
-    and name
-    not in ("hosts", "record", "message", "decoded", "decoder", "take", "of_columns", "head")
+    and not callable(getattr(RecordBatch, name))
+    and name not in ("decoder", "head")
 ]
 
 
