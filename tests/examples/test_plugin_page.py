@@ -21,7 +21,7 @@ from lakelog_testing.samples import messages, record_batch
 PAGE: Final = (Path(__file__).parents[2] / "core/docs/guides/plugins.md").read_text()
 COLUMN: Final = re.compile(r"^\| `(\w+)` \| ([\w ]+) \|", re.MULTILINE)
 NO_COLUMNS: Final = {"buffer", "base_offset", "end_offset", "octets", "decoder", "packed_bodies"}
-METHODS: Final = {"of_columns", "head", "take", "hosts", "record", "message"}
+METHODS: Final = {"of_columns", "head", "take", "host_lengths", "hosts", "record", "message"}
 
 
 def section(title: str) -> str:

@@ -133,8 +133,14 @@ def _factories(
         problem = _problem(each, kind)
         if problem:
             raise source.error(problem, BadStrategy)
-        if not isinstance(each.settings, str):
-            Offered(each, source).settings_class()
+        if isinstance(each.settings, str) and kind is not Kind.SETTINGS_FORMAT:
+            continue  # imported when it is needed
+        if attrs.fields(Offered(each, source).settings_class()) and kind is Kind.SETTINGS_FORMAT:
+            raise source.error(
+                f"the settings format {each.name!r} has settings, but it is used before any are "
+                "read; use lakelog.hooks.NoSettings",
+                BadStrategy,
+            )
     return factories
 
 
@@ -152,15 +158,9 @@ def _problem(factory: Any, kind: Kind) -> str | None:
         )
     if name.replace("-", "_") in _TAKEN:
         return f"it offers the name {name!r}, which the core's own settings use"
-    if kind is Kind.SETTINGS_FORMAT and factory.settings is not NoSettings:
-        return (
-            f"the settings format {name!r} has settings, but it is used before any are read; use "
-            "lakelog.hooks.NoSettings"
-        )
-    shown = _shown(factory.make)
-    return (
-        None if callable(factory.make) else f"make of {name!r} is {shown}, which cannot be called"
-    )
+    if not callable(factory.make):
+        return f"make of {name!r} is {_shown(factory.make)}, which cannot be called"
+    return None
 
 
 def _shown(value: object) -> str:

@@ -593,12 +593,12 @@ class Store(LogStore):
 
 
 class QueueExtension:
-    """Adds the queue methods of :class:`lakelog.Store` to open stores.
+    """Adds the queue methods of :class:`lakelog.Store` to open stores."""
 
-    :ivar store_class: the class of open stores
-    """
-
-    store_class = Store
+    @property
+    def store_class(self) -> type[Store]:  # a property, which a subclass may override
+        """The class of open stores."""
+        return Store
 
     def extend(self, log: DispatchedLog) -> QueueParts:
         """Build the resources for one role."""
