@@ -40,6 +40,7 @@ from lakelog.processes.ownership import is_owned, locked
 from lakelog.processes.positions import PageWaiter, Publisher, WakePage
 from lakelog.recovery.clean_stop import CleanEnd
 from lakelog.recovery.report import RecoveryReport
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 from lakelog.settings.effective import ATTACH, MAINTENANCE, AttachSettings
 from lakelog.store import owner
@@ -253,6 +254,7 @@ class JoinedLog:
     _is_closing: bool = attrs.field(default=False, init=False)
     _has_left: bool = attrs.field(default=False, init=False)
     _failed: str = attrs.field(default="", init=False)
+    _lock: Mutex = attrs.field(factory=Mutex, init=False)
 
     @classmethod
     def join(cls, prepared: OpenRequest, lock: Membership) -> JoinedLog:
@@ -374,9 +376,13 @@ class JoinedLog:
         return self._thread is not None and self._thread.is_alive()
 
     def _begin(self, change: Callable[[RoleState], None]) -> None:
-        if self.store is not None:
-            made = Thread(target=change, args=(self.store,), name="lakelog-services", daemon=True)
-            self._thread = started(made)
+        # Without the lock, a close could miss a thread that is being started: both would close the
+        # store as its last owner.
+        with self._lock:
+            if self.store is not None and not self._is_closing:
+                name = "lakelog-services"
+                made = Thread(target=change, args=(self.store,), name=name, daemon=True)
+                self._thread = started(made)
 
     def _take_over(self, store: RoleState) -> None:
         try:
@@ -426,7 +432,8 @@ class JoinedLog:
 
         If this process has the services, its other parts close the store.
         """
-        self._is_closing = True
+        with self._lock:
+            self._is_closing = True
         if self._thread is not None:
             self._thread.join()
         if self._serving is not None or self._has_left:
