@@ -37,7 +37,7 @@ def whole(name: str, value: Any, least: int | None = 0) -> int:
         value = operator.index(value)
     if least is not None and value < least:
         raise WrongValue(f"{name} is {value}; give {least} or more")
-    return value  # type: ignore[no-any-return]  # an int by now
+    return value  # type: ignore[no-any-return]  # the checks above leave only int
 
 
 def span_ms(name: str, value: Any) -> float:

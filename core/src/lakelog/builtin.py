@@ -198,7 +198,7 @@ class NoFlush:
         self._log = log
         self.answers_at_once = not log.staged
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # not needed here
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # declared by FlushStrategy
         """Commit staged bytes to the page cache; there is nothing to wait for."""
         if self._log is not None and not self.answers_at_once:
             self._log.commit()

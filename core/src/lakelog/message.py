@@ -251,7 +251,7 @@ def body_column(bodies: Any) -> Sequence[Body]:
     Raises ``ValueError`` for an Arrow array of another type, or one that contains nulls.
     """
     if not hasattr(bodies, "buffers"):
-        return bodies  # type: ignore[no-any-return]  # the put checks them
+        return bodies  # type: ignore[no-any-return]  # a sequence of any type; the put checks each body
     kind = str(bodies.type)
     if kind not in _OFFSETS:
         raise ValueError(f"the bodies are {kind}; they must be {', '.join(_OFFSETS)}")

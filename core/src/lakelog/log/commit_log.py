@@ -561,7 +561,7 @@ class LogFiles:
             end = self.segments.commit()
             words = self.positions.words
             # A handler may have committed more. It could come in between again behind a call.
-            if end > words[shared_page.COMMITTED]:  # noqa: PLR1730  # max() is a call
+            if end > words[shared_page.COMMITTED]:  # noqa: PLR1730  # a handler can run behind the call of max()
                 words[shared_page.COMMITTED] = end
         return end
 

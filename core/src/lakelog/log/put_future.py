@@ -175,7 +175,7 @@ def _call(futures: Iterable[AwaitableFuture[Any]]) -> None:
                     break
                 try:
                     call(future)
-                except Exception:  # noqa: BLE001  # as in the base
+                except Exception:  # noqa: BLE001  # logged, as by concurrent.futures.Future
                     LOGGER.exception("exception calling callback for %r", future)
     finally:
         _HERE.calls_back = before

@@ -231,7 +231,7 @@ class Catalog(NamedTuple):
     @property
     def classes(self) -> Mapping[str, type[Any]]:
         """The settings classes of all sections by name; the core's is :data:`CORE`."""
-        return ChainMap(dict(OWN_SECTIONS), self.sections)  # type: ignore[arg-type]  # only read
+        return ChainMap(dict(OWN_SECTIONS), self.sections)  # type: ignore[arg-type]  # the stubs want a MutableMapping; nothing writes
 
     @property
     def names(self) -> list[str]:

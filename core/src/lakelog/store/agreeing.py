@@ -181,7 +181,7 @@ def agreed(
     sections = {name: _section(registry, settings, name, shared) for name in names}
     made = settings._replace(
         core=attrs.evolve(settings.core, **theirs),
-        sections=ChainMap(sections, settings.sections),  # type: ignore[arg-type]  # only read
+        sections=ChainMap(sections, settings.sections),  # type: ignore[arg-type]  # the stubs want a MutableMapping; nothing writes
     )
     different = _different(settings, made)
     _log_differences(settings, different, path)

@@ -144,7 +144,7 @@ class BrokerAppender:
 
     def append_moved(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a copy of a stored message at once; raises as :meth:`append`."""
-        message.properties = with_properties(message.properties, _OF_A_TIME)  # type: ignore[arg-type]  # bytes
+        message.properties = with_properties(message.properties, _OF_A_TIME)  # type: ignore[arg-type]  # stored ones are bytes
         return self.append_made(message)
 
     def put_real(
@@ -168,7 +168,7 @@ class BrokerAppender:
         """
         message = restored(stored, without)
         if sets_aside:
-            self._set_aside(message, message.properties)  # type: ignore[arg-type]  # bytes
+            self._set_aside(message, message.properties)  # type: ignore[arg-type]  # stored ones are bytes
         for name, value in fields.items():
             setattr(message, name, value)
         message.store_host, message.wait_store_ok = self.store_host, False
@@ -227,7 +227,7 @@ class BrokerAppender:
     @staticmethod
     def _move(message: Message, topic: str, queue_id: int) -> None:
         message.properties = with_properties(
-            message.properties,  # type: ignore[arg-type]  # bytes
+            message.properties,  # type: ignore[arg-type]  # stored ones are bytes
             REAL_TOPIC=message.topic,
             REAL_QID=str(message.queue_id or 0),
         )

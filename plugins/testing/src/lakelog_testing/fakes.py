@@ -285,7 +285,7 @@ class FakeReceivedLog:
             self.data += memoryview(data)
         return self.appended
 
-    def _vouch(self, end_offset: int, timestamp_ms: int) -> None:  # noqa: ARG002  # the seam's
+    def _vouch(self, end_offset: int, timestamp_ms: int) -> None:  # noqa: ARG002  # the signature of ReplicaLog.vouch
         """Let the next sync count the bytes before ``end_offset`` as durable."""
         assert end_offset <= self.appended, f"{end_offset} is vouched for, beyond {self.appended}"
         assert end_offset >= self._vouched, f"{end_offset} is vouched for, after {self._vouched}"

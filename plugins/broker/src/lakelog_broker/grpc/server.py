@@ -195,7 +195,7 @@ class GrpcServer:
             try:
                 self._clients.check(name, request, context)
                 return await self._calls.get(name, _not_served)(request, context)
-            except Exception as error:  # noqa: BLE001  # a status
+            except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 return response(status=status_of(error))
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -203,7 +203,7 @@ class GrpcServer:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
                 self._clients.check(name, request, context)
-            except Exception as error:  # noqa: BLE001  # a status
+            except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 yield response(status=status_of(error))
                 return
             async for each in self._messaging.receive(request, context):
@@ -367,7 +367,7 @@ class Messaging:
             client_id = client_id_of(context)
             wanted = self._wanted(request, client_id)
             found = await self._popping.receive(wanted, _wait_ms(request, context) / 1000)
-        except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
+        except Exception as error:  # noqa: BLE001  # any error is answered by its status
             yield response(status=status_of(error))
             return
         if request.auto_renew:

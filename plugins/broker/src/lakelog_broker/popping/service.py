@@ -245,7 +245,7 @@ class Popping:
         message.topic = self._broker.topics.create(name, 1).topic
         if b"1ST_POP_TIME\x01" not in stored.properties_bytes:
             added = encode_properties({"1ST_POP_TIME": str(former.pop_time_ms)})
-            message.properties += added  # type: ignore[operator]  # bytes
+            message.properties += added  # type: ignore[operator]  # stored ones are bytes
         return message
 
     def _move(self, group: str, queue: PopQueue, stored: StoredMessage, message: Message) -> bool:

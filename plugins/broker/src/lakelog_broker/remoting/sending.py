@@ -287,12 +287,12 @@ def send_back(connection: Connection, request: RemotingCommand) -> Response:
     if times >= limit or level < 0:
         broker.topics.of_group(set_aside.DEAD_LETTER_PREFIX, group)
         message = set_aside.dead_letter_of(stored, group, times + 1)
-        message.properties = with_properties(message.properties, _NOT_RETURNED, WAIT="false")  # type: ignore[arg-type]  # bytes
+        message.properties = with_properties(message.properties, _NOT_RETURNED, WAIT="false")  # type: ignore[arg-type]  # stored ones are bytes
     else:
         broker.topics.of_group(set_aside.RETRY_PREFIX, group)
         message = set_aside.retry_of(stored, group, times + 1)
         delay = str(level or 3 + times)
-        message.properties = with_properties(message.properties, DELAY=delay, WAIT="false")  # type: ignore[arg-type]  # bytes
+        message.properties = with_properties(message.properties, DELAY=delay, WAIT="false")  # type: ignore[arg-type]  # stored ones are bytes
     put = broker.appender.append_made(message)
     return appending.when_put(put, lambda done: request.response(_PUT_CODES[done.status]))
 
@@ -402,7 +402,7 @@ class PlainSends:
         request = RemotingCommand(_CODE, int(opaque), int(way))
         try:
             put = self._broker.appender.put_common(message, properties)
-        except Exception as error:  # noqa: BLE001  # as of any request
+        except Exception as error:  # noqa: BLE001  # it must not end the connection
             return b"" if request.is_one_way else encode_frame(failed(request, error))
         if put is None:
             return None

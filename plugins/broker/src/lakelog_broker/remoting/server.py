@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol, state.Peer):
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.server.connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the base
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # declared by asyncio.Protocol
         """Cancel the waiting requests, except sends, which are completed."""
         self._writable.set()
         for task, request in self._tasks.items():
@@ -376,7 +376,7 @@ class Connection(asyncio.Protocol, state.Peer):
     ) -> None:
         try:
             found = await answer
-        except Exception as error:  # noqa: BLE001  # as above
+        except Exception as error:  # noqa: BLE001  # it must not end the connection
             found = failed(request, error)
         if not request.is_one_way:
             self._write(encode_frame(found))

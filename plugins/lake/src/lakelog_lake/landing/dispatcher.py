@@ -296,7 +296,7 @@ class LandingDispatcher:
         for each in engine_provider.observers():
             try:
                 each(self.source.path, tables, begun_ns, done)
-            except Exception:  # noqa: BLE001  # of a plugin
+            except Exception:  # noqa: BLE001  # an observer of a plugin may raise anything
                 _log.exception("an observer of landing failed")
 
     def _pass(self) -> Landed | None:

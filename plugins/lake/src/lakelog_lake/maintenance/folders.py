@@ -331,7 +331,7 @@ class PeriodicCompaction:
                     done = compact_parquet(each, self.target_bytes)
                 else:
                     done = compact_new(cast("DeltaSink", each), self.target_bytes)
-            except Exception as error:  # noqa: BLE001  # only cleaning; the next try is soon
+            except Exception as error:  # noqa: BLE001  # it only cleans up; the next pass tries again
                 _log.warning("%s: cannot merge small files: %s", each.name, error)
             else:
                 _log.info("%s: %d files became %d", each.name, done.removed, done.made)

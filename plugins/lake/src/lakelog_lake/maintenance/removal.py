@@ -72,8 +72,8 @@ class RemovedRows:
         from pyiceberg.expressions import GreaterThanOrEqual, In
 
         if self.places is None:
-            return GreaterThanOrEqual(_PLACE, self.start)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
-        return In(_PLACE, self.places)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+            return GreaterThanOrEqual(_PLACE, self.start)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
+        return In(_PLACE, self.places)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
 
 
 def take_out(
@@ -194,7 +194,7 @@ def _from_iceberg(
     _check(table.name, head.position, before)
     transaction = head.version.table.transaction()
     transaction.delete(
-        And(EqualTo("store", store), gone.expression())  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+        And(EqualTo("store", store), gone.expression())  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
     )
     sink.finish(transaction, head, store, [], after)
 

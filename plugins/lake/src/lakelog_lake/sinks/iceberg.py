@@ -236,7 +236,7 @@ def _bounds(schema: Schema, values: Any) -> dict[str, bytes]:
     from pyiceberg.conversions import to_bytes
 
     return {
-        name: to_bytes(schema.find_field(name).field_type, value)  # type: ignore[arg-type]  # plain columns
+        name: to_bytes(schema.find_field(name).field_type, value)  # type: ignore[arg-type]  # these columns have primitive types
         for name, value in values.items()
     }
 

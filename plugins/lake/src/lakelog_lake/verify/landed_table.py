@@ -331,7 +331,7 @@ class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
         """Scan in batches of a bounded number of rows."""
         from pyiceberg.expressions import AlwaysTrue, EqualTo
 
-        condition = AlwaysTrue() if store is None else EqualTo("store", store)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+        condition = AlwaysTrue() if store is None else EqualTo("store", store)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
         scan = self.table().scan(condition, selected_fields=tuple(columns))
         for batch in scan.to_arrow_batch_reader():
             for at in range(0, batch.num_rows, BATCH_ROWS):

@@ -453,7 +453,7 @@ class GroupOptions:
             offsets_name(topic, group)
             tag_filter(topic, expression)
         parsed = None if filter is None else _filter(filter, chosen)
-        made = cls(group=group, topics=chosen, filter=parsed, **more)  # type: ignore[arg-type]  # checked below
+        made = cls(group=group, topics=chosen, filter=parsed, **more)  # type: ignore[arg-type]  # the values are checked below
         consumer.check_start_position(made.start)
         for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
             if span_ms(name, getattr(made, name)) < least:

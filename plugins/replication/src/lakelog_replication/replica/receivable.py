@@ -253,11 +253,11 @@ class FlushedVoucher(BrokerPoll):
         self._flushed = 0
         super().__init__(broker, _POLL_S, "lakelog-replica-ask")
 
-    def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # as of AgeVoucher
+    def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # the signature of AgeVoucher
         """Forget the responses of the former process."""
         self._boot_ms, self._flushed = None, 0
 
-    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # as of AgeVoucher
+    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # the signature of AgeVoucher
         """The synced end of the last response."""
         return min(end, self._flushed)
 

@@ -89,7 +89,7 @@ class HaReceiver:
     def start(self, log: ReplicatedLog) -> None:
         """Do nothing: :meth:`receive_into` starts the thread."""
 
-    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the Protocol's
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # declared by Receiver
         """Refuse: a replica takes no puts."""
         return PutStatus.SERVICE_NOT_AVAILABLE
 
@@ -176,7 +176,7 @@ class HaReceiver:
                 self._progress.message = f"has stopped: {error}"
                 is_said = isinstance(error, errors.ReplicaStopped)
                 _LOG.critical("%s%s", error, "" if is_said else ": nothing more is received")
-            except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
+            except Exception as error:  # noqa: BLE001  # the thread ends, and its error is reported
                 _LOG.critical("%s: the replica stops", self.source, exc_info=error)
                 log.stop(f"receiving failed: {type(error).__name__}: {error}")
             self._progress.is_connected = False

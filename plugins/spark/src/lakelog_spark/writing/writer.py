@@ -242,7 +242,7 @@ def _joined(keys: str | Sequence[str | None]) -> str:
     for each in keys:
         if not each or " " in each:
             raise ValueError(f"key {each!r} is null, empty or has a space, which separates keys")
-    return join_keys(keys)  # type: ignore[arg-type]  # none is null
+    return join_keys(keys)  # type: ignore[arg-type]  # the loop raises for None
 
 
 def _pieces(keys: str | None) -> list[str]:
@@ -350,7 +350,7 @@ class LakelogWriter(_Stager, datasource.DataSourceArrowWriter):
             handover.run(None if self._is_staged else self._parts(messages, self._folder))
             staging.prune(files, options.path)
 
-    def abort(self, messages: Messages) -> None:  # noqa: ARG002  # Spark gives them
+    def abort(self, messages: Messages) -> None:  # noqa: ARG002  # the signature of Spark
         """Remove the staged files, unless rows may be in the log: such a job can be continued."""
         files = RealFileSystem()
         if staging.read_manifest(files, self._folder) is None:
@@ -407,7 +407,7 @@ class LakelogStreamWriter(_Stager, datasource.DataSourceStreamArrowWriter):
             staging.remove(files, folder, [staging.JOURNAL])
             staging.prune(files, options.path)
 
-    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803, ARG002  # the signature of Spark
         """Remove the staged files of a batch without a manifest."""
         self._remove(messages)
 
