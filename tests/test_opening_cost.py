@@ -203,7 +203,7 @@ READS: Final = (
     "assert list(store.scan())",
     "store.consumer('g', 't', start='earliest').close()",
 )
-MOST_MODULES: Final = 150
+MOST_MODULES: Final = 125
 """Of lakelog, for the opening of a store."""
 needs_native = pytest.mark.skipif(
     "CI" not in os.environ

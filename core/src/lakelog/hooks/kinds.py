@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, unique
 from mmap import PAGESIZE
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
@@ -49,7 +50,7 @@ class Kind(Enum):
     STORE_EXTENSION = "lakelog_store_extensions"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Context:
     """The argument of every factory's ``make`` beside the strategy's own settings.
 
@@ -192,8 +193,7 @@ class TranslatedValue(NamedTuple):
     keys: tuple[str, ...]
 
 
-@attrs.frozen
-class Translation:
+class Translation(NamedTuple):
     """The translation of a file of another system.
 
     :ivar values: the settings in it; a key that no installed plugin has is reported
@@ -201,7 +201,7 @@ class Translation:
     """
 
     values: tuple[TranslatedValue, ...] = ()
-    unused: Mapping[str, str] = attrs.field(factory=dict)
+    unused: Mapping[str, str] = MappingProxyType({})
 
 
 class SettingsFormat(Protocol):

@@ -111,7 +111,7 @@ def installed_sources() -> list[PluginSource]:
     the rest, such as zip files.
     """
     found: list[PluginSource] = []
-    folders = _metadata_folders()
+    folders = _metadata_folders(search_path())
     for folder in folders.values():
         with suppress(OSError):
             text = Path(folder, "entry_points.txt").read_text(encoding="utf-8", errors="replace")
@@ -122,8 +122,12 @@ def installed_sources() -> list[PluginSource]:
     return sorted(found, key=lambda source: source.name)
 
 
-def _metadata_folders() -> dict[str, str]:
-    """The folder with the metadata of each package, by normalised name; the first one counts."""
+@functools.lru_cache(maxsize=1)
+def _metadata_folders(_path: object) -> Mapping[str, str]:
+    """The folder with the metadata of each package, by normalised name; the first one counts.
+
+    :param _path: the key of the cache: the result of :func:`search_path`
+    """
     found: dict[str, str] = {}
     for entry in sys.path:
         with suppress(OSError):
@@ -195,7 +199,7 @@ def search_path() -> tuple[tuple[str, int, int, int], ...]:
 @cache
 def distribution(name: str) -> Distribution | None:
     """The package ``name``, cached at the first call: later versions on disk are not loaded."""
-    folder = _metadata_folders().get(name)
+    folder = _metadata_folders(search_path()).get(name)
     if folder is not None:
         return _described(folder)
     from importlib.metadata import PackageNotFoundError, version
@@ -331,13 +335,23 @@ class Plugged(NamedTuple):
             yield self.sources[name], self.manager.subset_hook_caller(hook, others)
 
 
+class _PluginManager(pluggy.PluginManager):
+    """Passes over the unmarked names of a module, which pluggy would look up one by one."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        """The options of the hook ``name`` of ``plugin``; ``None`` if it is no hook."""
+        if isinstance(plugin, ModuleType) and _options(vars(plugin).get(name)) is None:
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 def plug_in(sources: Iterable[PluginSource], off: Iterable[str]) -> Plugged:
     """Load, check and register plugins; those named in ``off`` are not imported.
 
     Raises :class:`~lakelog.errors.PluginError` if a plugin cannot be imported or registered,
     :class:`~lakelog.errors.BadHook`, and :class:`~lakelog.errors.DuplicateName`.
     """
-    manager = pluggy.PluginManager(PROJECT)
+    manager = _PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     wanted: dict[str, PluginSource] = {}
     unwanted: dict[str, PluginSource] = {}

@@ -28,7 +28,7 @@ from attrs import field, frozen, validators
 
 from lakelog.accelerate import Accelerator
 from lakelog.errors import StoreFailed
-from lakelog.hooks import AppendedPut, Context, Flushable, Outcome, Settle
+from lakelog.hooks import AppendedPut, Flushable, Outcome, Settle
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
 from lakelog_flush.waiter import Waiter, Wakeup
@@ -446,8 +446,3 @@ class WaitQueue(Generic[W]):
             if self.waiting:
                 return self.waiting[0].deadline - now
         return self.timeout_seconds
-
-
-def make(settings: GroupCommitSettings, context: Context) -> GroupCommit:
-    """Build the strategy from its section."""
-    return GroupCommit(settings, context.accelerator)

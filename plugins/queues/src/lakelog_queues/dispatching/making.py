@@ -14,7 +14,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -327,8 +327,7 @@ def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-@attrs.frozen
-class QueueFolderKind:
+class QueueFolderKind(NamedTuple):
     """A folder of the store directory that holds queues of one kind.
 
     :ivar folder: its name in the store directory
