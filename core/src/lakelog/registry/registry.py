@@ -57,8 +57,11 @@ class Offered(NamedTuple):
             try:
                 found = getattr(import_module(module), attribute)
             except (AttributeError, ImportError, ValueError) as error:
-                what = f"the settings of {self.factory.name!r} cannot be imported: {error}"
-                raise self.source.error(what, BadStrategy) from error
+                raise self.source.error(
+                    f"the settings of {self.factory.name!r} cannot be imported from {found!r}: "
+                    f"{error}; name the class as 'module:Class'",
+                    BadStrategy,
+                ) from error
         if not (isinstance(found, type) and attrs.has(found)):
             raise self.source.error(
                 f"the settings of {self.factory.name!r} are {_shown(found)}, which is no attrs "

@@ -65,10 +65,8 @@ LONGEST_SLEEP_S: Final = 0.5
 """The longest sleep, which bounds the delay after a lost wake-up."""
 
 _FIRST_NAP_S: Final = 0.005
-
 _LONGEST_NAP_S: Final = 0.1
-
-_NOBODY: Final = -1
+_NO_OWNER: Final = -1
 
 
 def wait_flushed(
@@ -88,8 +86,8 @@ def wait_flushed(
     while True:
         asked = page_waiter.ask()
         seen, begun = page(), time.monotonic()
-        found, left = _NOBODY if seen is None else seen.flushed, end - begun
-        if found >= offset or found == _NOBODY or left <= 0:
+        found, left = _NO_OWNER if seen is None else seen.flushed, end - begun
+        if found >= offset or found == _NO_OWNER or left <= 0:
             return found >= offset
         seconds = min(left, LONGEST_SLEEP_S)
         slept = asked is not None and page_waiter.sleep(asked, seconds, LONGEST_SLEEP_S)
