@@ -17,9 +17,10 @@ from lakelog.files.checkpoint import CheckpointKeeper
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.message import Body
 from lakelog_hash_index import verify
+from lakelog_hash_index.filewriter import next_name
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.plugin import HashIndexSettings
-from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, next_name
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT
 from plugins.hash_index.tests.support import (
     FOREVER,
     NOW_MS,

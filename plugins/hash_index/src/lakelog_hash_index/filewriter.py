@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
@@ -37,10 +37,10 @@ from lakelog_hash_index.shape import (
     ENTRY,
     HEADER,
     LARGEST_INT,
+    NAME_DIGITS,
     UNFINISHED,
     IndexShape,
     is_name,
-    next_name,
 )
 
 _CHUNK: Final = 1 << 18
@@ -380,6 +380,35 @@ def _shortened(header: Header, seen: IndexFile, count: int, opened: int) -> Head
         used_slots=opened,
         count=count,
     )
+
+
+_NAME_SECONDS: Final = "%Y%m%d%H%M%S"
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def name_of(moment: datetime) -> str:
+    """The name of a file created at ``moment``.
+
+    >>> name_of(datetime(2026, 11, 20, 23, 23, 52, 5999))
+    '20261120232352005'
+    """
+    return f"{moment:{_NAME_SECONDS}}{moment.microsecond // 1000:03d}"
+
+
+def next_name(moment: datetime, last: str | None) -> str:
+    """The name of a new file; names ascend in order of creation, even if the clock goes back.
+
+    :param moment: local time, without a zone
+    :param last: the newest existing name
+    """
+    name = name_of(moment)
+    if last is None or name > last:
+        return name
+    try:
+        seconds = datetime.strptime(last[:-3], _NAME_SECONDS)  # noqa: DTZ007  # local, as in the name
+        return name_of(seconds + (int(last[-3:]) + 1) * _MILLISECOND)
+    except ValueError:  # digits that are not a time
+        return str(int(last) + 1).zfill(NAME_DIGITS)
 
 
 @attrs.frozen
