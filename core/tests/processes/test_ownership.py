@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small
-from core.tests.store.workers import SERVE, Worker, a_worker
+from core.tests.store.workers import PATIENCE_SECONDS, SERVE, Worker, a_worker
 from lakelog import Message, Store
 from lakelog.dispatch import Arrivals
 from lakelog.errors import StoreClosed
@@ -370,6 +370,33 @@ def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
             assert put(store, "x") == 0
     assert len(calls) == 2
     assert "its services cannot be given up" in caplog.text
+
+
+def test_a_close_waits_for_a_take_over_that_is_just_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else both would close the store as its last owner, and the second finds no ``abort``."""
+    real, begins, made = joining.started, threading.Event(), list[threading.Thread]()
+
+    def late(thread: threading.Thread) -> threading.Thread:
+        made.append(thread)
+        begins.set()
+        time.sleep(0.3)  # the close begins
+        return real(thread)
+
+    with an_owner(tmp_path) as owner:
+        store = open_small(tmp_path)
+        monkeypatch.setattr(joining, "started", late)
+        owner.kill()
+        assert begins.wait(PATIENCE_SECONDS)
+        store.close()
+    (thread,) = made
+    assert thread.ident is not None, "closed before it was started"
+    assert not thread.is_alive()
+    assert not (tmp_path / "abort").exists()
+    with open_small(tmp_path) as again:
+        assert again.recovery is not None
+        assert again.recovery.clean
 
 
 def test_abort_has_its_process_after_a_power_cut(tmp_path: Path) -> None:
