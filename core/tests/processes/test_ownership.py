@@ -29,6 +29,7 @@ from lakelog.format.layout import ABORT_FILE
 from lakelog.log.put_future import BatchFuture
 from lakelog.processes import membership
 from lakelog.processes.ownership import is_followed, is_owned, is_served, write_abort
+from lakelog.runtime.threads import started
 from lakelog.store import joining
 from lakelog.store.open import open_to_serve
 from lakelog.store.parts import RoleParts
@@ -376,7 +377,7 @@ def test_a_close_waits_for_a_take_over_that_is_just_being_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else both would close the store as its last owner, and the second finds no ``abort``."""
-    real, begins, made = joining.started, threading.Event(), list[threading.Thread]()
+    real, begins, made = started, threading.Event(), list[threading.Thread]()
 
     def late(thread: threading.Thread) -> threading.Thread:
         made.append(thread)

@@ -70,7 +70,8 @@ _STARTS: Final = {
     "sqlite": ("sqlite3", "sqlite3.connect(path + '/db'); store.execute('CREATE TABLE t (a)')"),
 }
 _SCRIPT: Final = """
-import json, sys, time
+import json, os, sys, time
+os.chdir("/")  # a pyproject.toml above the working directory would be read
 path, had = sys.argv[1], set(sys.modules)
 times = [time.perf_counter()]
 import {module}
@@ -89,7 +90,6 @@ times.append(time.perf_counter())
 store.close()
 times.append(time.perf_counter())
 path += "/again"
-import os
 os.mkdir(path)
 times.append(time.perf_counter())
 store = {opening}
