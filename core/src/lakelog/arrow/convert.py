@@ -9,6 +9,9 @@ length become the rows of a table. Otherwise the whole buffer becomes an array t
 and gaps; ``take`` then copies the parts. Offsets must ascend, so parts in another order are
 selected by permuted indices.
 
+A column stands in ``_COLUMNS`` with its type and values. Its type in tables is in
+``lakelog_lake.log.records``, and Spark's way to write it in ``lakelog_spark.writing.writer``.
+
 Messages of one producer often have property strings of one layout: equal length, and the same names
 at the same positions. Each property is then a slice of the table of these strings. Other strings
 are split at the separators of all rows at once.

@@ -1,7 +1,8 @@
 """From messages to records: what a record can hold, and the encoding, one record at a time.
 
 All limits are checked before anything is encoded. A property string has tags, keys, then the other
-properties. An accelerator encodes many messages in one pass.
+properties. An accelerator encodes messages itself, many in one pass: a change of the encoding
+needs the same change there (``rust/message.rs``), or an append callback, see ``builtin.py``.
 
 An encoded record lacks only the fields that depend on its place in the log: queue offset, physical
 offset and store time, and what follows from them. The append lock is held only to fill in these.

@@ -5,6 +5,10 @@ repeated property the last value counts; a property without a value is ignored. 
 back a transaction have no keys.
 
 The hash is Java's ``String.hashCode``: sum of unit * 31^(units behind it), 32 bits.
+
+The keys are RocketMQ's, and its brokers read these files. An index by another property is a
+dispatcher of its own (:class:`lakelog.hooks.Dispatcher`), as in
+``examples/dispatch_into_sqlite.py``.
 """
 
 from __future__ import annotations

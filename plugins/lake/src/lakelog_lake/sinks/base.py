@@ -4,7 +4,8 @@ The laws: a commit adds files and the positions of all stores of the table atomi
 names the version of the table from which the position was read, and fails if that version is no
 longer the newest. A sink never retries.
 
-The checks whether messages can land in an existing table are the same for all kinds.
+The checks whether messages can land in an existing table are the same for all kinds. A kind is
+registered in ``locations.py``, or by an entry point in ``lakelog_lake.formats``.
 """
 
 from __future__ import annotations
