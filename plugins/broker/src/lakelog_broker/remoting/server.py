@@ -58,6 +58,8 @@ _HEADER_BYTES: Final = 512
 """Bytes that are counted for the header of an unanswered request."""
 CALL_TIMEOUT_S: Final = 10.0
 """Timeout for the response of a client; as RocketMQ's ``Broker2Client.callClient``."""
+_READ_BYTES: Final = 1 << 18
+"""Most bytes of one read of a connection, as asyncio reads without a buffer."""
 MAX_FIELDS: Final = 256
 """Most fields of a header; RocketMQ's clients send about 20."""
 
@@ -72,6 +74,7 @@ class RemotingServer:
     """Accepts connections, and has what their requests use.
 
     :ivar access: checks the users of requests
+    :ivar buffer: what a connection has just read; see :meth:`Connection.get_buffer`
     :ivar connections: the open connections
     :ivar opaques: numbers of requests to clients
     :ivar modes: whether groups pull or pop
@@ -96,6 +99,7 @@ class RemotingServer:
         self.names: dict[str, dict[str, str]] = {}
         self.connections: set[Connection] = set()
         self.opaques = itertools.count(1)
+        self.buffer = memoryview(bytearray(_READ_BYTES))
         self._handlers: dict[int, Handler] = {}
         self.access = security.AccessControl.of(broker.settings)
         self._tls = tls_context(broker.settings)
@@ -212,7 +216,7 @@ class RemotingServer:
             raise
 
 
-class Connection(asyncio.Protocol, state.Peer):
+class Connection(asyncio.BufferedProtocol, state.Peer):
     """A client's connection.
 
     Memory is bounded by ``MAX_UNANSWERED_BYTES``, ``MAX_UNSENT_BYTES``, one frame, and one
@@ -246,7 +250,7 @@ class Connection(asyncio.Protocol, state.Peer):
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.server.connections.add(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # declared by asyncio.Protocol
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # declared by asyncio.BufferedProtocol
         """Cancel the waiting requests, except sends, which are completed."""
         self._writable.set()
         for task, request in self._tasks.items():
@@ -282,8 +286,13 @@ class Connection(asyncio.Protocol, state.Peer):
         while not self._writable.is_set():
             await self._writable.wait()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # declared by asyncio.BufferedProtocol
+        """The buffer of all connections: no other one reads before :meth:`buffer_updated`."""
+        return self.server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Serve all complete frames; write their responses together."""
+        data = bytes(self.server.buffer[:nbytes])
         if not self._received:
             self._received = data
         else:
