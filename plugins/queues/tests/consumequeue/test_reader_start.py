@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lakelog
@@ -28,9 +29,10 @@ from lakelog.processes.ownership import is_followed, is_owned
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.tombstones import TombstoneFile
-from lakelog_queues.files.simplequeue import SimpleQueue
+from lakelog_queues.files.simplequeue import SimpleQueue, first_behind
 from lakelog_queues.plugin import ConsumeQueueSettings
 from lakelog_queues.readers import ReaderCatchUp
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()
@@ -237,3 +239,20 @@ def test_an_owner_that_opens_after_the_reader_is_seen(tmp_path: Path) -> None:
     assert contents(late) == contents(made)
     for each in (calm, late, made):
         each.close()
+
+
+def test_a_search_passes_over_units_whose_file_goes_meanwhile() -> None:
+    """A deletion may come between two reads of the same unit; only the front is deleted."""
+    many = np.arange(1000, dtype=np.int64)
+    raw = np.zeros(1000, UNIT)
+    raw["offset"], raw["size"] = 100 * many, 100
+    data, reads = raw.tobytes(), list[int]()
+
+    def read(first: int, count: int) -> bytes:
+        reads.append(first)
+        if reads.count(first) > 1 and first < 600:
+            return b""
+        return data[first * UNIT_BYTES : (first + count) * UNIT_BYTES]
+
+    assert first_behind(read, 0, 1000, 70_000) == 700
+    assert reads[0] == reads[1] < 600

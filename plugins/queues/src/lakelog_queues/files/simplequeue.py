@@ -203,7 +203,8 @@ class SimpleQueue:
     def before(self, offset: int) -> int:
         """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
         last = last_real(self._raw, self.first, self._find(offset))
-        return unit_at(self._raw(last, 1), 0).offset if last is not None else 0
+        unit = b"" if last is None else self._raw(last, 1)
+        return unit_at(unit, 0).offset if unit else 0  # none: deleted meanwhile
 
     def _find(self, offset: int) -> int:
         """The number of the first unit of a record at or after a physical offset."""
@@ -491,7 +492,9 @@ def first_behind(read: Read, low: int, high: int, offset: int) -> int:
     while high - low > _FEW:
         middle = (low + high) // 2
         last = last_real(read, low, middle + 1)
-        if last is None or unit_at(read(last, 1), 0).offset < offset:
+        unit = b"" if last is None else read(last, 1)
+        # A unit that cannot be read any more was deleted meanwhile, at the front.
+        if last is None or not unit or unit_at(unit, 0).offset < offset:
             low = middle + 1
         else:
             high = last
