@@ -188,7 +188,7 @@ def _attributes(obj: object, protocol: type[Any]) -> Iterator[str]:
 
 
 def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
-    for name, declared in _declared(protocol):  # type: ignore[arg-type]  # as for _hints above
+    for name, declared in _declared(protocol):  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
         method = getattr(obj, name, None)
         function = getattr(method, "__func__", None)
         if isinstance(method, BuiltinFunctionType):  # a method of a compiled object, or a function

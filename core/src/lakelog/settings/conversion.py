@@ -170,7 +170,7 @@ def hints_of(cls: type[Any]) -> dict[str, Any]:
     Raises :class:`~lakelog.errors.SettingsError` if they cannot be resolved.
     """
     try:
-        return _type_hints(cls)  # type: ignore[arg-type]  # mypy doubts that type[Any] is hashable
+        return _type_hints(cls)  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
     except NameError as error:
         what = f"the types of its settings cannot be resolved ({error})"
         hint = "import them at run time, not only for type checkers"

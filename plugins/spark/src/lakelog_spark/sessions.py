@@ -406,7 +406,7 @@ def _connected(
 
     made = Connected.builder.remote(remote).config(map=dict(given)).getOrCreate()
     check_spark(made.version, f"the Spark behind {remote}")
-    return made  # type: ignore[return-value]  # same public methods
+    return made  # type: ignore[return-value]  # a session of Connect has the methods that are used here; pyspark gives the two no common type
 
 
 def _is_there(module: str) -> bool:

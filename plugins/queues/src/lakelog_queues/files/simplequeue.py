@@ -21,6 +21,7 @@ from lakelog_queues.files.openfiles import PlainUnits, UnitLocation
 from lakelog_queues.files.replaced import placed
 from lakelog_queues.units.simpleunits import (
     UNIT_BYTES,
+    OneUnit,
     alike,
     columns,
     each_unit,
@@ -42,6 +43,8 @@ Read: TypeAlias = Callable[[int, int], bytes]
 """Returns units in file format, by the number of the first one and their count."""
 Fills: TypeAlias = "Callable[[bytes], Flags | None]"
 """Determines which units are fillers; ``None`` if none is."""
+Numbered: TypeAlias = tuple[int, OneUnit]
+"""The number of a unit, and the unit."""
 _FEW: Final = 32
 """Largest number of units that are read and compared at once, instead of a further bisection."""
 _MANY: Final = 4096
@@ -87,7 +90,8 @@ class SimpleQueue:
         self.end = self._files.end(thorough=thorough)
         if self.end > self.first and fillers(self._files.units(self.end - 1, 1)) is not None:
             last = last_real(self._files.units, self.first, self.end)
-            self.end = self.end if last is None else last + 1  # the next append adds fillers again
+            if last is not None:
+                self.end = last[0] + 1  # the next append adds fillers again
         if self._memory is not None:
             self._memory = Overlay(self.end)
         elif thorough or not sound:
@@ -167,15 +171,15 @@ class SimpleQueue:
     def oldest(self) -> int | None:
         """Physical offset of the record of the first unit; ``None`` without a unit."""
         found = first_real(self._raw, self.first, self.end)
-        return None if found is None else unit_at(self._raw(found, 1), 0).offset
+        return None if found is None else found[1].offset
 
     def _behind(self, first: int, count: int) -> Units:
         """At most ``count`` units after the fillers that start at ``first``."""
         found = first_real(self._raw, first, self.end, self._fills)
         if found is None or count <= 0:
             return unpack(columns(b""), first)
-        data = self._raw(found, count)
-        units, fills = unpack(columns(data), found), self._fills(data)
+        data = self._raw(found[0], count)
+        units, fills = unpack(columns(data), found[0]), self._fills(data)
         return units if fills is None else units[np.flatnonzero(~fills)]
 
     def _fills(self, data: bytes) -> Flags | None:
@@ -203,8 +207,7 @@ class SimpleQueue:
     def before(self, offset: int) -> int:
         """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
         last = last_real(self._raw, self.first, self._find(offset))
-        unit = b"" if last is None else self._raw(last, 1)
-        return unit_at(unit, 0).offset if unit else 0  # none: deleted meanwhile
+        return 0 if last is None else last[1].offset
 
     def _find(self, offset: int) -> int:
         """The number of the first unit of a record at or after a physical offset."""
@@ -344,7 +347,7 @@ class SimpleQueue:
             return False
         for base, behind in pairwise(bases):
             last = last_real(self._raw, base, behind)
-            if last is not None and unit_at(self._raw(last, 1), 0).offset >= minimum:
+            if last is not None and last[1].offset >= minimum:
                 break
             self.first = max(self.first, behind)
         self._minimum = (-1, -1, 0)
@@ -370,7 +373,7 @@ class SimpleQueue:
     def _cut(self, end: int) -> None:
         self._minimum = (-1, -1, 0)
         last = last_real(self._raw, self.first, min(end, self.end))
-        end = 0 if last is None else last + 1
+        end = 0 if last is None else last[0] + 1
         self.end = min(self.end, end)
         if self._memory is not None:
             self._memory.cut(end)
@@ -486,42 +489,46 @@ def _count_alike(written: bytes, held: memoryview) -> int:
 def first_behind(read: Read, low: int, high: int, offset: int) -> int:
     """The number of the first unit of a record at or after physical ``offset``, or ``high``.
 
+    Files may be deleted at the front between two reads: what cannot be read lies before the result.
+
     :param low: first unit of the range; physical offsets must ascend in it, except for fillers
     :param high: end of the range
     """
     while high - low > _FEW:
         middle = (low + high) // 2
         last = last_real(read, low, middle + 1)
-        unit = b"" if last is None else read(last, 1)
-        # A unit that cannot be read any more was deleted meanwhile, at the front.
-        if last is None or not unit or unit_at(unit, 0).offset < offset:
+        if last is None or last[1].offset < offset:
             low = middle + 1
         else:
-            high = last
+            high = last[0]
     data = read(low, high - low)
+    while low < high and not data:
+        low += 1
+        data = read(low, high - low)
     units, real = each_unit(data), _real(data, fillers)
     return next((low + at for at in real if units[at].offset >= offset), high)
 
 
-def last_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
-    """The number of the last unit from ``low`` to ``high`` that is no filler, or ``None``."""
+def last_real(read: Read, low: int, high: int, fills: Fills = fillers) -> Numbered | None:
+    """The last unit from ``low`` to ``high`` that is no filler, and its number, or ``None``."""
     look = 1
     while high > low:
         start = max(low, high - look)
-        real = _real(read(start, high - start), fills)
+        data = read(start, high - start)
+        real = _real(data, fills)
         if real:
-            return start + real[-1]
+            return start + real[-1], unit_at(data, real[-1])
         high, look = start, _MANY
     return None
 
 
-def first_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
-    """The number of the first unit from ``low`` to ``high`` that is no filler, or ``None``."""
+def first_real(read: Read, low: int, high: int, fills: Fills = fillers) -> Numbered | None:
+    """The first unit from ``low`` to ``high`` that is no filler, and its number, or ``None``."""
     while low < high:
         data = read(low, min(_MANY, high - low))
         real = _real(data, fills)
         if real:
-            return low + real[0]
+            return low + real[0], unit_at(data, real[0])
         if not data:
             return None
         low += len(data) // UNIT_BYTES
@@ -537,4 +544,4 @@ def _real(data: bytes, fills: Fills) -> Sequence[int]:
 def end_of_last(read: Read, low: int, high: int, fills: Fills = fillers) -> int:
     """Physical end offset of the record of the last unit that is no filler; 0 without one."""
     last = last_real(read, low, high, fills)
-    return 0 if last is None else unit_at(read(last, 1), 0).end
+    return 0 if last is None else last[1].end

@@ -544,7 +544,7 @@ class Lending:
         self._wake = wake
         self._drive_lock = RLock()
         self._holds_use_lock: Callable[[], bool] = self.use_lock._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
-        self._holds_drive_lock: Callable[[], bool] = self._drive_lock._is_owned  # type: ignore[attr-defined]  # as above
+        self._holds_drive_lock: Callable[[], bool] = self._drive_lock._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
         self._lone_puts = 0
         self._driven_s = 0.0
         self._is_over = False

@@ -277,19 +277,16 @@ def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Mess
         waiting[_traits(message)].append(number)
     left = set(range(len(messages)))
     for record in store.scan(offset):
-        left.discard(_found(waiting.get(_traits(record)), messages, record))
         if not left:
             break
+        numbers = waiting.get(_traits(record))
+        if numbers is None:  # a record of another producer
+            continue
+        found = next((each for each in numbers if _same(messages[each], record)), None)
+        if found is not None:
+            numbers.remove(found)
+            left.remove(found)
     return sorted(left)
-
-
-def _found(numbers: deque[int] | None, messages: Sequence[Message], record: StoredMessage) -> int:
-    """The index of the message stored as ``record``; -1 for a record of another producer."""
-    for number in numbers or ():
-        if _same(messages[number], record):
-            numbers.remove(number)  # type: ignore[union-attr]  # it is not empty
-            return number
-    return -1
 
 
 def _traits(message: Message | StoredMessage) -> tuple[object, ...]:
