@@ -176,6 +176,7 @@ class LogMaker:
             self.health,
             strategies.flush_failed,
             strategies.replicator_failed,
+            raises_late=self.core.on_late == "raise",
         )
         return OpenLog(
             directory=directory,
