@@ -95,12 +95,15 @@ class WriterTraits(NamedTuple):
     :ivar staged: whether written bytes reach the page cache only by ``commit``
     :ivar zero_copy_reads: whether ``view`` returns memory of the file itself, without a copy
     :ivar commit: when the bytes of a staged writer are committed; unused by other writers
+    :ivar same_bytes: whether the file has exactly the bytes given to ``write``, so that any writer
+        can continue it; without it, only this writer opens the store again to write
     """
 
     alignment_bytes: int = 1
     staged: bool = False
     zero_copy_reads: bool = True
     commit: CommitRules = CommitRules()
+    same_bytes: bool = False
 
 
 @runtime_checkable

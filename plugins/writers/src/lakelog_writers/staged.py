@@ -112,7 +112,7 @@ class StagedWriter:
 
     def __init__(self, settings: StagedSettings, segment_size_bytes: int) -> None:
         self.traits = WriterTraits(
-            staged=True, zero_copy_reads=False, commit=commit_rules(settings)
+            same_bytes=True, staged=True, zero_copy_reads=False, commit=commit_rules(settings)
         )
         self._settings = settings
         self._pool = BufferPool(
