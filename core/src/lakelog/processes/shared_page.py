@@ -388,6 +388,21 @@ def whole_end(files: FileSystem, path: Path) -> int | None:
     Only bytes of unacknowledged appends follow it, possibly out of order: a copy killed at a page
     border may have stored its end without its start.
     """
+    words = _of_killed_owner(files, path)
+    if words is None:
+        return None
+    appended = words[APPENDED]
+    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
+
+
+def synced_end(files: FileSystem, path: Path) -> int:
+    """The offset up to which a killed owner had synced the log; 0 if not proved."""
+    words = _of_killed_owner(files, path)
+    return 0 if words is None else words[FLUSHED]
+
+
+def _of_killed_owner(files: FileSystem, path: Path) -> memoryview[int] | None:
+    """The words of the page if its owner was killed, and neither machine nor log changed since."""
     data = read_file(files, page_path(path)) or b""
     proof = proof_words(path)
     if len(data) < PAGE_BYTES or proof == NO_PROOF:
@@ -395,8 +410,7 @@ def whole_end(files: FileSystem, path: Path) -> int | None:
     words = memoryview(data).cast("Q")
     if words[0] != MAGIC or tuple(words[at] for at in PROOF) != proof:
         return None
-    appended = words[APPENDED]
-    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
+    return words
 
 
 def page_identity(path: Path) -> Identity | None:
