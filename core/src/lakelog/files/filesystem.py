@@ -130,7 +130,7 @@ class File(Protocol):
         disk. So does each access to a page behind the end: files that another process may cut are
         read by :meth:`read_at`.
 
-        Raises ``OSError``, and ``ValueError`` if the file is shorter.
+        Raises ``OSError``, also if the file is shorter.
         """
 
     def close(self) -> None:
@@ -362,9 +362,10 @@ class RealFile:
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> FileMap:
         """``mmap``, shared."""
-        if self.size() < position + length:
-            raise ValueError(f"{self.path} is shorter than {position + length} bytes")
+        size = self.size()
         with _Naming("map", self.path):
+            if not 0 < length <= size - position:
+                raise OSError(errno.EINVAL, f"it has {size} bytes, not {position + length}")
             made = FileMap.of(self._fd, length, position, writable=writable)
         if self._used is not None:
             self._used.add(ref(made, self._used.discard))
