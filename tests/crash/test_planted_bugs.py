@@ -126,7 +126,7 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     reads_see_what_is_not_durable: (planned(flush="inline"), LOST),
     table_of_a_dead_process_is_believed: (
         planned(flush="inline"),
-        "does not open|is not found|is twice|cannot mmap an empty file",
+        "does not open|is not found|is twice|cannot map",
     ),
     end_in_the_page_of_a_dead_process_is_believed: (rolled("file", "none"), AHEAD),
     checkpoint_not_lowered: (rolled("file", "none"), "claims more than the log has"),

@@ -27,7 +27,7 @@ def changed(data: Any) -> bytes:
 class Changing(FileWriter):
     """A writer that stores other bytes than it is given."""
 
-    traits = WriterTraits(zero_copy_reads=False)
+    traits = WriterTraits()
 
     def open(self, file: Any, size_bytes: int, position: int) -> Any:
         return _Segment(super().open(file, size_bytes, position))

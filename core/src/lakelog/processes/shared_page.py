@@ -176,7 +176,7 @@ def identity_of(path: Path, least_bytes: int) -> Identity | None:
 def open_mapped(files: FileSystem, path: Path, length: int, *, writable: bool) -> memoryview | None:
     """Map the first ``length`` bytes of a file; ``None`` if it is shorter.
 
-    Raises ``OSError``, and ``ValueError`` for a length that cannot be mapped.
+    Raises ``OSError``.
     """
     with closing(files.open(path, write=writable)) as file:
         if file.size() < length:
@@ -445,7 +445,7 @@ class PageView:
         """Map the page of the store directory ``path``; ``None`` without a valid page."""
         try:
             memory = open_mapped(files, page_path(path), PAGE_BYTES, writable=False)
-        except (OSError, ValueError):
+        except OSError:
             return None
         return None if memory is None else cls(memory.cast("Q"))
 

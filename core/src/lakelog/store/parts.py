@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock, Context, DispatchedLog, Kind, StoreExtension
 from lakelog.lazy import cached_property
 from lakelog.log.store_directory import readable
@@ -227,6 +227,12 @@ class RoleParts:
             self.log.health.forked(why)
 
 
+def release(files: FileSystem) -> None:
+    """Close what is still open of ``files``, unless they were given by the caller of ``open``."""
+    if isinstance(files, RealFileSystem):
+        files.release()
+
+
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "
     "in each process, or open it with attach={'on_fork': 'attach'}"
@@ -328,6 +334,7 @@ class RoleState:
         except OSError as error:
             raise readable(error, self.path) from error
         finally:
+            release(self.parts.request.files)
             self._events.store_closed(self.path)
 
     def _close_parts(self) -> None:
@@ -348,6 +355,7 @@ class RoleState:
         self._refuse_all()
         for each in parts:
             each.forked(FORKED)
+        release(self.parts.request.files)
 
     def _refuse_all(self) -> None:
         """Replace the parts by refusing ones, so that no bound put uses the parent's."""
