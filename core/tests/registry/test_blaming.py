@@ -151,7 +151,7 @@ def test_a_folder_of_a_plugin_is_its_own(tmp_path: Path, folder: Any) -> None:
         store.put(lakelog.Message("t", b"x"))
     before = tree(tmp_path)
     made = type("Wrong", (Derived,), {"directories": (folder,)})
-    given = {"plugins": [offering(Kind.DISPATCHER, lambda *_: made())]}
+    given: dict[str, Any] = {"plugins": [offering(Kind.DISPATCHER, lambda *_: made())]}
     for way in (rebuild, lakelog.open):
         with pytest.raises(BadStrategy, match=r"plugin 'acme': .*give one plain name"):
             way(path, dispatchers=("odd",), segment_size_bytes=SEGMENT, **given)
@@ -160,7 +160,7 @@ def test_a_folder_of_a_plugin_is_its_own(tmp_path: Path, folder: Any) -> None:
 
 def test_directories_that_are_no_list_are_refused(tmp_path: Path) -> None:
     made = type("Wrong", (Derived,), {"directories": "mine"})
-    given = {"plugins": [offering(Kind.DISPATCHER, lambda *_: made())]}
+    given: dict[str, Any] = {"plugins": [offering(Kind.DISPATCHER, lambda *_: made())]}
     with pytest.raises(BadStrategy, match="give a list of names of folders"):
         lakelog.open(tmp_path, dispatchers=("odd",), segment_size_bytes=SEGMENT, **given)
 
