@@ -115,7 +115,10 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
         rolled("staged", "group-commit", points_per_run=0),
         LOST,
     ),
-    rest_of_a_block_taken_for_written: (rolled("direct", "inline"), f"{LOST}|{AHEAD}"),
+    rest_of_a_block_taken_for_written: (
+        rolled("direct", "inline"),
+        f"{LOST}|{AHEAD}|no whole records, but were durable",
+    ),
     put_during_a_sync_taken_for_synced: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
     put_answered_by_a_sync_that_began_before: (rolled("file", "inline"), f"{LOST}|{AHEAD}"),
     sync_answers_all_who_wait: (rolled("file", "group-commit"), f"{LOST}|{AHEAD}"),
@@ -123,7 +126,7 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     reads_see_what_is_not_durable: (planned(flush="inline"), LOST),
     table_of_a_dead_process_is_believed: (
         planned(flush="inline"),
-        "does not open|is not found|is twice|cannot mmap an empty file",
+        "does not open|is not found|is twice|cannot map",
     ),
     end_in_the_page_of_a_dead_process_is_believed: (rolled("file", "none"), AHEAD),
     checkpoint_not_lowered: (rolled("file", "none"), "claims more than the log has"),

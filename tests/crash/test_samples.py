@@ -63,7 +63,7 @@ def test_no_promise_is_broken_after_a_failed_sync(writer: str, tmp_path: Path) -
 
 
 def cleaning(flush: str) -> dict[str, Any]:
-    cleaner = SurplusCleaner(keep=1, pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=0))
+    cleaner = SurplusCleaner(keep=1, pace=DeletionRate(interval_ms=0))
     return {
         "flush": flush,
         "plugins": [cleaner, lakelog_hash_index.plugin, lakelog_flush.plugin],

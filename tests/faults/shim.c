@@ -299,6 +299,12 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
     return MAP_FAILED;
 }
 
+/* By this name Python code calls it, through ctypes. */
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t at)
+{
+    return mmap64(address, length, protection, flags, fd, at);
+}
+
 int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(void *), void *what)
 {
     REAL(int, "pthread_create", pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);

@@ -306,6 +306,10 @@ class BadSegment(StoreError):
         self.found = found
 
 
+class UnreadableEnd(BadSegment):
+    """The log ends in bytes that were durable and are no whole records; they are not set aside."""
+
+
 class CorruptQueue(StoreError):
     """A file of a consume queue has a wrong length, or holds units that fit no record."""
 

@@ -6,8 +6,10 @@ import errno
 import gc
 import json
 import logging
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,37 +131,21 @@ def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
 # --- readers ---
 
 
-def test_each_segment_waits_for_its_own_readers(tmp_path: Path) -> None:
-    plugin = MaintenancePlugin(
-        Keeping(pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=5000))
-    )
-    with plugin.filled(tmp_path) as store:
-        owned_by(store).log.sync()
-        views = [held(store).view(start, 1000) for start in (0, SEGMENT)]
-        theirs = [bytes(each) for each in views]
-        assert store.delete_expired().kept == KeptSegment(0, "it is being read by 1")
-        plugin.clock.advance(5000)
-        report = store.delete_expired()
-        assert [each.start_offset for each in report.deleted] == [0]
-        assert report.kept == KeptSegment(SEGMENT, "it is being read by 1")
-        plugin.clock.advance(5000)
-        assert store.delete_expired().deleted
-        assert [bytes(each) for each in views] == theirs
-
-
-@pytest.mark.parametrize("forced", [False, True])
-def test_only_a_forced_deletion_does_not_wait_until_a_reader_is_done(
-    tmp_path: Path, forced: bool
-) -> None:
-    with MaintenancePlugin(Keeping(forced=forced)).filled(tmp_path, 100) as store:
+def test_a_deletion_waits_for_no_reader_and_takes_nothing_from_it(tmp_path: Path) -> None:
+    with MaintenancePlugin(Keeping()).filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
-        assert (store.delete_expired().kept is None) is forced
-        assert len(bytes(view)) == 1000
-        view.release()
-        del view
-        gc.collect()
+        theirs = bytes(view)
         assert store.delete_expired().kept is None
+        assert view == theirs
+        assert not [each for each in os.listdir("/proc/self/fd") if _is_deleted(each, tmp_path)]
+
+
+def _is_deleted(fd: str, path: Path) -> bool:
+    with suppress(OSError):
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        return bool(name.startswith(str(path)) and name.endswith("(deleted)"))
+    return False
 
 
 def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
@@ -187,7 +173,7 @@ def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["owner", "read"])
 def test_a_scan_never_passes_over_what_is_deleted_meanwhile(tmp_path: Path, mode: str) -> None:
-    plugin = MaintenancePlugin(Keeping(keep=1, forced=True))
+    plugin = MaintenancePlugin(Keeping(keep=1))
     with plugin.filled(tmp_path, 300) as store:
         reader = store if mode == "owner" else read_small(tmp_path)
         scan = reader.scan()

@@ -11,6 +11,8 @@ import lakelog
 from core.tests.store.faults import SeenFiles
 from core.tests.store.support import SEGMENT, a_store, open_small, overwrite, segments
 from lakelog import PutResult, RecoveryReport, Store
+from lakelog.files.checkpoint import read_checkpoint, write_checkpoint
+from lakelog.files.filesystem import RealFileSystem
 
 
 def a_crashed_store(path: Path, count: int = 110, **more: Any) -> list[PutResult]:
@@ -43,7 +45,17 @@ def flip(path: Path, result: PutResult) -> None:
     flip_bit(path, (result.physical_offset + result.end_offset) // 2)
 
 
+def unconfirm(path: Path, offset: int) -> None:
+    """Lower the checkpoint, as if it had been written before the bytes from ``offset`` on."""
+    files = RealFileSystem()
+    found = read_checkpoint(files, path)
+    confirmed = min(found.confirm_offset, offset)
+    write_checkpoint(files, path, found._replace(confirm_offset=confirmed))
+
+
 def tear(path: Path, result: PutResult) -> None:
+    """Leave half of a record, which no checkpoint confirms."""
+    unconfirm(path, result.physical_offset)
     zero(path, (result.physical_offset + result.end_offset) // 2, result.end_offset)
 
 

@@ -25,6 +25,7 @@ from core.tests.recovery.support import (
     recover_small,
     starts,
     tear,
+    unconfirm,
     zero,
 )
 from core.tests.store.support import (
@@ -81,6 +82,7 @@ def test_7437_the_end_of_the_last_record_was_never_written(
     last = results[-1]
     zero(tmp_path, last.end_offset - lost, last.end_offset)
     assert passes_rocketmq(tmp_path, last)
+    unconfirm(tmp_path, last.physical_offset)
     report = recover_small(tmp_path)
     assert report.end_offset == last.physical_offset
     assert [each.offset for each in report.cut] == [last.physical_offset]
@@ -212,7 +214,7 @@ def test_10017_stale_bytes_where_a_record_checksum_was(tmp_path: Path) -> None:
     """A record without a checksum is whole, unless the settings say that all of them have one."""
     results = a_store_with_a_stale_seal(tmp_path, -1)
     assert recover_small(tmp_path, dry_run=True).end_offset == results[-1].end_offset
-    report = recover_small(tmp_path, require_record_crc=True)
+    report = recover_small(tmp_path, require_record_crc=True, on_damage="cut-end")
     assert report.end_offset == results[-1].physical_offset
     with open_small(tmp_path) as store:
         assert offsets(store) == starts(results[:-1])

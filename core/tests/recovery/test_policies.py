@@ -120,7 +120,7 @@ def test_a_last_segment_that_is_short(length: int, tmp_path: Path) -> None:
     last = segments(tmp_path)[-1]
     os.truncate(last, length)
     whole = [each for each in results if each.end_offset <= int(last.name) + length]
-    with open_small(tmp_path) as store:
+    with open_small(tmp_path, on_damage="cut-end") as store:
         assert store.recovery is not None
         assert len(store.recovery.mended) == 1
         assert last.name in store.recovery.mended[0]
@@ -201,11 +201,12 @@ def test_a_dry_run_changes_nothing_and_tells_the_same(tmp_path: Path) -> None:
     os.truncate(segments(tmp_path)[1], 9_000)
     before = tree(tmp_path)
     told: list[tuple[int, int]] = []
-    dry = recover_small(tmp_path, dry_run=True, progress=lambda *each: told.append(each))
+    given = {"on_damage": "cut-end", "progress": lambda *each: told.append(each)}
+    dry = recover_small(tmp_path, dry_run=True, **given)
     assert tree(tmp_path) == before
     assert told[-1][0] == told[-1][1] == SEGMENT * len(segments(tmp_path))
     assert told == sorted(told)
-    wet = recover_small(tmp_path)
+    wet = recover_small(tmp_path, on_damage="cut-end")
     assert [str(each) for each in dry.damage] == [str(each) for each in wet.damage]
     assert [(each.offset, each.end_offset) for each in dry.cut] == [
         (each.offset, each.end_offset) for each in wet.cut

@@ -144,7 +144,7 @@ def test_a_record_of_many_files_that_was_cut_is_completed(tmp_path: Path) -> Non
     assert cut == whole
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class FillingFile(RealFile):
     """Takes ``left[0]`` more writes and allocations."""
 

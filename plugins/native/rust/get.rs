@@ -218,12 +218,10 @@ impl Parts {
         Ok(are_whole.then_some(messages))
     }
 
-    /// Whether two units come from one read: from one segment and, in a file, close together.
+    /// Whether two units come from one read: from one segment, and close together.
     fn are_together(&self, one: &Unit, next: &Unit) -> bool {
-        let are_close =
-            || one.end().is_some_and(|end| (0..=GAP_BYTES).contains(&(next.offset - end)));
         self.log.start(one.offset) == self.log.start(next.offset)
-            && (self.log.is_owned() || are_close())
+            && one.end().is_some_and(|end| (0..=GAP_BYTES).contains(&(next.offset - end)))
     }
 
     /// Read units, some together; returns whether `take` accepted all.

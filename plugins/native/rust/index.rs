@@ -1,6 +1,8 @@
 //! One chain of an index file, from its newest entry to the oldest: as `walk` of
 //! `lakelog_hash_index/indexfile.py`. Errors are left to Python, which reports
-//! them, or reads a growing file again.
+//! them, or reads a growing file again. The file is read by `pread`, as another process may cut it.
+
+use crate::log::read_at;
 
 const HEADER_BYTES: usize = 40;
 const SLOT_BYTES: usize = 4;
@@ -24,11 +26,12 @@ pub fn fetch(data: &[u8], bytes: usize) {
     }
 }
 
-/// The bytes of an index file, which other processes may change.
+/// An open index file, which other processes may change.
 #[derive(Clone, Copy)]
-pub struct File<'a> {
-    data: &'a [u8],
-    slots: usize,
+pub struct File {
+    pub descriptor: i32,
+    pub slots: usize,
+    pub entries: usize,
 }
 
 /// A query: the hash of a key, and an inclusive window of store times in ms.
@@ -49,42 +52,30 @@ impl Wanted {
     }
 }
 
-impl<'a> File<'a> {
-    /// `None` if the length does not match the shape.
-    pub fn of(data: &'a [u8], slots: usize, entries: usize) -> Option<File<'a>> {
-        let length = slots.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
-        let length = length.checked_add(entries.checked_mul(ENTRY_BYTES)?)?;
-        (data.len() == length).then_some(File { data, slots })
-    }
-
-    /// Prefetch the slot of a key.
-    pub fn fetch_slot(&self, wanted: &Wanted) {
-        let slot = wanted.key_hash as usize % self.slots.max(1);
-        fetch(&self.data[HEADER_BYTES + slot * SLOT_BYTES..], SLOT_BYTES);
+impl File {
+    /// `N` bytes; `None` if the file is shorter.
+    #[inline(always)]
+    fn read<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let mut found = [0; N];
+        (read_at(self.descriptor, &mut found, at as u64)? == N).then_some(found)
     }
 
     fn entries_at(&self) -> usize {
         HEADER_BYTES + self.slots * SLOT_BYTES
     }
+}
 
-    fn entries(&self) -> usize {
-        (self.data.len() - self.entries_at()) / ENTRY_BYTES
-    }
+fn int(data: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?))
+}
 
-    fn int(&self, at: usize) -> Option<i32> {
-        let bytes = self.data.get(at..at.checked_add(4)?)?;
-        Some(i32::from_be_bytes(bytes.try_into().ok()?))
-    }
-
-    fn long(&self, at: usize) -> Option<i64> {
-        let bytes = self.data.get(at..at.checked_add(8)?)?;
-        Some(i64::from_be_bytes(bytes.try_into().ok()?))
-    }
+fn long(data: &[u8], at: usize) -> Option<i64> {
+    Some(i64::from_be_bytes(data.get(at..at + 8)?.try_into().ok()?))
 }
 
 /// The state of a walk; entry 0 is its end.
-pub struct Chain<'a> {
-    file: File<'a>,
+pub struct Chain {
+    file: File,
     wanted: Wanted,
     slot: usize,
     number: i32,
@@ -92,17 +83,18 @@ pub struct Chain<'a> {
     walked: usize,
 }
 
-impl<'a> Chain<'a> {
+impl Chain {
     /// `None` to leave the file to Python.
-    pub fn of(file: File<'a>, wanted: Wanted) -> Option<Chain<'a>> {
+    pub fn of(file: File, wanted: Wanted) -> Option<Chain> {
         let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(file.slots)?;
-        let mut number = file.int(HEADER_BYTES + slot * SLOT_BYTES)?;
+        let mut number = i32::from_be_bytes(file.read(HEADER_BYTES + slot * SLOT_BYTES)?);
         // Read after the slot, as the file may grow.
-        let (begin_ms, end_ms) = (file.long(0)?, file.long(8)?);
-        let (first, last) = (file.long(16)?, file.long(24)?);
-        let (used, count) = (file.int(32)?, usize::try_from(file.int(36)?).ok()?.max(1));
+        let header: [u8; HEADER_BYTES] = file.read(0)?;
+        let (begin_ms, end_ms) = (long(&header, 0)?, long(&header, 8)?);
+        let (first, last) = (long(&header, 16)?, long(&header, 24)?);
+        let (used, count) = (int(&header, 32)?, usize::try_from(int(&header, 36)?).ok()?.max(1));
         let most = file.slots.min(count - 1);
-        let is_sound = count <= file.entries()
+        let is_sound = count <= file.entries
             && usize::try_from(used).is_ok_and(|used| used <= most)
             && 0 <= first
             && first <= last;
@@ -120,8 +112,9 @@ impl<'a> Chain<'a> {
         while self.number != 0 {
             let number = self.number;
             let at = self.file.entries_at() + number as usize * ENTRY_BYTES;
-            let (key_hash, offset) = (self.file.int(at)?, self.file.long(at + 4)?);
-            let (seconds, previous) = (self.file.int(at + 12)?, self.file.int(at + 16)?);
+            let entry: [u8; ENTRY_BYTES] = self.file.read(at)?;
+            let (key_hash, offset) = (int(&entry, 0)?, long(&entry, 4)?);
+            let (seconds, previous) = (int(&entry, 12)?, int(&entry, 16)?);
             let is_of_slot = usize::try_from(key_hash).ok()? % self.file.slots == self.slot;
             let is_sound = is_of_slot && seconds >= 0 && offset >= 0;
             self.walked += 1;
@@ -147,6 +140,9 @@ impl<'a> Chain<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::{AsRawFd, FromRawFd};
+
     use super::*;
 
     fn file(entries: &[(i32, i64, i32, i32)], head: i32) -> Vec<u8> {
@@ -167,7 +163,10 @@ mod tests {
     }
 
     fn walk(data: &[u8], key_hash: i32, begin_ms: i64, end_ms: i64) -> Option<Vec<i64>> {
-        let file = File::of(data, 2, 8)?;
+        let memory = unsafe { libc::memfd_create(c"index".as_ptr(), libc::MFD_CLOEXEC) };
+        let mut made = unsafe { std::fs::File::from_raw_fd(memory) };
+        made.write_all(data).unwrap();
+        let file = File { descriptor: made.as_raw_fd(), slots: 2, entries: 8 };
         let mut chain = Chain::of(file, Wanted { key_hash, begin_ms, end_ms })?;
         let mut found = Vec::new();
         while let Some(offset) = chain.next()? {
@@ -198,8 +197,5 @@ mod tests {
             }
         }
         assert_eq!(walk(&file(&[(3, 100, 0, 1)], 1), 3, 0, i64::MAX), None);
-        assert!(File::of(&good, 1 << 62, 8).is_none());
-        assert!(File::of(&good, 2, usize::MAX).is_none());
-        assert!(File::of(&good, 2, 9).is_none());
     }
 }

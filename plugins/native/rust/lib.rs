@@ -42,7 +42,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stored::Decoder>()?;
     module.add_class::<lookups::Lookups>()?;
     module.add_class::<octets::Octets>()?;
-    module.add_class::<units::UnitMap>()?;
     module.add_class::<waiters::Waiters>()?;
     module.add_function(wrap_pyfunction!(construct::construct_natively, module)?)?;
     module.add_function(wrap_pyfunction!(futures::settle, module)?)?;

@@ -1,12 +1,12 @@
-//! The log for look-ups: the offsets between which it can be read, and its bytes. An owner reads
-//! its segments in memory. Other processes read files, whose bytes are not trusted, by `pread`: a
-//! map of one that is cut short ends the process. As `lakelog/log/sources.py` and
+//! The log for look-ups: the offsets between which it can be read, and its bytes, which are not
+//! trusted. They are read by `pread`: a map of a file that is cut short ends the process. As
 //! `lakelog/log/sources.py`.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::num::NonZero;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,18 +32,25 @@ pub type Bounds = (i64, i64);
 /// One log.
 pub struct Log {
     pub segment_bytes: i64,
-    kind: Kind,
+    limits: Limits,
+    folder: PathBuf,
+    recent: Mutex<Recent>,
+    /// The segments of a staged writer, which are not all in files yet.
+    staged: Option<Py<PyDict>>,
 }
 
-enum Kind {
-    Owned { page: Page, open: Py<PyDict> },
-    Files { bounds: Py<PyAny>, folder: PathBuf, recent: Mutex<Recent> },
+/// Where the log begins and ends.
+enum Limits {
+    /// By the shared page, in its owner.
+    Page(Page),
+    /// By a `ReadBounds`.
+    Bounds(Py<PyAny>),
 }
 
 /// Bytes of one segment, for the length of a call.
 pub enum Piece {
     /// From an offset on.
-    Mapped(i64, PyBuffer<u8>),
+    Viewed(i64, PyBuffer<u8>),
     /// A segment that starts at an offset, and its length.
     File(i64, Arc<File>, i64),
 }
@@ -60,33 +67,32 @@ impl Log {
     pub fn of(parts: &Bound<'_, PyAny>) -> PyResult<Log> {
         let log = parts.getattr("log")?;
         let segment_bytes: NonZero<i64> = log.getattr("segment_bytes")?.extract()?;
-        let kind = if log.hasattr("memory")? {
-            Kind::Owned {
-                page: Page::of(&log.getattr("memory")?, &parts.getattr("layout")?)?,
-                open: log.getattr("open_segments")?.cast_into::<PyDict>()?.unbind(),
-            }
-        } else {
-            Kind::Files {
-                bounds: log.getattr("bounds")?.unbind(),
-                folder: log.getattr("folder")?.extract()?,
-                recent: Mutex::default(),
-            }
+        let (memory, staged) = (log.getattr("memory")?, log.getattr("staged")?);
+        let limits = match memory.is_none() {
+            true => Limits::Bounds(log.getattr("bounds")?.unbind()),
+            false => Limits::Page(Page::of(&memory, &parts.getattr("layout")?)?),
         };
-        Ok(Log { segment_bytes: segment_bytes.get(), kind })
+        let staged = match staged.is_none() {
+            true => None,
+            false => Some(staged.cast_into::<PyDict>()?.unbind()),
+        };
+        let folder = log.getattr("folder")?.extract()?;
+        let recent = Mutex::default();
+        Ok(Log { segment_bytes: segment_bytes.get(), limits, folder, recent, staged })
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.kind {
-            Kind::Owned { open, .. } => visit.call(open),
-            Kind::Files { bounds, .. } => visit.call(bounds),
+        if let Limits::Bounds(bounds) = &self.limits {
+            visit.call(bounds)?;
         }
+        self.staged.as_ref().map_or(Ok(()), |staged| visit.call(staged))
     }
 
     /// `None` to leave it to Python.
     pub fn bounds(&self, py: Python<'_>) -> PyResult<Option<Bounds>> {
-        match &self.kind {
-            Kind::Owned { page, .. } => Ok(page.bounds()),
-            Kind::Files { bounds, .. } => {
+        match &self.limits {
+            Limits::Page(page) => Ok(page.bounds()),
+            Limits::Bounds(bounds) => {
                 let minimum = given(py, bounds.bind(py).call_method0(names::MINIMUM.get(py)))?;
                 let end = given(py, bounds.bind(py).call_method0(names::END.get(py)))?;
                 let minimum = minimum.and_then(|minimum| minimum.extract::<i64>().ok());
@@ -99,23 +105,16 @@ impl Log {
     /// `before`, or the present end of an owner's log.
     #[inline(always)]
     pub fn later(&self, before: Bounds) -> Option<Bounds> {
-        match &self.kind {
-            Kind::Owned { page, .. } => page.bounds(),
-            Kind::Files { .. } => Some(before),
+        match &self.limits {
+            Limits::Page(page) => page.bounds(),
+            Limits::Bounds(_) => Some(before),
         }
-    }
-
-    /// Whether this process owns the log, and reads it in memory.
-    pub fn is_owned(&self) -> bool {
-        matches!(self.kind, Kind::Owned { .. })
     }
 
     /// Close the file that is kept open; no other is kept from now on.
     pub fn close(&self) {
-        if let Kind::Files { recent, .. } = &self.kind {
-            if let Ok(mut recent) = recent.lock() {
-                *recent = Recent { file: None, is_closed: true };
-            }
+        if let Ok(mut recent) = self.recent.lock() {
+            *recent = Recent { file: None, is_closed: true };
         }
     }
 
@@ -125,42 +124,27 @@ impl Log {
     }
 
     /// A view of `length` bytes from `offset` on, fewer at the end of the segment; `None` if it
-    /// is neither mapped nor a file.
+    /// is neither open nor a file.
     #[inline(always)]
     pub fn piece(&self, py: Python<'_>, offset: i64, length: i64) -> PyResult<Option<Piece>> {
-        if let Some(whole) = self.whole(py, offset)? {
-            return Ok(Some(whole));
+        if let Some(staged) = &self.staged {
+            let within = offset - self.start(offset);
+            let length = length.min(self.segment_bytes - within);
+            let found = viewed(staged.bind(py), offset - within, within, length)?;
+            return Ok(found.map(|view| Piece::Viewed(offset, view)));
         }
-        match &self.kind {
-            Kind::Owned { open, .. } => {
-                let within = offset - self.start(offset);
-                let length = length.min(self.segment_bytes - within);
-                let found = viewed(open.bind(py), offset - within, within, length)?;
-                Ok(found.map(|view| Piece::Mapped(offset, view)))
-            }
-            Kind::Files { .. } => Ok(None),
-        }
+        Ok(self.whole(offset))
     }
 
-    /// The whole segment of an offset; `None` if it is not all in memory and not a file.
+    /// The whole segment of an offset; `None` if it is not a file.
     #[inline(always)]
-    pub fn whole(&self, py: Python<'_>, offset: i64) -> PyResult<Option<Piece>> {
+    pub fn whole(&self, offset: i64) -> Option<Piece> {
         let start = self.start(offset);
-        match &self.kind {
-            Kind::Owned { open, .. } => {
-                let segment = open.bind(py).get_item(start).ok().flatten();
-                let memory = match segment {
-                    Some(segment) => segment.getattr_opt(names::MEMORY.get(py)).ok().flatten(),
-                    None => None,
-                };
-                let memory = memory.and_then(|memory| PyBuffer::get(&memory).ok());
-                Ok(memory.map(|memory| Piece::Mapped(start, memory)))
-            }
-            Kind::Files { folder, recent, .. } => {
-                let file = recent.lock().ok().and_then(|mut recent| recent.opened(folder, start));
-                Ok(file.map(|file| Piece::File(start, file, self.segment_bytes)))
-            }
+        if self.staged.is_some() {
+            return None;
         }
+        let file = self.recent.lock().ok()?.opened(&self.folder, start)?;
+        Some(Piece::File(start, file, self.segment_bytes))
     }
 }
 
@@ -182,7 +166,7 @@ impl Recent {
     }
 }
 
-/// As `Segments.view` of a segment that is open, and not all in memory.
+/// As `Segments.view` of a segment that is open.
 #[cold]
 fn viewed(
     open: &Bound<'_, PyDict>,
@@ -204,6 +188,23 @@ fn viewed(
     Ok(if is_open { PyBuffer::get(&view).ok() } else { None })
 }
 
+/// `pread` until `into` is full or the file ends; returns the number of bytes.
+pub fn read_at(descriptor: i32, into: &mut [u8], at: u64) -> Option<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        let rest = &mut into[done..];
+        let (place, at) = (rest.as_mut_ptr().cast(), libc::off_t::try_from(at).ok()?);
+        let read = unsafe { libc::pread(descriptor, place, rest.len(), at + done as libc::off_t) };
+        match usize::try_from(read) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(_) if std::io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    Some(done)
+}
+
 /// As `lakelog.files.access.open_regular`.
 fn regular(path: PathBuf) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(GUARDED).open(path).ok()?;
@@ -213,8 +214,6 @@ fn regular(path: PathBuf) -> Option<File> {
 
 impl Piece {
     /// At most `length` bytes from `offset` on, fewer where there are no more.
-    ///
-    /// The bytes of a map may change meanwhile.
     #[inline(always)]
     pub fn bytes<'a>(
         &'a self,
@@ -224,7 +223,7 @@ impl Piece {
     ) -> Option<&'a [u8]> {
         let length = usize::try_from(length).ok()?;
         match self {
-            Piece::Mapped(first, view) => {
+            Piece::Viewed(first, view) => {
                 let data = octets(view)?;
                 let at = usize::try_from(offset.checked_sub(*first)?).ok()?;
                 data.get(at..at.saturating_add(length).min(data.len()))
@@ -233,7 +232,7 @@ impl Piece {
                 let at = u64::try_from(offset.checked_sub(*start)?).ok()?;
                 let rest = usize::try_from(most.checked_sub(at as i64)?).ok()?;
                 read.resize(length.min(rest), 0);
-                let length = file.read_at(read, at).ok()?;
+                let length = read_at(file.as_raw_fd(), read, at)?;
                 read.get(..length)
             }
         }

@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
@@ -14,7 +13,7 @@ use crate::log::Bounds;
 use crate::lookups::Parts;
 use crate::message::long;
 use crate::names;
-use crate::run::{answer, octets, ALONE_BYTES};
+use crate::run::{answer, ALONE_BYTES};
 use crate::stored::frame;
 
 const FOREVER_MS: i64 = i64::MAX;
@@ -60,13 +59,12 @@ pub fn query<'py>(
     }
 }
 
-/// All bytes of a `HashFile`.
-fn map_of(file: &Bound<'_, PyAny>) -> Option<PyBuffer<u8>> {
-    PyBuffer::get(&file.getattr(names::MAP.get(file.py())).ok()?).ok()
-}
-
-fn file_of(map: &PyBuffer<u8>, (slots, entries): (usize, usize)) -> Option<File<'_>> {
-    File::of(octets(map)?, slots, entries)
+/// A `HashFile`, which is open while the object lives; `None` if Python must raise an error.
+fn file_of(file: &Bound<'_, PyAny>, (slots, entries): (usize, usize)) -> PyResult<Option<File>> {
+    let py = file.py();
+    let found = answer(py, file.call_method0(names::FILENO.get(py)))?;
+    let descriptor = found.and_then(|found| found.extract().ok());
+    Ok(descriptor.map(|descriptor| File { descriptor, slots, entries }))
 }
 
 impl Parts {
@@ -80,21 +78,14 @@ impl Parts {
         };
         (search.minimum, search.limit) = (minimum, limit);
         let shape = (slots, entries);
-        let mut newest = files.iter().next_back().and_then(|file| map_of(&file));
-        if let Some(file) = newest.as_ref().and_then(|map| file_of(map, shape)) {
-            file.fetch_slot(&search.wanted); // it is loaded while Python is called
-        }
         let (Some(buried), Some(others)) = (self.buried(topic)?, search.others(&memory)?) else {
             return Ok(None);
         };
         search.buried = buried;
         let mut others = others.into_iter().peekable();
         for file in files.iter().rev() {
-            let Some(map) = newest.take().or_else(|| map_of(&file)) else {
-                return Ok(None);
-            };
-            let chain = file_of(&map, shape).and_then(|file| Chain::of(file, search.wanted));
-            let Some(mut chain) = chain else {
+            let found = file_of(&file, shape)?;
+            let Some(mut chain) = found.and_then(|file| Chain::of(file, search.wanted)) else {
                 return Ok(None);
             };
             loop {

@@ -1,11 +1,11 @@
-//! Units of a queue: the places of its records. A process that owns its queue files
-//! reads them in memory, other processes by `pread`. As `lakelog_queues/files/folders.py`.
+//! Units of a queue: the places of its records, read by `pread`. As
+//! `lakelog_queues/files/folders.py`.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
 
 use crate::frame::RECORD_MIN_BYTES;
+use crate::log::read_at;
 use crate::names;
 use crate::run::octets;
 
@@ -41,38 +41,6 @@ impl Unit {
     }
 }
 
-/// A file of units in memory, read-only. `CachedFile` holds it until the file is dropped.
-#[pyclass(module = "lakelog_native", frozen)]
-pub struct UnitMap {
-    start: *const u8,
-    length: usize,
-}
-
-// The memory is never written here. It is unmapped with the object, when no thread holds the
-// object.
-unsafe impl Send for UnitMap {}
-unsafe impl Sync for UnitMap {}
-
-impl UnitMap {
-    fn of(descriptor: i32, length: usize) -> Option<UnitMap> {
-        let start = unsafe {
-            let (protection, kind) = (libc::PROT_READ, libc::MAP_SHARED);
-            libc::mmap(std::ptr::null_mut(), length, protection, kind, descriptor, 0)
-        };
-        (start != libc::MAP_FAILED).then(|| UnitMap { start: start as *const u8, length })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        unsafe { std::slice::from_raw_parts(self.start, self.length) }
-    }
-}
-
-impl Drop for UnitMap {
-    fn drop(&mut self) {
-        unsafe { libc::munmap(self.start as *mut libc::c_void, self.length) };
-    }
-}
-
 /// Consecutive units of one queue, for the length of a call: `PlainUnits`.
 pub struct Units<'py> {
     first: i64,
@@ -82,7 +50,6 @@ pub struct Units<'py> {
 }
 
 enum Source<'py> {
-    Mapped(Bound<'py, UnitMap>),
     /// A `CachedFile`.
     File(Bound<'py, PyAny>),
     Held(PyBuffer<u8>),
@@ -118,14 +85,11 @@ impl<'py> Units<'py> {
         let (at, length) = (self.position.checked_add(at)?, count as usize * UNIT_BYTES);
         let units = |raw: &[u8]| raw.chunks_exact(UNIT_BYTES).map(Unit::of).collect();
         match &self.source {
-            Source::Mapped(map) => units(map.get().bytes().get(at..at + length)?),
             Source::Held(buffer) => units(octets(buffer)?.get(at..at + length)?),
             Source::File(opened) => {
-                let descriptor = descriptor_of(opened)?;
                 let mut raw = vec![0u8; length];
-                let (into, at) = (raw.as_mut_ptr().cast(), at as libc::off_t);
-                let read = unsafe { libc::pread(descriptor, into, length, at) };
-                (read == length as isize).then(|| units(&raw)).flatten()
+                let read = read_at(descriptor_of(opened)?, &mut raw, at as u64)?;
+                (read == length).then(|| units(&raw)).flatten()
             }
         }
     }
@@ -135,44 +99,25 @@ impl<'py> Units<'py> {
     pub fn one(&self, at: i64) -> Option<Unit> {
         let within = usize::try_from(at.checked_sub(self.first)?).ok()?.checked_mul(UNIT_BYTES)?;
         let position = self.position.checked_add(within)?;
-        let data = match &self.source {
-            Source::Mapped(map) => map.get().bytes(),
-            Source::Held(buffer) => octets(buffer)?,
-            Source::File(_) => return None,
+        let Source::Held(buffer) = &self.source else {
+            return None;
         };
-        Unit::of(data.get(position..)?).filter(|_| self.holds(at, 1))
+        Unit::of(octets(buffer)?.get(position..)?).filter(|_| self.holds(at, 1))
     }
 
     /// Whether reading units one by one needs no system call.
     pub fn are_in_memory(&self) -> bool {
-        !matches!(self.source, Source::File(..))
+        matches!(self.source, Source::Held(..))
     }
 }
 
 impl<'py> Source<'py> {
     /// The source in a `CachedFile`, or in bytes.
-    ///
-    /// A file that is shorter than its map was truncated by another process: an access past its end
-    /// would kill the process.
     fn of(source: Bound<'py, PyAny>) -> Option<Source<'py>> {
-        let py = source.py();
-        let Ok(own) = source.getattr(names::OWN_MAP.get(py)) else {
-            return PyBuffer::get(&source).ok().map(Source::Held);
-        };
-        let descriptor = descriptor_of(&source)?;
-        if own.is(PyBool::new(py, false)) {
-            return Some(Source::File(source));
+        match source.getattr(names::DROPPED.get(source.py())) {
+            Ok(_) => descriptor_of(&source).map(|_| Source::File(source)),
+            Err(_) => PyBuffer::get(&source).ok().map(Source::Held),
         }
-        let length = length_of(descriptor)?;
-        let map = match own.cast_into_exact::<UnitMap>() {
-            Ok(map) => map,
-            Err(_) => {
-                let made = Bound::new(py, UnitMap::of(descriptor, length)?).ok()?;
-                source.setattr(names::OWN_MAP.get(py), &made).ok()?;
-                made
-            }
-        };
-        (length >= map.get().length).then_some(Source::Mapped(map))
     }
 }
 
@@ -183,15 +128,6 @@ fn descriptor_of(opened: &Bound<'_, PyAny>) -> Option<i32> {
         return None;
     }
     opened.getattr(names::DESCRIPTOR.get(py)).ok()?.extract().ok().filter(|&found| found >= 0)
-}
-
-fn length_of(descriptor: i32) -> Option<usize> {
-    let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    let done = unsafe { libc::fstat(descriptor, &mut found) };
-    if done != 0 {
-        return None;
-    }
-    usize::try_from(found.st_size).ok()
 }
 
 #[cfg(test)]

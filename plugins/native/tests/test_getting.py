@@ -28,7 +28,7 @@ from lakelog.log.sources import OwnedBounds, ViewSource
 from lakelog.message import Message, StoredMessage
 from lakelog.processes import shared_page as sharedpage
 from lakelog.processes.positions import Positions
-from lakelog_queues.finding.finder import LookupParts, MappedSegments, lookups, readable
+from lakelog_queues.finding.finder import LookupParts, lookups, readable
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetStatus
 from lakelog_queues.units.tags import java_hash
@@ -64,7 +64,8 @@ def ways_of(store: lakelog.Store) -> Ways:
     getter, own = store._find.getter, store._reader
     queues = getter._queues
     mapped, source = readable(own), own.source
-    assert isinstance(mapped, MappedSegments)
+    assert mapped is not None
+    assert mapped.memory is not None
     assert isinstance(source, ViewSource)
     words = memoryview(bytearray(8 * sharedpage.WORDS)).cast("Q")
     words[:] = mapped.memory.cast("Q")

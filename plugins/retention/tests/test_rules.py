@@ -45,8 +45,6 @@ def reasons(
     chosen = cleaner.choose(segments, CleaningContext(now_ms, **situation))
     front = [segment.start_offset for segment in segments[: len(chosen)]]
     assert [each.start_offset for each in chosen] == front
-    forced = situation.get("disk") is DiskState.STOP_WRITING
-    assert all(each.forced is forced for each in chosen)
     return [each.reason for each in chosen]
 
 
@@ -165,7 +163,7 @@ def logs(draw: st.DrawFn) -> list[SegmentInfo]:
     ages = st.integers(-5, 150).map(lambda hours: NOON_MS - hours * HOUR_MS)
     names = st.sampled_from([(), ("lake",)])
     return [
-        SegmentInfo(start, size, draw(ages), draw(st.integers(0, 2)), draw(names))
+        SegmentInfo(start, size, draw(ages), draw(names))
         for start, size in zip(starts, sizes, strict=False)
     ]
 
@@ -190,8 +188,8 @@ def test_any_choice(
         if "not expired" in each.reason:
             assert settings.clean_forcibly
             assert situation.disk in (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
-    bare = [each._replace(readers=0, pinned_by=()) for each in log]
-    assert cleaner.choose(bare, situation) == chosen, "pins and readers are the store's affair"
+    bare = [each._replace(pinned_by=()) for each in log]
+    assert cleaner.choose(bare, situation) == chosen, "pins are the store's affair"
     left = list(log)
     while more := cleaner.choose(left, situation):
         left = left[len(more) :]

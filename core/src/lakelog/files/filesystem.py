@@ -17,10 +17,13 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from weakref import ref
 
 import attrs
 
@@ -120,11 +123,14 @@ class File(Protocol):
     def next_data(self, position: int) -> int | None:
         """Position of the next bytes that may be non-zero; ``None`` if there are none."""
 
-    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> FileMap:
         """Map ``length`` bytes from ``position``, a multiple of the page size, as shared memory.
 
         The bytes of a writable map must be allocated: a write into a hole raises SIGBUS on a full
-        disk.
+        disk. So does each access to a page behind the end: files that another process may cut are
+        read by :meth:`read_at`.
+
+        Raises ``OSError``, also if the file is shorter.
         """
 
     def close(self) -> None:
@@ -169,6 +175,29 @@ class FileSystem(Protocol):
         """Make the names in a directory durable."""
 
 
+class OpenedFile:
+    """A file that is read by ``pread``, and closed with its last reference at the latest.
+
+    A map would be faster for few bytes. But a load behind the end of a file that another process
+    has cut kills this one; such a read gives fewer bytes.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file: File | None = file
+        self.read = file.read_at
+        self.fileno = file.fileno
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.close()
+
+
 def read_file(files: FileSystem, path: Path) -> bytes | None:
     """The content of a small file; ``None`` if it is missing."""
     try:
@@ -194,12 +223,85 @@ _RENAME_EXCHANGE: Final = 2
 _NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
-@attrs.frozen(eq=False, repr=False)
+_ANONYMOUS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_READ_WRITE: Final = mmap.PROT_READ | mmap.PROT_WRITE
+# Of Linux's mmap(2).
+_MAP_FIXED: Final = 0x10
+_MAP_NORESERVE: Final = 0x4000
+_MAP_FAILED: Final = 2 * sys.maxsize + 1
+_BUFFER_BYTES: Final = 128
+"""No less than the size of CPython's ``Py_buffer``, which starts with the address."""
+
+
+class FileMap(mmap.mmap):
+    """A map of a file, without a descriptor, that can end while there are views of it.
+
+    Python's own map of a file keeps a copy of its descriptor, and cannot be closed while anything
+    has a view of it: compiled code, a reference cycle, or the frames of an error.
+    """
+
+    _is_of_file = False
+
+    @classmethod
+    def of(cls, fd: int, length: int, position: int, *, writable: bool) -> FileMap:
+        """Map a part of a file; raises ``OSError``."""
+        protection = _READ_WRITE if writable else mmap.PROT_READ
+        memory = cls(-1, length, flags=_ANONYMOUS | _MAP_NORESERVE, prot=protection)
+        memory._replace(protection, mmap.MAP_SHARED, fd, position)
+        memory._is_of_file = True
+        return memory
+
+    def unmap(self, *, keep: bool = False) -> None:
+        """End the map; views of it see private memory from now on. A second call does nothing.
+
+        :param keep: whether that memory has the present bytes; otherwise zeros, as a read-only one
+        """
+        if self._is_of_file:
+            self._is_of_file = False
+            view = memoryview(self)
+            content = view.tobytes() if keep and not view.readonly else b""
+            self._replace(_READ_WRITE, _ANONYMOUS, -1, 0)
+            if content:
+                view[:] = content
+
+    def _replace(self, protection: int, flags: int, fd: int, position: int) -> None:
+        """Replace all pages in one step."""
+        import ctypes  # every process that appends has it already
+
+        buffer = ctypes.create_string_buffer(_BUFFER_BYTES)
+        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(self), buffer, 0)
+        address = ctypes.c_void_p.from_buffer(buffer).value
+        ctypes.pythonapi.PyBuffer_Release(buffer)
+        flags |= _MAP_FIXED
+        if _mmap()(address, len(self), protection, flags, fd, position) == _MAP_FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+
+@cache
+def _mmap() -> Callable[..., Any]:
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True)["mmap"]
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    return call
+
+
+Used: TypeAlias = "set[ref[RealFile | FileMap]]"
+
+
+@attrs.define(eq=False, repr=False)
 class RealFile:
     """A :class:`File` of the operating system."""
 
     path: Path
     _fd: int
+    _used: Used | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if self._used is not None:
+            self._used.add(ref(self, self._used.discard))
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -258,16 +360,23 @@ class RealFile:
         with _Naming("find data", self.path):
             return _next_not_zero(self._fd, position)
 
-    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> FileMap:
         """``mmap``, shared."""
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        size = self.size()
         with _Naming("map", self.path):
-            return mmap.mmap(self._fd, length, access=access, offset=position)
+            if not 0 < length <= size - position:
+                raise OSError(errno.EINVAL, f"it has {size} bytes, not {position + length}")
+            made = FileMap.of(self._fd, length, position, writable=writable)
+        if self._used is not None:
+            self._used.add(ref(made, self._used.discard))
+        return made
 
     def close(self) -> None:
-        """``close``."""
-        with _Naming("close", self.path):
-            os.close(self._fd)
+        """``close``; a second call does nothing, since another file may have the number by then."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with _Naming("close", self.path):
+                os.close(fd)
 
 
 def _next_not_zero(fd: int, position: int) -> int | None:
@@ -307,22 +416,38 @@ class RealFileSystem:
     """
 
     access: Access = PRIVATE
+    _used: Used | None = None
 
     @classmethod
     def of_store(cls, path: Path, group: str | None = None) -> RealFileSystem:
-        """The file system for creating files in the store directory ``path``; see ``access_of``.
+        """The file system for the store directory ``path``, for one open; see ``access_of``.
 
         Raises :class:`~lakelog.errors.SettingsError` for a ``group`` that cannot be assigned.
         """
         made = cls()
         made.access = access_of(path, group)
+        made._used = set()
         return made
+
+    def release(self) -> None:
+        """Close all files and end all maps of this object, if it is for one open of a store.
+
+        Whoever still has one reads zeros, or gets ``EBADF``. A closed store and a forked child call
+        this: what a reference cycle holds would stay open until Python's collector runs.
+        """
+        for each in [each() for each in list(self._used or ())]:
+            if isinstance(each, FileMap):
+                each.unmap(keep=True)
+            elif each is not None:
+                with suppress(OSError):
+                    each.close()
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; child programs do not inherit the descriptor."""
         flags = os.O_RDWR if write else os.O_RDONLY
         with _Naming("open", path):
-            return RealFile(path, open_regular(path, flags, self.access, create=create))
+            fd = open_regular(path, flags, self.access, create=create)
+            return RealFile(path, fd, used=self._used)
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""

@@ -16,7 +16,6 @@ from lakelog.hooks.appending import CommitRules as CommitRules
 from lakelog.hooks.appending import Extendable as Extendable
 from lakelog.hooks.appending import Flushable as Flushable
 from lakelog.hooks.appending import FlushStrategy as FlushStrategy
-from lakelog.hooks.appending import InMemory as InMemory
 from lakelog.hooks.appending import LeadingReplicator as LeadingReplicator
 from lakelog.hooks.appending import Mapped as Mapped
 from lakelog.hooks.appending import Outcome as Outcome

@@ -93,14 +93,15 @@ class WriterTraits(NamedTuple):
 
     :ivar alignment_bytes: positions and lengths that reach the device are multiples of this
     :ivar staged: whether written bytes reach the page cache only by ``commit``
-    :ivar zero_copy_reads: whether ``view`` returns memory of the file itself, without a copy
     :ivar commit: when the bytes of a staged writer are committed; unused by other writers
+    :ivar same_bytes: whether the file has exactly the bytes given to ``write``, so that any writer
+        can continue it; without it, only this writer opens the store again to write
     """
 
     alignment_bytes: int = 1
     staged: bool = False
-    zero_copy_reads: bool = True
     commit: CommitRules = CommitRules()
+    same_bytes: bool = False
 
 
 @runtime_checkable
@@ -115,7 +116,11 @@ class SegmentWriter(Protocol):
         """
 
     def view(self, position: int, length: int) -> memoryview:
-        """A view of bytes of the segment; it stays valid after the file is deleted or closed."""
+        """Some bytes of the segment, in memory that stays valid when the file is cut or closed.
+
+        So it is a copy, or a view of the writer's own buffers; not a map of the file. It is
+        shorter than ``length`` at the end of the file.
+        """
 
     def commit(self) -> int:
         """Write staged bytes to the page cache; return the end visible to other processes.
@@ -127,17 +132,7 @@ class SegmentWriter(Protocol):
         """Make everything durable that was committed before this call; raises ``OSError``."""
 
     def close(self) -> None:
-        """Close the file; existing views stay valid."""
-
-
-@runtime_checkable
-class InMemory(Protocol):
-    """A segment writer whose whole segment is in memory, for compiled code that reads it.
-
-    :ivar memory: all of its bytes, read-only; includes written bytes at once
-    """
-
-    memory: memoryview
+        """Close the file, and end its maps; existing views stay valid."""
 
 
 @runtime_checkable

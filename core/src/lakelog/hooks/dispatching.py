@@ -8,7 +8,6 @@ open stores, such as finding by queue and key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from mmap import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -128,9 +127,8 @@ class KeyIndex(Protocol):
 class HashFile(Protocol):
     """One file of a hash index."""
 
-    @property
-    def map(self) -> mmap:
-        """A map of the whole file."""
+    def fileno(self) -> int:
+        """The descriptor of the open file, valid as long as this object."""
 
 
 HashMemory: TypeAlias = Callable[[int, int, int], list[int]]

@@ -23,26 +23,20 @@ class SegmentInfo(NamedTuple):
     :ivar start_offset: offset of its first byte
     :ivar size_bytes: its length
     :ivar last_timestamp_ms: store time of its last message, in ms since 1970
-    :ivar readers: number of its maps with views in use in this process
     :ivar pinned_by: names of followers that still need it
     """
 
     start_offset: int
     size_bytes: int
     last_timestamp_ms: int
-    readers: int = 0
     pinned_by: tuple[str, ...] = ()
 
 
 class Deletion(NamedTuple):
-    """A cleaner's decision to delete the segment at ``start_offset``, with the reason.
-
-    :ivar forced: whether to delete it while readers use it
-    """
+    """A cleaner's decision to delete the segment at ``start_offset``, with the reason."""
 
     start_offset: int
     reason: str
-    forced: bool = False
 
 
 @unique
@@ -115,13 +109,10 @@ class DeletionRate:
 
     :ivar batch_max: largest number of segments per round
     :ivar interval_ms: pause between two deletions
-    :ivar destroy_forcibly_after_ms: longest wait for readers of a segment; views in use stay
-        readable after the deletion, and later reads fail
     """
 
     batch_max: int = attrs.field(default=10, validator=validators.ge(1))
     interval_ms: int = attrs.field(default=100, validator=validators.ge(0))
-    destroy_forcibly_after_ms: int = attrs.field(default=120_000, validator=validators.ge(0))
 
 
 @runtime_checkable

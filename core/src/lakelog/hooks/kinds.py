@@ -146,7 +146,8 @@ class StoreSettings:
         up to 16 times as many; the size of a segment allocates it all at once
     :ivar on_damage: how recovery treats whole records after damaged ones: ``skip`` keeps them and
         marks the damage, ``refuse`` does not open the store, ``truncate`` cuts the log at the
-        damage, as RocketMQ does
+        damage, as RocketMQ does. ``cut-end`` is ``skip`` that also sets aside an unreadable end of
+        the log that was durable, which is refused otherwise
     """
 
     group: str | None = None
@@ -177,7 +178,7 @@ class StoreSettings:
     os_page_cache_busy_timeout_ms: int = field(default=1_000, validator=validators.ge(0))
     preallocate: bool = True
     allocation_step_bytes: int = field(default=1 << 20, validator=[validators.ge(4096), _pages])
-    on_damage: Literal["skip", "refuse", "truncate"] = "skip"
+    on_damage: Literal["skip", "refuse", "truncate", "cut-end"] = "skip"
 
     def commitlog(self, path: Path) -> Path:
         """The directory of the segments of the store in ``path``."""

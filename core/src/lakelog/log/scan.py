@@ -228,7 +228,7 @@ def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecor
     try:
         checked_frame(data, 0, len(data), offset, sealed=sealed)
     except CorruptRecord as error:
-        return error.with_traceback(None)  # a traceback would keep the map alive
+        return error.with_traceback(None)  # a traceback would keep the bytes alive
     return None
 
 

@@ -1,22 +1,22 @@
 """The log as files of equal size: find, view, roll, delete (RocketMQ's MappedFileQueue).
 
 Segments are contiguous, and deletion removes the first ones. In a process, the last one is open for
-writing, and others are mapped when they are read.
+writing, and others are opened when they are read. All are read by ``pread``, into copies: a load
+from a map would kill the process if another program has cut the file.
 """
 
 from __future__ import annotations
 
-import mmap
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from itertools import count
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 import attrs
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
-from lakelog.files.filesystem import File, sync_file
+from lakelog.files.filesystem import File, OpenedFile, RealFileSystem, sync_file
 from lakelog.files.preallocation import Blocks, Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
 from lakelog.hooks import Extendable, Mapped, Sealable, SegmentWriter, Writer
@@ -35,27 +35,22 @@ class Viewable(Protocol):
     """A segment that can be read."""
 
     def view(self, position: int, length: int) -> memoryview:
-        """A view of its bytes, without a copy."""
+        """Some of its bytes, fewer at its end."""
 
     def close(self) -> None:
         """Close it."""
 
 
 class SealedSegment:
-    """A segment that is no longer written, mapped at the first read."""
+    """A segment that is no longer written, opened at the first read."""
 
     def __init__(self, maker: SegmentMaker, start_offset: int) -> None:
-        with closing(maker.files.open(maker.path(start_offset))) as file:
-            mapped = file.map(maker.size_bytes, writable=False)
-        self.memory = memoryview(mapped)
-        self.alive = weakref.ref(mapped)
+        self._file = OpenedFile(maker.files.open(maker.path(start_offset)))
+        self.close = self._file.close
 
     def view(self, position: int, length: int) -> memoryview:
-        """A view of the mapped file."""
-        return self.memory[position : position + length]
-
-    def close(self) -> None:
-        """Drop the map, which ends with its last view."""
+        """A copy of some bytes."""
+        return memoryview(self._file.read(position, length))
 
 
 @attrs.define(eq=False, repr=False)
@@ -100,8 +95,8 @@ def deleted(offset: int, minimum: int) -> OffsetOutOfRange:
     )
 
 
-MOST_MAPS: Final = 64
-"""Number of sealed segments kept mapped for reading; each map holds a descriptor."""
+MOST_OPEN: Final = 64
+"""Number of sealed segments kept open for reading."""
 
 
 class Segments:
@@ -113,7 +108,7 @@ class Segments:
     :ivar active_offset: start of the segment being written
     :ivar reserved_offset: an append that ends beyond it must call :meth:`reserve` first
     :ivar window: the part that compiled code may write to: see ``Window``
-    :ivar open_segments: mapped or writable segments, by start offset
+    :ivar open_segments: readable or writable segments, by start offset
     :ivar on_roll: called with the start of each further segment
     """
 
@@ -148,8 +143,7 @@ class Segments:
         self.open_segments: dict[int, Viewable] = {active_offset: self.active}
         self._unsynced = [opened]
         self._keeping = Mutex()
-        self._maps: dict[int, None] = {}  # least recently used first
-        self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
+        self._sealed: dict[int, None] = {}  # those opened for reading, the oldest first
         self.on_roll: Callable[[int], None] = lambda _start_offset: None
 
     def _adopted(self, start: int, position: int) -> OpenSegment:
@@ -192,6 +186,10 @@ class Segments:
         self.reserved_offset, self.window = reserved, window
         self._prepared: OpenSegment | None = None
 
+    def folder(self) -> Path | None:
+        """The folder of the files, if they are the operating system's."""
+        return self._maker.directory if type(self._maker.files) is RealFileSystem else None
+
     def starts(self) -> Sequence[int]:
         """The start offset of each segment, in order."""
         return range(self.first_offset, self._last() + 1, self.size_bytes)
@@ -202,10 +200,10 @@ class Segments:
         return max(self.active_offset, end - end % self.size_bytes)
 
     def view(self, offset: int, length: int) -> memoryview:
-        """A view of at most ``length`` bytes at ``offset``, within one segment; no copy.
+        """A copy of at most ``length`` bytes at ``offset``, within one segment.
 
-        Raises :class:`~lakelog.errors.OffsetOutOfRange`, and ``OSError`` if the file cannot be
-        mapped.
+        It is shorter if the file was cut. Raises :class:`~lakelog.errors.OffsetOutOfRange`, and
+        ``OSError`` if the file cannot be opened or read.
         """
         start = offset - offset % self.size_bytes
         position = offset - start
@@ -234,9 +232,9 @@ class Segments:
                     offset=offset,
                 )
         segment = self.open_segments.get(start)
-        return self._map(start, offset) if segment is None else segment
+        return self._open(start, offset) if segment is None else segment
 
-    def _map(self, start: int, offset: int) -> Viewable:
+    def _open(self, start: int, offset: int) -> Viewable:
         try:
             made = SealedSegment(self._maker, start)
         except FileNotFoundError:
@@ -244,8 +242,6 @@ class Segments:
                 raise deleted(offset, self.first_offset) from None
             raise
         with self._keeping:
-            held = [each for each in self._alive.get(start, ()) if each() is not None]
-            self._alive[start] = [*held, made.alive]
             segment = self.open_segments.setdefault(start, made)
             self._keep(start)
         if start < self.first_offset:  # deleted meanwhile: free its disk space
@@ -253,13 +249,13 @@ class Segments:
         return segment
 
     def _keep(self, start: int) -> None:
-        """Mark the map of ``start`` as the latest, and drop the oldest if there are too many."""
-        self._maps.pop(start, None)
-        self._maps[start] = None
-        if len(self._maps) > MOST_MAPS:
-            oldest = next(iter(self._maps))
-            self._maps.pop(oldest, None)  # unless a handler of a signal has
-            self.open_segments.pop(oldest, None)  # held views keep the map alive
+        """Mark the file of ``start`` as the latest, and drop the oldest if there are too many."""
+        self._sealed.pop(start, None)
+        self._sealed[start] = None
+        if len(self._sealed) > MOST_OPEN:
+            oldest = next(iter(self._sealed))
+            self._sealed.pop(oldest, None)  # unless a handler of a signal has
+            self.open_segments.pop(oldest, None)  # closed with the last read in progress
 
     def open_file(self, start: int) -> File:
         """Open the file of the segment at ``start``; the caller closes it.
@@ -344,7 +340,7 @@ class Segments:
         """Make another segment the active one; idempotent."""
         start = opened.start
         with self._keeping:
-            self._maps.pop(start, None)  # it may be mapped to read records of another process
+            self._sealed.pop(start, None)  # it may be open to read records of another process
             self.open_segments[start] = opened.writer
         if self._unsynced[-1].start != start:
             self._unsynced.append(opened)
@@ -378,7 +374,7 @@ class Segments:
     def sync(self, start: int, end: int) -> None:
         """Make the committed bytes between two offsets durable; one caller at a time.
 
-        Segments sealed before are closed afterwards; they are then read through a map.
+        Segments sealed before are closed afterwards.
         """
         unsynced = list(self._unsynced)  # a copy: another thread may roll
         for each in (sealed := unsynced[:-1]):
@@ -404,22 +400,6 @@ class Segments:
 
     # --- deletion ---
 
-    def readers(self, start: int) -> int:
-        """The number of maps of a sealed segment that still have views.
-
-        The map cached here is dropped first, since it would be counted too.
-        """
-        if start not in self._alive:
-            return 0
-        with self._keeping:
-            if isinstance(self.open_segments.get(start), SealedSegment):
-                self.open_segments.pop(start, None)  # mapped again at the next view
-                self._maps.pop(start, None)
-        held = [each for each in self._alive.pop(start, ()) if each() is not None]
-        if held:
-            self._alive.setdefault(start, []).extend(held)
-        return len(held)
-
     def is_durable(self, start: int) -> bool:
         """Whether the whole segment at ``start`` has been synced."""
         self.release()
@@ -430,7 +410,7 @@ class Segments:
     def exclude_first(self) -> int:
         """Exclude the first segment from the log; return the new first offset.
 
-        The file stays until :meth:`remove`. Existing views stay valid; new ones are refused. Raises
+        The file stays until :meth:`remove`, and is not read any more. Raises
         ``ValueError`` for a segment that is active or not durable, since a sync may use its file.
         """
         start = self.first_offset
@@ -454,8 +434,7 @@ class Segments:
         with self._keeping:
             # Its writer is closed already, since the segment is durable.
             self.open_segments.pop(start, None)
-            self._maps.pop(start, None)
-            self._alive.pop(start, None)
+            self._sealed.pop(start, None)
 
     def close(self, *, keep: bool = False) -> None:
         """Close all files, and delete unused segments; a second call does nothing.

@@ -210,7 +210,7 @@ class FileSource:
 
 
 class ViewExtent:
-    """A segment of an open store, read without a copy."""
+    """A segment of an open store."""
 
     path = None
 
@@ -220,7 +220,7 @@ class ViewExtent:
         self._segments = segments
 
     def read(self, offset: int, length: int) -> memoryview:
-        """View at most to the end of the segment."""
+        """Read at most to the end of the segment."""
         return self._segments.view(offset, length)
 
     def next_data(self, offset: int) -> int | None:

@@ -30,7 +30,6 @@ class Candidate(NamedTuple):
 
     info: hooks.SegmentInfo
     reason: str
-    forced: bool
 
     @property
     def end_offset(self) -> int:
@@ -60,9 +59,7 @@ def candidates(
             f"the cleaner chose {_starts(chosen)}, but must choose consecutive segments from the "
             f"first one on: {front or 'none'}; nothing is deleted"
         )
-    return [
-        Candidate(info, each.reason, each.forced) for info, each in zip(infos, chosen, strict=False)
-    ]
+    return [Candidate(info, each.reason) for info, each in zip(infos, chosen, strict=False)]
 
 
 def _starts(chosen: Sequence[hooks.Deletion]) -> list[int]:
@@ -96,33 +93,15 @@ def dry_run(
     return hooks.CleaningReport(True, tuple(deleted), None, minimum)
 
 
-@attrs.define(eq=False, repr=False)
-class ReaderGrace:
-    """Measures the time for which a segment in use by readers has waited for deletion."""
-
-    _clock: hooks.Clock
-    _pace: hooks.DeletionRate
-    _since_ms: tuple[int, int] | None = attrs.field(default=None, init=False)
-
-    def is_over(self, start_offset: int) -> bool:
-        """Whether the first segment has waited so long that it is deleted despite readers."""
-        now_ms = self._clock.monotonic_ms()
-        if self._since_ms is None or self._since_ms[0] != start_offset:
-            self._since_ms = (start_offset, now_ms)
-        return now_ms - self._since_ms[1] >= self._pace.destroy_forcibly_after_ms
-
-
 class RetentionHolds(NamedTuple):
     """The reasons why a segment must stay, in order of checking.
 
     :ivar reached: returns the offset up to which the log is dispatched
     :ivar override_pins: whether to ignore pins
-    :ivar patience: limits the wait for readers
     """
 
     reached: Callable[[], int]
     override_pins: bool
-    patience: ReaderGrace
 
     def __call__(self, candidate: Candidate) -> str | None:
         """The reason; ``None`` if it may be deleted."""
@@ -131,8 +110,6 @@ class RetentionHolds(NamedTuple):
             return f"followers still need it: {', '.join(info.pinned_by)}"
         if self.reached() < candidate.end_offset:
             return f"queues and index reach only to offset {self.reached()}"
-        if info.readers and not (candidate.forced or self.patience.is_over(info.start_offset)):
-            return f"it is being read by {info.readers}"
         return None
 
 
@@ -172,12 +149,10 @@ class MaintainedLog(NamedTuple):
 class SegmentInfos:
     """The sealed segments of a log.
 
-    :param readers: returns the number of held maps of the segment that starts at an offset
     :param pin_expires_after_ms: see :class:`~lakelog.settings.effective.MaintenanceSettings`
     """
 
     _log: MaintainedLog
-    _readers: Callable[[int], int]
     _pin_expires_after_ms: int | None
     _times_ms: dict[int, int | None] = attrs.field(factory=dict, init=False)
     _logged: frozenset[str] = attrs.field(default=frozenset(), init=False)
@@ -202,7 +177,6 @@ class SegmentInfos:
                 start,
                 size,
                 last_ms,
-                self._readers(start),
                 holders(pins, start + size, now_ms),
             )
             for start, last_ms in zip(starts, times_ms, strict=True)

@@ -498,13 +498,10 @@ class RemoteMaintenance:
 
     def _look(self, cleaner: hooks.Cleaner) -> hooks.CleaningReport:
         now_ms = self._clock.now_ms()
-        infos = planning.SegmentInfos(  # views in other processes are unknown
-            self._log, lambda _start: 0, self._settings.pin_expires_after_ms
-        )
+        infos = planning.SegmentInfos(self._log, self._settings.pin_expires_after_ms)
         holds = planning.RetentionHolds(
             lambda: self._log.reader.max_offset,
             self._settings.override_pins,
-            planning.ReaderGrace(self._clock, cleaner.pace),
         )
         seen = situation(now_ms, self.disk(), manual=True)
         return planning.dry_run(cleaner, infos.sealed(now_ms), seen, holds, infos.minimum)
@@ -553,11 +550,10 @@ def _cleaning(
     clock: hooks.Clock,
 ) -> Cleaning:
     forget = partial(delete_unused, commit_log) if cleaner.remove_empty_queues else None
-    grace = planning.ReaderGrace(clock, cleaner.pace)
     return Cleaning(
         cleaner,
-        planning.SegmentInfos(log, commit_log.segments.readers, settings.pin_expires_after_ms),
-        planning.RetentionHolds(lambda: reput.offset, settings.override_pins, grace),
+        planning.SegmentInfos(log, settings.pin_expires_after_ms),
+        planning.RetentionHolds(lambda: reput.offset, settings.override_pins),
         Remover(commit_log, log.events, log.directory.segment, clock, cleaner.pace),
         IndexTrimmer(reput, commit_log.positions, forget),
     )

@@ -104,7 +104,7 @@ class WakePage:
         target = wake_path(path)
         try:
             memory = shared_page.open_mapped(files, target, WAKE_BYTES, writable=True)
-        except (OSError, ValueError):
+        except OSError:
             return None
         page = None if memory is None else cls(memory, shared_page.identity_of(target, WAKE_BYTES))
         return page if page is not None and page.is_whole else None

@@ -28,7 +28,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileMap, FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, QueueOffsets
@@ -56,13 +56,14 @@ class QueueTable(QueueOffsets):
     :ivar wanted: requested queues that are missing; see :meth:`make_room`
     """
 
-    __slots__ = ("_files", "_known", "_path", "_words", "generation", "memory", "wanted")
+    __slots__ = ("_files", "_known", "_map", "_path", "_words", "generation", "memory", "wanted")
 
     def __init__(self, files: FileSystem, path: Path, generation: int) -> None:
         """Map the table of the store directory ``path``."""
         self.wanted: set[Queue] = set()
         self._files = files
         self._path = path
+        self._map: FileMap | None = None
         self.reopen(generation)
 
     @classmethod
@@ -82,9 +83,13 @@ class QueueTable(QueueOffsets):
 
         Raises ``OSError``.
         """
+        former = self._map
         with closing(self._files.open(table_path(self._path, generation), write=True)) as file:
-            self.memory = memoryview(file.map(file.size(), writable=True))
+            self._map = file.map(file.size(), writable=True)
+        self.memory = memoryview(self._map)
         self._words = self.memory.cast("Q")
+        if former is not None:  # compiled code may have a view of it
+            former.unmap()
         self._known: dict[Queue, int] = {}
         self.generation = generation
 

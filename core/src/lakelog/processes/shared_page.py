@@ -176,7 +176,7 @@ def identity_of(path: Path, least_bytes: int) -> Identity | None:
 def open_mapped(files: FileSystem, path: Path, length: int, *, writable: bool) -> memoryview | None:
     """Map the first ``length`` bytes of a file; ``None`` if it is shorter.
 
-    Raises ``OSError``, and ``ValueError`` for a length that cannot be mapped.
+    Raises ``OSError``.
     """
     with closing(files.open(path, write=writable)) as file:
         if file.size() < length:
@@ -388,6 +388,21 @@ def whole_end(files: FileSystem, path: Path) -> int | None:
     Only bytes of unacknowledged appends follow it, possibly out of order: a copy killed at a page
     border may have stored its end without its start.
     """
+    words = _of_killed_owner(files, path)
+    if words is None:
+        return None
+    appended = words[APPENDED]
+    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
+
+
+def synced_end(files: FileSystem, path: Path) -> int:
+    """The offset up to which a killed owner had synced the log; 0 if not proved."""
+    words = _of_killed_owner(files, path)
+    return 0 if words is None else words[FLUSHED]
+
+
+def _of_killed_owner(files: FileSystem, path: Path) -> memoryview[int] | None:
+    """The words of the page if its owner was killed, and neither machine nor log changed since."""
     data = read_file(files, page_path(path)) or b""
     proof = proof_words(path)
     if len(data) < PAGE_BYTES or proof == NO_PROOF:
@@ -395,8 +410,7 @@ def whole_end(files: FileSystem, path: Path) -> int | None:
     words = memoryview(data).cast("Q")
     if words[0] != MAGIC or tuple(words[at] for at in PROOF) != proof:
         return None
-    appended = words[APPENDED]
-    return min(appended, words[COMMITTED]) if words[FLAGS] & STAGED else appended
+    return words
 
 
 def page_identity(path: Path) -> Identity | None:
@@ -431,7 +445,7 @@ class PageView:
         """Map the page of the store directory ``path``; ``None`` without a valid page."""
         try:
             memory = open_mapped(files, page_path(path), PAGE_BYTES, writable=False)
-        except (OSError, ValueError):
+        except OSError:
             return None
         return None if memory is None else cls(memory.cast("Q"))
 

@@ -44,6 +44,7 @@ from lakelog.recovery.proof import (
     cut_off,
     damage_refused,
     no_log,
+    refuse_cut,
     refuse_missing,
     sound_segments,
 )
@@ -81,6 +82,7 @@ def examine(
 
     Raises :class:`~lakelog.errors.BadSegment` if segments are missing, if files are not segments,
     and, with ``on_damage = "refuse"``, for damage and for missing records. Raises
+    :class:`~lakelog.errors.UnreadableEnd` with ``on_damage = "skip"``. Raises
     :class:`~lakelog.errors.StoreError` if there is no segment although other files show a log, and
     :class:`~lakelog.errors.ReadFailed`.
     """
@@ -134,7 +136,7 @@ class _Reading:
         """Use the note of a clean stop; ``None`` if the log has to be read."""
         found = left_unchanged(self.directory, self.core, self.segments, _ends(self.directory))
         noted = self._noted(found.end_offset) if found else ()
-        if found is None or (noted and self.core.on_damage != "skip"):
+        if found is None or (noted and self.core.on_damage in {"refuse", "truncate"}):
             return None
         start = Start(found.start_offset, UNCHANGED)
         return RecoveryPlan(self._report(begun, start, found, noted), found)
@@ -180,6 +182,8 @@ class _Reading:
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
         moved = tuple(map(cut.with_reason if cut else proof.with_reason, behind))
+        if self.core.on_damage == "skip":
+            refuse_cut(missing, [each for each in moved if each.position < self.size])
         damage = tuple(_marked(each, proof.refused) for each in between)
         gone: list[LogGap | Tail] = [*(each.gap for each in gaps.fillings), *moved]
         staying = tuple(each for each in damage if not each.to_fill)

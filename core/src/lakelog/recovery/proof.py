@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from lakelog import accelerate
-from lakelog.errors import BadSegment, StoreError
+from lakelog.errors import BadSegment, StoreError, UnreadableEnd
 from lakelog.files.checkpoint import StoreCheckpoint
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.files.identity import read_own, write_own
@@ -54,7 +54,7 @@ from lakelog.lazy import np
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
 from lakelog.processes.ownership import owner_pid
-from lakelog.processes.shared_page import MAGIC, OWNER_PID, page_path
+from lakelog.processes.shared_page import MAGIC, OWNER_PID, page_path, synced_end
 from lakelog.recovery.filler import BEHIND, Tail
 from lakelog.recovery.report import MissingEnd
 from lakelog.runtime.threads import submitted
@@ -319,6 +319,9 @@ class DurabilityClaims:
 
     def _durable(self) -> Iterator[tuple[int, str]]:
         yield self.checkpoint.confirm_offset, f"{CHECKPOINT_FILE} confirms it as durable"
+        synced = synced_end(self.directory.files, self.directory.path)
+        if synced > self.checkpoint.confirm_offset:
+            yield synced, "the shared page of the killed owner says that it was synced"
         if self.clean:
             marked = max((each.end for each in self.kept.marks), default=0)
             yield marked, "lakelog/queues.json names its last record"
@@ -355,6 +358,30 @@ def refuse_missing(missing: Sequence[MissingEnd], commitlog: Path) -> None:
             path=commitlog,
             offset=each.offset,
         )
+
+
+def refuse_cut(missing: Sequence[MissingEnd], behind: Sequence[Tail]) -> None:
+    """Refuse to set bytes aside that were durable: a plugin that changes bytes may be missing.
+
+    A power cut leaves no such bytes, nor does a kill: they were synced as whole records.
+
+    :param missing: the evidence that the log once reached further
+    :param behind: the bytes behind the last whole record
+
+    Raises :class:`~lakelog.errors.UnreadableEnd`.
+    """
+    for proof in missing:
+        for tail in behind:
+            if tail.offset < proof.end_offset:
+                raise UnreadableEnd(
+                    f"the bytes {tail.offset} to {min(tail.end_offset, proof.end_offset)} are no "
+                    f"whole records, but were durable: {proof.how}, up to {proof.end_offset}. They "
+                    "are not set aside: install and choose the plugin that wrote them, if one "
+                    "changes bytes; restore the file, if it is damaged; or give "
+                    "on_damage='cut-end' to end the log before them",
+                    path=tail.path,
+                    offset=tail.offset,
+                )
 
 
 def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:

@@ -6,7 +6,8 @@ A forked child opens its store again in the same mode.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -21,7 +22,8 @@ from lakelog.settings.resolver import resolve
 from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
 from lakelog.store.owner import owner_parts
-from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
+from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts, release
+from lakelog.store.strategies import other_strategies
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import Progress
@@ -140,12 +142,14 @@ def open_store(  # all but the path are optional, and given by name
         files=files,
         clock=clock,
         tolerate_missing=mode == "read",
+        reads=mode == "read",
         arguments=arguments,
     )
-    try:
-        return opening.store(open_role(opening, mode), mode)
-    except OSError as error:
-        raise (unread if mode == "read" else readable)(error, opening.path) from error
+    with opening.trying():
+        try:
+            return opening.store(open_role(opening, mode), mode)
+        except OSError as error:
+            raise (unread if mode == "read" else readable)(error, opening.path) from error
 
 
 def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
@@ -157,13 +161,14 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
     the services.
     """
     opening = prepare(path, **given)
-    try:
-        return opening.store(open_serving(opening), "write")
-    except OSError as error:
-        raise readable(error, opening.path) from error
+    with opening.trying():
+        try:
+            return opening.store(open_serving(opening), "write")
+        except OSError as error:
+            raise readable(error, opening.path) from error
 
 
-def prepare(
+def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     path: str | os.PathLike[str],
     *,
     settings: object | None = None,
@@ -172,11 +177,15 @@ def prepare(
     files: FileSystem | None = None,
     clock: Clock | None = None,
     tolerate_missing: bool = False,
+    reads: bool = False,
     arguments: Mapping[str, Any],
 ) -> Opening:
     """Load plugins and settings; changes no file of the store.
 
-    :param tolerate_missing: whether to ignore settings of plugins that are not installed
+    :param tolerate_missing: whether to ignore settings of plugins that are not installed: nothing
+        is put
+    :param reads: whether the store is only read, also if it was written by a plugin that is not in
+        use
     :param arguments: single settings; the other parameters are those of :func:`open_store`
 
     Raises ``TypeError``, ``ValueError``, :class:`~lakelog.errors.SettingsError`,
@@ -198,6 +207,10 @@ def prepare(
     seam = files or RealFileSystem.of_store(place, group)
     opening = Opening(place, effective, registry, seam, clock)
     opening.extension  # noqa: B018  # a wrong one is an error before any file is touched
+    if not reads:
+        other = other_strategies(registry, effective, seam, place, mends=tolerate_missing)
+        if other is not None:
+            raise other
     return opening
 
 
@@ -212,6 +225,15 @@ def _place(path: str | os.PathLike[str]) -> Path:
 class Opening(OpenRequest):
     """The ways to open one store."""
 
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Close what is still open after an error in the block."""
+        try:
+            yield
+        except BaseException:  # Ctrl-C too
+            release(self.files)
+            raise
+
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as the exclusive owner, for recovery commands.
 
@@ -219,8 +241,9 @@ class Opening(OpenRequest):
         :param full: whether recovery reads the whole log
         """
         alone = "lakelog recover is running"
-        parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
-        return self.store(parts, "exclusive")
+        with self.trying():
+            parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
+            return self.store(parts, "exclusive")
 
     def store(self, parts: RoleParts, mode: Mode) -> Store:
         """The open store with these parts; ``mode`` decides what a forked process may do."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock, Context, DispatchedLog, Kind, StoreExtension
 from lakelog.lazy import cached_property
 from lakelog.log.store_directory import readable
@@ -87,6 +87,8 @@ class OpenRequest:
             return None
         plain = Context(self.path, self.settings.core, self.files, read_only=True)
         made: StoreExtension = self.registry.build(kind, names[0], self.settings, plain)
+        with self.registry.blaming(names[0], "store_class"):
+            made.store_class  # noqa: B018  # a property, which may raise
         return made
 
     def extended(
@@ -100,17 +102,18 @@ class OpenRequest:
         """Build the resources of the extension for one role; see ``DispatchedLog``."""
         if self.extension is None:
             return None
-        return self.extension.extend(
-            DispatchedLog(
-                path=self.path,
-                files=self.files,
-                settings=self.settings,
-                read_only=read_only,
-                reader=reader,
-                dispatchers={each.name: each.dispatcher for each in dispatchers},
-                dispatching=dispatching,
-            )
+        log = DispatchedLog(
+            path=self.path,
+            files=self.files,
+            settings=self.settings,
+            read_only=read_only,
+            reader=reader,
+            dispatchers={each.name: each.dispatcher for each in dispatchers},
+            dispatching=dispatching,
         )
+        (name,) = self.registry.names(Kind.STORE_EXTENSION)
+        with self.registry.blaming(name, "extend()", files=True):
+            return self.extension.extend(log)
 
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
@@ -224,6 +227,12 @@ class RoleParts:
             self.log.health.forked(why)
 
 
+def release(files: FileSystem) -> None:
+    """Close what is still open of ``files``, unless they were given by the caller of ``open``."""
+    if isinstance(files, RealFileSystem):
+        files.release()
+
+
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "
     "in each process, or open it with attach={'on_fork': 'attach'}"
@@ -325,6 +334,7 @@ class RoleState:
         except OSError as error:
             raise readable(error, self.path) from error
         finally:
+            release(self.parts.request.files)
             self._events.store_closed(self.path)
 
     def _close_parts(self) -> None:
@@ -345,6 +355,7 @@ class RoleState:
         self._refuse_all()
         for each in parts:
             each.forked(FORKED)
+        release(self.parts.request.files)
 
     def _refuse_all(self) -> None:
         """Replace the parts by refusing ones, so that no bound put uses the parent's."""

@@ -82,7 +82,7 @@ class EntryCursor:
         """The next entries before ``end`` in one file; ``None`` if there are none."""
         while self._file < len(self._files):
             file, count = self._files[self._file], self._counts[self._file]
-            raw = file.entries()[self._number : min(self._number + most, count)]
+            raw = file.entries(self._number, min(self._number + most, count))
             part = int(raw["offset"].astype(np.int64).searchsorted(end))
             if part:
                 found = np.zeros(part, _ENTRY)

@@ -216,6 +216,8 @@ class IndexAppender:
             self._sealer.close()
             if self._active is not None:
                 self._active.close()
+            for each in self.files:
+                each.close()
 
 
 def _first_offset(file: IndexFile) -> float:
@@ -297,10 +299,9 @@ class IndexFileWriter:
         At least one entry must remain. The last store time is then only known to a second, rounded
         up, until :meth:`correct_end`.
         """
-        heads = np.zeros(self.shape.slots, np.int32)
-        entries, opened = self.seen.entries(), 0
+        heads, opened = np.zeros(self.shape.slots, np.int32), 0
         for first in range(1, count, _CHUNK):
-            some = entries[first : min(first + _CHUNK, count)]
+            some = self.seen.entries(first, min(first + _CHUNK, count))
             sound = follow(heads, some, first, 0)
             if sound is not None:
                 opened += sound[0]
@@ -328,10 +329,11 @@ class IndexFileWriter:
                 self._file.sync()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and end its map."""
         with self._lock:
             if not self._closed:
                 self._closed = True
+                self._map.unmap()
                 self._file.close()
 
 

@@ -1,9 +1,9 @@
 """One index file: its header, look-ups by key, checks, and which files are valid after a stop.
 
-A file is read through a read-only map. Entries store whole seconds since the file's first record,
-rounded down, so a record may appear up to 999 ms too early. The time window of a look-up is widened
-by that; the store, which reads the exact times, drops the surplus. The first entry of a file counts
-its seconds from the previous file; its exact time is in the header.
+A file is read by ``pread``, as another process may cut it. Entries store whole seconds since the
+file's first record, rounded down, so a record may appear up to 999 ms too early. The time window of
+a look-up is widened by that; the store, which reads the exact times, drops the surplus. The first
+entry of a file counts its seconds from the previous file; its exact time is in the header.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
-from mmap import mmap
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +19,7 @@ import attrs
 
 from lakelog.accelerate import current
 from lakelog.errors import CorruptIndex
-from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.filesystem import FileSystem, OpenedFile, unreadable
 from lakelog.format.queue_offsets import Ints, Longs
 from lakelog.hooks.dispatching import Problem
 from lakelog.lazy import cached_property, np
@@ -93,7 +92,11 @@ class Header:
 
 
 class IndexFile:
-    """A file of the full length; mapped on first use, and readable after it was deleted."""
+    """A file of the full length; opened on first use, and readable after it was deleted.
+
+    Its methods raise :class:`~lakelog.errors.ReadFailed` if it cannot be opened or read, and
+    :class:`~lakelog.errors.CorruptIndex` if it is shorter by now.
+    """
 
     def __init__(self, files: FileSystem, path: Path, shape: IndexShape) -> None:
         self.path = path
@@ -101,17 +104,31 @@ class IndexFile:
         self._files = files
 
     @cached_property
-    def map(self) -> mmap:
-        """All of its bytes, read-only; raises :class:`~lakelog.errors.ReadFailed`."""
+    def _opened(self) -> OpenedFile:
+        return OpenedFile(self._files.open(self.path))
+
+    def fileno(self) -> int:
+        """The descriptor of the open file, for compiled code."""
+        return self._opened.fileno()
+
+    def close(self) -> None:
+        """Close it; a later use opens it again."""
+        opened = vars(self).pop("_opened", None)
+        if opened is not None:
+            opened.close()
+
+    def _read(self, position: int, length: int) -> bytes:
         try:
-            with closing(self._files.open(self.path)) as file:
-                return file.map(self.shape.length, writable=False)
+            found = self._opened.read(position, length)
         except OSError as error:
             raise unreadable(self.path, error) from error
+        if len(found) < length:
+            raise self.corrupt("the file was cut", position + len(found))
+        return found
 
     def header(self) -> Header:
         """The present header."""
-        return Header.unpack(self.map[: self.shape.slot_at(0)])
+        return Header.unpack(self._read(0, HEADER.size))
 
     def settled_header(self) -> Header:
         """The header once its fields are consistent, as its owner writes them one by one.
@@ -128,12 +145,12 @@ class IndexFile:
 
     def slot(self, slot: int) -> int:
         """The number of the newest entry of ``slot``."""
-        return int(SLOT.unpack_from(self.map, self.shape.slot_at(slot))[0])
+        return int(SLOT.unpack(self._read(self.shape.slot_at(slot), SLOT.size))[0])
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """``keyHash, phyOffset, timeDiffSeconds, previousEntry``."""
         found: tuple[int, int, int, int]
-        found = ENTRY.unpack_from(self.map, self.shape.entry_at(number))
+        found = ENTRY.unpack(self._read(self.shape.entry_at(number), ENTRY.size))
         return found
 
     def offset(self, number: int) -> int:
@@ -141,12 +158,13 @@ class IndexFile:
         return self.entry(number)[1]
 
     def slots(self) -> NDArray[Any]:
-        """All slots, ``>i4``, without a copy."""
-        return np.frombuffer(self.map, ">i4", self.shape.slots, self.shape.slot_at(0))
+        """All slots, ``>i4``."""
+        return np.frombuffer(self._read(self.shape.slot_at(0), self.shape.slots * SLOT.size), ">i4")
 
-    def entries(self) -> NDArray[Any]:
-        """All entries, without a copy."""
-        return np.frombuffer(self.map, ENTRY_DTYPE, self.shape.entries, self.shape.slots_end)
+    def entries(self, first: int, end: int) -> NDArray[Any]:
+        """Entries from number ``first`` up to ``end``."""
+        data = self._read(self.shape.entry_at(first), max(end - first, 0) * ENTRY.size)
+        return np.frombuffer(data, ENTRY_DTYPE)
 
     def corrupt(self, what: str, at: int) -> CorruptIndex:
         """The error for damage at byte ``at``."""
@@ -375,9 +393,9 @@ def examine(file: IndexFile, *, growing: bool = False) -> Iterator[Problem]:
 
 def _entries(file: IndexFile, header: Header, heads: Ints) -> Iterator[Problem]:
     """Yield the first error of each chunk; sets ``heads`` to the expected slots."""
-    entries, last = file.entries(), header.begin_offset
+    last = header.begin_offset
     for first in range(1, header.count, _CHUNK):
-        some = entries[first : min(first + _CHUNK, header.count)]
+        some = file.entries(first, min(first + _CHUNK, header.count))
         sound = follow(heads, some, first, last)
         if sound is not None:
             last = sound[1]
@@ -403,16 +421,19 @@ def _entries(file: IndexFile, header: Header, heads: Ints) -> Iterator[Problem]:
 def _slots(file: IndexFile, count: int, heads: Ints, growing: bool) -> Iterator[Problem]:
     slots = file.slots().astype(np.int32)
     if growing:
-        _pass_over_new(file.entries()["previous"], slots, count)
+        _pass_over_new(file, slots, count)
     for slot in np.flatnonzero(slots != heads)[:1].tolist():
         what = f"slot {slot} says {slots[slot]}, but its newest entry is {heads[slot]}"
         yield _problem(file, file.shape.slot_at(slot), what)
 
 
-def _pass_over_new(previous: NDArray[Any], slots: Ints, count: int) -> None:
+def _pass_over_new(file: IndexFile, slots: Ints, count: int) -> None:
     """Replace entries that are not counted yet by the newest counted one of their slot."""
-    while (new := np.flatnonzero((slots >= count) & (slots < len(previous)))).size:
-        back = previous[slots[new]].astype(np.int32)
+    entries = file.shape.entries
+    while (new := np.flatnonzero((slots >= count) & (slots < entries))).size:
+        last = int(slots[new].max())
+        previous = file.entries(count, last + 1)["previous"]
+        back = previous[slots[new] - count].astype(np.int32)
         slots[new] = np.where(back < slots[new], back, -1)
 
 

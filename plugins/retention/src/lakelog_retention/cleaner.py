@@ -43,12 +43,8 @@ class Retention:
     def choose(
         self, segments: Sequence[SegmentInfo], situation: CleaningContext
     ) -> Sequence[Deletion]:
-        """The oldest segments with a reason for deletion, at most ``delete_files_batch_max``.
-
-        While the store refuses puts, segments are deleted even if readers use them.
-        """
+        """The oldest segments with a reason for deletion, at most ``delete_files_batch_max``."""
         occasion = self._occasion(situation)
-        forced = situation.disk is DiskState.STOP_WRITING
         # The active segment counts like the last sealed one.
         total_bytes = sum(each.size_bytes for each in (*segments, *segments[-1:]))
         chosen: list[Deletion] = []
@@ -61,7 +57,7 @@ class Retention:
             )
             if not reason:
                 break
-            chosen.append(Deletion(segment.start_offset, reason, forced))
+            chosen.append(Deletion(segment.start_offset, reason))
             total_bytes -= segment.size_bytes
         return chosen
 

@@ -78,8 +78,6 @@ class RetentionSettings:
     :ivar max_segments: largest number of segments; RocketMQ has no such limit
     :ivar delete_files_batch_max: largest number of deletions per round (``deleteFileBatchMax``)
     :ivar delete_interval_ms: pause between two deletions (``deleteCommitLogFilesInterval``)
-    :ivar destroy_forcibly_after_ms: longest wait for readers of a segment before it is deleted
-        (``destroyMapedFileIntervalForcibly``)
     :ivar remove_empty_queues: whether queues of topics without remaining messages are removed too
     """
 
@@ -93,7 +91,6 @@ class RetentionSettings:
     max_segments: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
     delete_files_batch_max: int = field(default=10, validator=validators.ge(1))
     delete_interval_ms: int = field(default=100, validator=validators.ge(0))
-    destroy_forcibly_after_ms: int = field(default=120_000, validator=validators.ge(0))
     remove_empty_queues: bool = False
 
     @property
@@ -107,7 +104,6 @@ class RetentionSettings:
         return DeletionRate(
             batch_max=self.delete_files_batch_max,
             interval_ms=self.delete_interval_ms,
-            destroy_forcibly_after_ms=self.destroy_forcibly_after_ms,
         )
 
 

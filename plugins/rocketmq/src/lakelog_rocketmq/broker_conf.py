@@ -177,12 +177,12 @@ TABLE: Final[Mapping[str, Rule]] = {
     "deleteWhen": Rule("retention.delete_when", str.strip),
     "deleteFileBatchMax": Rule("retention.delete_files_batch_max", whole),
     "deleteCommitLogFilesInterval": Rule("retention.delete_interval_ms", whole),
-    "destroyMapedFileIntervalForcibly": Rule("retention.destroy_forcibly_after_ms", whole),
     "cleanFileForciblyEnable": Rule("retention.clean_forcibly", truth),
 }
 
 NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "checkCRCOnRecover": ("true", "recovery always checks every checksum"),
+    "destroyMapedFileIntervalForcibly": ("120000", "a deletion waits for no reader"),
     "redeleteHangedFileInterval": ("120000", "deletion of a segment is retried every round"),
     "replicasPerDiskPartition": ("1", "the whole disk counts, including other users of it"),
     "messageIndexEnable": ("true", "name the dispatchers to use in `dispatchers`"),

@@ -406,13 +406,11 @@ class SurplusCleaner:
     """Use it with ``lakelog.open(path, plugins=[SurplusCleaner()], cleaner="surplus")``.
 
     :ivar keep: number of the newest sealed segments to keep
-    :ivar forced: whether segments in use are deleted too
     """
 
     keep: int = 0
     pace: hooks.DeletionRate = _AT_ONCE
     remove_empty_queues: bool = False
-    forced: bool = False
 
     def choose(
         self,
@@ -421,7 +419,7 @@ class SurplusCleaner:
     ) -> Sequence[hooks.Deletion]:
         """All but the newest, regardless of disks and clock."""
         surplus = segments[: max(0, len(segments) - self.keep)]
-        return [hooks.Deletion(each.start_offset, "surplus", self.forced) for each in surplus]
+        return [hooks.Deletion(each.start_offset, "surplus") for each in surplus]
 
     @hookimpl
     def lakelog_cleaners(self) -> list[hooks.Factory]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from lakelog.files.filesystem import File, FileIdentity
+from lakelog.files.filesystem import File, FileIdentity, FileMap
 from lakelog.message import Body
 
 
@@ -92,7 +91,7 @@ class FaultyFile:
         self._check("next_data")
         return self._inner.next_data(position)
 
-    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> FileMap:
         """Map, or fail."""
         self._check("map")
         if writable:

@@ -185,7 +185,7 @@ def crash_of(store: Store) -> RecoveryReport | None:
         return None
     try:
         with progress("planning a recovery") as advance:
-            core = attrs.evolve(store.settings.core, on_damage="skip")
+            core = attrs.evolve(store.settings.core, on_damage="cut-end")
             return examine(directory_of(store), core, advance).report
     except (BadSegment, OSError):  # the check reports the cause itself
         return None

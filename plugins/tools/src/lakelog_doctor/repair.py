@@ -135,8 +135,8 @@ def repair(  # all but the path are optional keyword arguments
 ) -> RepairReport:
     """Repair the log, queues and index of a store without an owner, and leave it cleanly stopped.
 
-    Recovers first, like ``lakelog.recover`` with ``on_damage="skip"``. Whole records stay byte for
-    byte. A second repair changes nothing.
+    Recovers first, like ``lakelog.recover`` with ``on_damage="skip"``, or with ``"cut-end"`` if
+    that is given. Whole records stay byte for byte. A second repair changes nothing.
 
     :param dry_run: change nothing, and return the plan; queues and index are not checked
     :param progress: called with the bytes of the log read so far, and their total
@@ -152,7 +152,7 @@ def repair(  # all but the path are optional keyword arguments
     opening = prepare(place, **given, tolerate_missing=True, arguments=arguments)
     core = opening.settings.core
     directory = StoreDirectory.of(opening.files, place, core)
-    given |= {**arguments, "on_damage": "skip"}
+    given |= {**arguments, "on_damage": "cut-end" if core.on_damage == "cut-end" else "skip"}
     work = _Repair(directory, core, given, progress or ignore_progress)
     try:
         directory.check_readable()

@@ -115,7 +115,14 @@ def test_damage_that_stays_is_told_with_its_place_and_what_mends_it(
 
 def test_a_lost_end_is_told_and_the_code_is_1(lakelog: Run, crashed: Path) -> None:
     _spoil(crashed, b"third-body")
-    done = lakelog("recover", crashed)
+    refused = lakelog("recover", crashed)
+    assert refused.returncode == 3
+    assert "on_damage='cut-end'" in refused.stderr
+    diagnosed = lakelog("doctor", crashed)
+    assert diagnosed.returncode == 1
+    assert "--on-damage cut-end" in diagnosed.stdout
+    assert "lakelog repair" not in diagnosed.stdout
+    done = lakelog("recover", crashed, "--on-damage", "cut-end")
     assert done.returncode == 1
     assert "missing   " in done.stdout
     assert "checkpoint confirms it as durable" in done.stdout

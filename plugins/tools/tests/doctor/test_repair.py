@@ -215,7 +215,7 @@ def test_strays_go_to_quarantine(path: Path, puts: list[PutResult]) -> None:
 
 def test_a_torn_tail_is_cut_and_not_filled(path: Path, puts: list[PutResult]) -> None:
     damage(path, puts, 99)
-    report = repair_small(path)
+    report = repair_small(path, on_damage="cut-end")
     assert report.plan.steps == ()
     assert report.recovery is not None
     assert len(report.recovery.cut) == 1
@@ -261,9 +261,9 @@ def test_what_no_record_fits_into_is_said_and_stays(tmp_path: Path) -> None:
 def test_a_dry_run_tells_the_same_and_changes_nothing(path: Path, puts: list[PutResult]) -> None:
     damage(path, puts, 50, 99)
     before = tree(path)
-    planned = repair_small(path, dry_run=True)
+    planned = repair_small(path, dry_run=True, on_damage="cut-end")
     assert tree(path) == before
-    done = repair_small(path)
+    done = repair_small(path, on_damage="cut-end")
     assert (planned.done, done.done) == (False, True)
     assert planned.plan.steps == done.plan.steps
     assert len(done.plan.steps) == 1
@@ -469,7 +469,7 @@ class _Counted(RealFileSystem):
 def _is_done(path: Path, changes: int) -> bool:
     """Repair, and end after ``changes`` changes; return whether the repair was complete before."""
     try:
-        repair_small(path, files=_Counted(changes))
+        repair_small(path, files=_Counted(changes), on_damage="cut-end")
     except (_Stop, LakelogError):
         return False
     return True
@@ -488,7 +488,7 @@ def test_wherever_it_is_stopped_the_next_repair_goes_on(
         copy = copy_store(path, tmp_path / str(number))
         done = _is_done(copy, number)
         assert read(copy)[0] == expected
-        repair_small(copy)
+        repair_small(copy, on_damage="cut-end")
         assert (read(copy), sound(copy)) == ((expected, []), True)
         assert {each["offset"] for each in entries(FILES, copy)} == places
         shutil.rmtree(copy)

@@ -29,8 +29,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+import attrs
+
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files.filesystem import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, OpenedFile, RealFile, RealFileSystem
 from lakelog.hooks import Context, WriterTraits
 from lakelog.message import Body
 from lakelog.runtime.threads import soon_done
@@ -75,9 +77,9 @@ class DirectWriter:
 
     def __init__(self, settings: DirectSettings) -> None:
         self.traits = WriterTraits(
+            same_bytes=True,
             alignment_bytes=settings.block_bytes,
             staged=True,
-            zero_copy_reads=False,
             commit=commit_rules(settings),
         )
         self._settings = settings
@@ -104,7 +106,12 @@ class DirectSegmentWriter:
         self._pool = pool
         self._settings = settings
         self._size_bytes = size_bytes
-        self._map = memoryview(file.map(size_bytes, writable=False))
+        # Reads use the page cache, and need no alignment.
+        own = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        if isinstance(file, RealFile):
+            self._read = OpenedFile(attrs.evolve(file, fd=own))  # a forked child closes it, too
+        else:
+            self._read = OpenedFile(RealFile(file.path, own))
         self._spare = anonymous(max(settings.block_bytes, 1 << 16))
         self._threads: ThreadPoolExecutor | None = None
         self._lock = Lock()
@@ -117,7 +124,8 @@ class DirectSegmentWriter:
         """Continue in the buffer that contains ``position``, after loading its earlier bytes."""
         start = position - position % self._pool.buffer_bytes
         self._add(start, written=position)
-        self._memory[: position - start] = self._map[start:position]
+        old = self._read.read(start, position - start)
+        self._memory[: len(old)] = old
 
     def _add(self, start: int, *, written: int) -> None:
         end = min(start + self._pool.buffer_bytes, self._size_bytes)
@@ -173,10 +181,10 @@ class DirectSegmentWriter:
     # --- reading ---
 
     def view(self, position: int, length: int) -> memoryview:
-        """A view of a buffer or of the file; a copy if the range spans several."""
+        """A view of a buffer, or a copy if that does not have the whole range."""
         chunks, end = self._chunks, position + length
         if not chunks or end <= chunks[0].start:
-            return self._map[position:end]
+            return memoryview(self._read.read(position, length))
         for chunk in reversed(chunks):
             if chunk.start <= position:
                 if end <= chunk.end:
@@ -186,12 +194,15 @@ class DirectSegmentWriter:
 
     def _joined(self, chunks: tuple[Chunk, ...], position: int, end: int) -> memoryview:
         """A copy of a range that spans the file and buffers."""
-        parts = [self._map[position : min(end, chunks[0].start)]] if position < end else []
+        before, behind = min(end, chunks[0].start), max(position, chunks[-1].end)
+        parts = [memoryview(self._read.read(position, max(before - position, 0)))]
+        if len(parts[0]) < before - position:  # the file was cut
+            return parts[0]
         for chunk in chunks:
-            first, behind = max(position, chunk.start), min(end, chunk.end)
-            if first < behind:
-                parts.append(chunk.view[first - chunk.start : behind - chunk.start])
-        parts.append(self._map[max(position, chunks[-1].end) : end])
+            first, last = max(position, chunk.start), min(end, chunk.end)
+            if first < last:
+                parts.append(chunk.view[first - chunk.start : last - chunk.start])
+        parts.append(memoryview(self._read.read(behind, max(end - behind, 0))))
         return memoryview(b"".join(parts))
 
     # --- durability ---
@@ -218,6 +229,7 @@ class DirectSegmentWriter:
         """Close the file after all its writes have finished."""
         if self._threads is not None:
             self._threads.shutdown()
+        self._read.close()
         self._file.close()
 
 

@@ -1,8 +1,8 @@
 """The writer ``mmap``: every write is a copy into a shared map of the segment.
 
 Only allocated blocks are mapped for writing, so that a store into the map needs no disk space and
-cannot raise SIGBUS. Views use another map, of the whole segment. Syncs use ``fdatasync``, because
-``mmap.flush`` holds the interpreter lock.
+cannot raise SIGBUS, unless another program cuts the file: that kills the process. Reads use
+``pread``. Syncs use ``fdatasync``, because ``mmap.flush`` holds the interpreter lock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import sys
 
-from lakelog.files.filesystem import File
+from lakelog.files.filesystem import File, FileMap
 from lakelog.hooks import WriterTraits
 from lakelog.message import Body
 from lakelog_writers.settings import MmapSettings
@@ -26,11 +26,10 @@ def touch(memory: mmap.mmap, position: int) -> None:
 class MmapSegmentWriter:
     """Writes one segment."""
 
-    def __init__(self, file: File, size_bytes: int, position: int, settings: MmapSettings) -> None:
+    def __init__(self, file: File, position: int, settings: MmapSettings) -> None:
         self._file = file
         self._settings = settings
-        self.memory = memoryview(file.map(size_bytes, writable=False))
-        self._map: mmap.mmap | None = None
+        self._map: FileMap | None = None
         self._end = position
 
     def extend(self, position: int, end: int) -> None:
@@ -43,7 +42,9 @@ class MmapSegmentWriter:
             mlock(extended)
         if self._settings.warm:
             touch(extended, position - start)
-        self._map, self._start = extended, start
+        former, self._map, self._start = self._map, extended, start
+        if former is not None:
+            former.unmap()
 
     def write(self, position: int, data: Body) -> None:
         """Copy into the map."""
@@ -53,8 +54,8 @@ class MmapSegmentWriter:
         self._end = max(self._end, end)
 
     def view(self, position: int, length: int) -> memoryview:
-        """A view of the file's pages, without a copy."""
-        return self.memory[position : position + length]
+        """A copy of the file's pages."""
+        return memoryview(self._file.read_at(position, length))
 
     def writable_map(self) -> tuple[memoryview, int, int, int]:
         """See :class:`~lakelog.hooks.Mapped`."""
@@ -70,19 +71,20 @@ class MmapSegmentWriter:
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file; views keep their map."""
-        self._map = None
+        """Close the file, and end the map."""
+        if self._map is not None:
+            self._map.unmap()
         self._file.close()
 
 
 class MmapWriter:
     """Opens :class:`MmapSegmentWriter`."""
 
-    traits = WriterTraits()
+    traits = WriterTraits(same_bytes=True)
 
     def __init__(self, settings: MmapSettings) -> None:
         self._settings = settings
 
-    def open(self, file: File, size_bytes: int, position: int) -> MmapSegmentWriter:
-        """Map the segment."""
-        return MmapSegmentWriter(file, size_bytes, position, self._settings)
+    def open(self, file: File, size_bytes: int, position: int) -> MmapSegmentWriter:  # noqa: ARG002  # declared by Writer
+        """Open the segment."""
+        return MmapSegmentWriter(file, position, self._settings)

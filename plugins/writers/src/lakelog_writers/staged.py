@@ -21,26 +21,20 @@ from lakelog_writers.settings import StagedSettings, commit_rules
 class StagedSegmentWriter:
     """Writes one segment."""
 
-    def __init__(
-        self, file: File, size_bytes: int, position: int, pool: BufferPool, taken: TakenBuffer
-    ) -> None:
+    def __init__(self, file: File, position: int, pool: BufferPool, taken: TakenBuffer) -> None:
         """Use this buffer, after loading the existing bytes of its first page."""
         self._file = file
         self._pool = pool
-        self._size_bytes = size_bytes
         self._base = position - position % mmap.PAGESIZE
-        self._old = self._mapped() if position else None
         self._end = self._committed = position
         self._sealed = False
         self._failure: OSError | None = None
         self._lock = Lock()
         self._taken: TakenBuffer | None = taken
         self._memory = taken.buffer.memory
-        if self._old is not None:
-            self._memory[self._base : self._end] = self._old[self._base : self._end]
-
-    def _mapped(self) -> memoryview:
-        return memoryview(self._file.map(self._size_bytes, writable=False))
+        if position:
+            old = file.read_at(self._base, position - self._base)
+            self._memory[self._base : self._base + len(old)] = old
 
     def write(self, position: int, data: Body) -> None:
         """Copy into the buffer."""
@@ -51,15 +45,15 @@ class StagedSegmentWriter:
         self._end = end
 
     def view(self, position: int, length: int) -> memoryview:
-        """A view of the buffer, or of the page cache for bytes that the buffer lacks."""
+        """A view of the buffer, or a copy of the page cache for bytes that the buffer lacks."""
         taken, end = self._taken, position + length
         if taken is None or end <= self._base:
-            assert self._old is not None
-            return self._old[position:end]
+            return memoryview(self._file.read_at(position, length))
         if position >= self._base:
             return taken.view[position:end]
-        assert self._old is not None
-        return memoryview(bytes(self._old[position : self._base]) + taken.view[self._base : end])
+        old = self._file.read_at(position, self._base - position)
+        whole = len(old) == self._base - position  # else the file was cut
+        return memoryview(old + taken.view[self._base : end] if whole else old)
 
     def seal(self) -> None:
         """Mark the segment as complete: the buffer is returned once all is committed."""
@@ -91,7 +85,6 @@ class StagedSegmentWriter:
         self._committed = end
 
     def _give_back(self) -> None:
-        self._old = self._old or self._mapped()
         self._taken = None
         del self._memory
 
@@ -111,20 +104,18 @@ class StagedWriter:
     """Opens :class:`StagedSegmentWriter`."""
 
     def __init__(self, settings: StagedSettings, segment_size_bytes: int) -> None:
-        self.traits = WriterTraits(
-            staged=True, zero_copy_reads=False, commit=commit_rules(settings)
-        )
+        self.traits = WriterTraits(same_bytes=True, staged=True, commit=commit_rules(settings))
         self._settings = settings
         self._pool = BufferPool(
             segment_size_bytes, limit=settings.pool_size, lock=settings.lock_memory
         )
 
-    def open(self, file: File, size_bytes: int, position: int) -> StagedSegmentWriter:
+    def open(self, file: File, size_bytes: int, position: int) -> StagedSegmentWriter:  # noqa: ARG002  # declared by Writer
         """Open a segment with a buffer of the pool; raises ``OSError`` on timeout."""
         if self._settings.lock_memory:
             self._pool.fill()
         taken = self._pool.take(self._settings.pool_wait_ms / 1000)
-        return StagedSegmentWriter(file, size_bytes, position, self._pool, taken)
+        return StagedSegmentWriter(file, position, self._pool, taken)
 
 
 def make(settings: StagedSettings, context: Context) -> StagedWriter:

@@ -9,10 +9,9 @@ decoder or an archive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
 
 import attrs
 
@@ -35,33 +34,22 @@ from lakelog_queues.readers import ArrivalSignal
 
 
 @attrs.frozen
-class MappedSegments:
-    """The log of an owner, as compiled code reads it.
-
-    :ivar memory: the shared page
-    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
-    :ivar segment_bytes: length of each segment
-    """
-
-    memory: memoryview
-    open_segments: dict[int, Viewable]
-    segment_bytes: int
-
-
-@attrs.frozen
-class SegmentFiles:
-    """The log in a process that does not own it, as compiled code reads it.
+class ReadLog:
+    """The log, as compiled code reads it.
 
     :ivar folder: the directory of the segments
     :ivar segment_bytes: length of each segment
+    :ivar bounds: its readable range
+    :ivar memory: the shared page, if this process owns the log; then it is read, not ``bounds``
+    :ivar staged: the segments by start offset, whose ``view`` compiled code calls, if not all of
+        their bytes are in files
     """
 
-    bounds: ReadBounds
     folder: Path
     segment_bytes: int
-
-
-ReadLog: TypeAlias = MappedSegments | SegmentFiles
+    bounds: ReadBounds
+    memory: memoryview | None = None
+    staged: Mapping[int, Viewable] | None = None
 
 
 def readable(log: LogReader) -> ReadLog | None:
@@ -74,13 +62,15 @@ def readable(log: LogReader) -> ReadLog | None:
         return None
     if isinstance(source, FileSource):
         folder = source.folder()
-        return None if folder is None else SegmentFiles(bounds, folder, source.size_bytes)
+        return None if folder is None else ReadLog(folder, source.size_bytes, bounds)
     if not (type(source) is ViewSource and type(bounds) is OwnedBounds):
         return None
     words, segments = bounds.positions.words, source.segments
-    if not isinstance(words, memoryview):
+    folder = segments.folder()
+    if folder is None or not isinstance(words, memoryview):
         return None
-    return MappedSegments(words.cast("B"), segments.open_segments, segments.size_bytes)
+    staged = segments.open_segments if segments.staged else None
+    return ReadLog(folder, segments.size_bytes, bounds, words.cast("B"), staged)
 
 
 @attrs.frozen

@@ -1,9 +1,8 @@
 """Reads records of the log at the places that queues name.
 
-Many records are read at once; those that are missing or broken are reported. In the owner's mapped
-segments, the records of one segment form one batch over one view. Other files are read: records
-with less than 64 KiB between them in one read, all of a call into one buffer. A
-:class:`RecordBatch` made here has ``starts`` anywhere in its buffer, so its ``base_offset`` and
+Many records are read at once; those that are missing or broken are reported. Records with less than
+64 KiB between them come from one read, all of a call in one buffer. A :class:`RecordBatch` of it
+has ``starts`` anywhere in its buffer, so its ``base_offset`` and
 ``end_offset`` have no meaning.
 """
 
@@ -26,7 +25,7 @@ from lakelog.format.record_batch import Decoder, RecordBatch
 from lakelog.lazy import np
 from lakelog.log.log_reader import LogReader
 from lakelog.log.segments import deleted
-from lakelog.log.sources import Extent, Source, ViewExtent
+from lakelog.log.sources import Extent, Source
 from lakelog.message import StoredMessage
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
     """The bytes of one segment from ``first`` to ``last``, if short enough for one read."""
     if extent is None or not extent.start <= first < last <= extent.end:
         return None
-    if last - first > _GAP_BYTES and not isinstance(extent, ViewExtent):
+    if last - first > _GAP_BYTES:
         return None
     try:
         view = extent.read(first, last - first)
@@ -232,13 +231,13 @@ class _Parts:
             rows, order = self._inside(extent, order)
             if not len(rows):
                 continue
-            if isinstance(extent, ViewExtent):
-                self._view(extent, rows)
-            else:
+            try:
                 read.add(extent, self.offsets[rows], self.sizes[rows], rows)
+            except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
+                self.states[rows] = GONE
             del extents
         if read.rows:
-            self._check(read.buffer(), 0, np.concatenate(read.starts), np.concatenate(read.rows))
+            self._check(read.buffer(), np.concatenate(read.starts), np.concatenate(read.rows))
 
     def _inside(self, extent: Extent, order: Longs) -> tuple[Longs, Longs]:
         """Split the rows: records that lie wholly in ``extent``, and those behind it."""
@@ -248,17 +247,7 @@ class _Parts:
         whole = self.offsets[rows] + self.sizes[rows] <= extent.end
         return rows[whole], rest
 
-    def _view(self, extent: Extent, rows: Longs) -> None:
-        first = int(self.offsets[rows[0]])
-        end = int((self.offsets[rows] + self.sizes[rows]).max())
-        try:
-            view = extent.read(first, end - first)
-        except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
-            self.states[rows] = GONE
-            return
-        self._check(view, first, self.offsets[rows] - first, rows)
-
-    def _check(self, buffer: memoryview, base_offset: int, starts: Longs, rows: Longs) -> None:
+    def _check(self, buffer: memoryview, starts: Longs, rows: Longs) -> None:
         """Add the whole records of one buffer, in the requested order.
 
         :param starts: where each record starts in ``buffer``; -1 if it is incomplete
@@ -267,7 +256,7 @@ class _Parts:
         rows, starts = rows[there], starts[there]
         if not len(rows):
             return
-        batch = RecordBatch(buffer, base_offset, starts, self.decoder)
+        batch = RecordBatch(buffer, 0, starts, self.decoder)
         good, batch = sound_records(
             *(batch, self.offsets[rows], self.sizes[rows]),
             verify=self.verify,
@@ -295,11 +284,13 @@ class _Read:
     def add(self, extent: Extent, offsets: Longs, sizes: Ints, rows: Longs) -> None:
         """Read the given records of one segment, in order of offset."""
         ends = np.maximum.accumulate(offsets + sizes)
-        for begin, stop in _runs(offsets, ends):
-            first, end = int(offsets[begin]), int(ends[stop - 1])
-            data = extent.read(first, end - first)
-            starts = offsets[begin:stop] - first + self._length
-            starts[ends[begin:stop] > first + len(data)] = -1
+        found = [
+            (begin, stop, extent.read(int(offsets[begin]), int(ends[stop - 1] - offsets[begin])))
+            for begin, stop in _runs(offsets, ends)
+        ]
+        for begin, stop, data in found:
+            starts = offsets[begin:stop] - offsets[begin] + self._length
+            starts[ends[begin:stop] > offsets[begin] + len(data)] = -1
             self.starts.append(starts)
             self._runs.append(data)
             self._length += len(data)

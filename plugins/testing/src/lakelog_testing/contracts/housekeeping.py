@@ -46,13 +46,12 @@ class CleanerContract:
         raise NotImplementedError
 
     def segments(self) -> list[hooks.SegmentInfo]:
-        """Segments of thirty days, one per day, oldest first; some are in use or pinned."""
+        """Segments of thirty days, one per day, oldest first; some are pinned."""
         return [
             hooks.SegmentInfo(
                 start_offset=day * SEGMENT_BYTES,
                 size_bytes=SEGMENT_BYTES,
                 last_timestamp_ms=NOW_MS - (30 - day) * 24 * HOUR_MS,
-                readers=day % 3,
                 pinned_by=("lake",) if day > 20 else (),
             )
             for day in range(30)

@@ -163,11 +163,6 @@ class WriterContract:
         assert [write for write in file.writes if write[0] % unit or write[1] % unit] == []
         assert [address for address in file.addresses if address % unit] == []
 
-    def test_zero_copy_views_are_memory_of_the_file(self, segment: Stepwise) -> None:
-        view = segment.view(0, 6)
-        segment.write(0, b"record")
-        assert bytes(view) == b"record" or not self.make().traits.zero_copy_reads
-
     # --- writing and reading ---
 
     def test_what_is_written_can_be_viewed_at_once(self, segment: Stepwise) -> None:

@@ -8,7 +8,6 @@ they are found by comparing files at every call and at every acknowledgement.
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from typing import Any
 import attrs
 
 from lakelog.files.access import PRIVATE
-from lakelog.files.filesystem import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, FileMap, RealFile, RealFileSystem
 from lakelog.message import Body
 from lakelog_testing.crash.states import ROOT, Contents, Entry, FrozenFile, FrozenNames, Names
 
@@ -51,7 +50,7 @@ class CrashPoint:
     state: FrozenState
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _SimFile(RealFile):
     """A file whose inode is tracked."""
 
@@ -76,7 +75,7 @@ class _SimFile(RealFile):
     def sync(self) -> None:
         self._system.sync_contents(self.path, self._contents)
 
-    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
+    def map(self, length: int, *, writable: bool, position: int = 0) -> FileMap:
         if writable:
             with self._changing():
                 self._contents.check_blocks(position, length)

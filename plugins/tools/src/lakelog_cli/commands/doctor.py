@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, TypedDict
 
 from lakelog import Store
-from lakelog.errors import LakelogError
+from lakelog.errors import LakelogError, PluginError, UnreadableEnd
 from lakelog.files.checkpoint import read_checkpoint
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.identity import read_replica
@@ -83,7 +83,7 @@ def doctor(store: GivenStore, as_json: AsJson = False) -> None:
     output.exit_if_found(document["findings"])
 
 
-def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, str | None]:
+def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, LakelogError | None]:
     """The plan of a recovery, or the reason why it would not begin; neither while it is owned."""
     if is_owned(RealFileSystem(), store.path):
         return None, None
@@ -92,11 +92,11 @@ def _planned(given: GivenStore, store: Store) -> tuple[RecoveryReport | None, st
             options = {"dry_run": True, "full": True, "progress": advance, **given.arguments}
             return recover(given.path, **options), None
     except LakelogError as error:
-        return None, str(error)
+        return None, error
 
 
 def _document(
-    store: Store, verdict: Verdict, report: RecoveryReport | None, refusal: str | None
+    store: Store, verdict: Verdict, report: RecoveryReport | None, refusal: LakelogError | None
 ) -> dict[str, Any]:
     files = RealFileSystem()
     directory, replica = directory_of(store), read_replica(files, store.path)
@@ -120,11 +120,11 @@ def _document(
         "problems": verdict.reporter.problems,
         "behind": verdict.reporter.behind,
         "recovery": recovery_row(report) if report is not None else None,
-        "recovery_refused": refusal,
+        "recovery_refused": str(refusal) if refusal is not None else None,
         "disks": disks(store.path, directory.commitlog),
     }
     document["rocketmq"] = _rocketmq(document, report, store, segments)
-    advice = list(_advice(document, verdict, report))
+    advice = list(_advice(document, verdict, report, refusal))
     document |= {"findings": [what for what, _ in advice], "next": [act for _, act in advice]}
     return document
 
@@ -174,13 +174,21 @@ def _read_from(store: Store, starts: Sequence[int], report: RecoveryReport) -> i
 
 
 def _advice(
-    document: dict[str, Any], verdict: Verdict, report: RecoveryReport | None
+    document: dict[str, Any],
+    verdict: Verdict,
+    report: RecoveryReport | None,
+    refusal: LakelogError | None,
 ) -> Iterator[tuple[str, str]]:
     """Yield each finding with the command to run, in this order."""
     store = output.shown(document["path"])
-    if document["recovery_refused"]:
-        refused = f"a recovery would not begin: {document['recovery_refused']}"
-        yield refused, f"lakelog repair {store} --dry-run"
+    if refusal is not None:
+        is_foreign = isinstance(refusal, UnreadableEnd | PluginError)
+        yield (
+            f"a recovery would not begin: {refusal}",
+            _foreign(store, refusal) if is_foreign else f"lakelog repair {store} --dry-run",
+        )
+        if is_foreign:
+            return  # a repair would begin with the same recovery
     if report is not None and report.missing:
         what = "records that were durable are missing at the end of the log"
         yield what, "bring the missing segments back from a copy, if there is one"
@@ -195,6 +203,16 @@ def _advice(
         if each["used_ratio"] >= _FULL:
             full = f"the disk of {each['path']} is full to {each['used_ratio']:.0%}"
             yield full, f"lakelog clean {store} --dry-run"
+
+
+def _foreign(store: str, refusal: LakelogError) -> str:
+    """The way on for bytes that only a missing plugin may be able to read."""
+    if isinstance(refusal, PluginError):
+        return "install and choose that plugin"
+    return (
+        "install and choose the plugin that wrote these bytes, or restore them from a copy; to end "
+        f"the log before them: lakelog recover {store} --on-damage cut-end"
+    )
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:

@@ -32,10 +32,11 @@ def recover(
         bool, typer.Option("--full", help="Read the whole log, not only its end.")
     ] = False,
     on_damage: Annotated[
-        Literal["skip", "refuse", "truncate"] | None,
+        Literal["skip", "refuse", "truncate", "cut-end"] | None,
         typer.Option(
             "--on-damage",
-            help="Whole records behind damage: keep them, stop, or cut the log at the damage.",
+            help="Whole records behind damage: keep them, stop, or cut the log at the damage; "
+            "cut-end keeps them, and sets aside an unreadable end that was durable.",
         ),
     ] = None,
     as_json: AsJson = False,
