@@ -80,8 +80,8 @@ def open_slow(disk: SlowDisk, path: Path, **more: Any) -> Store:
     return lakelog.open(path, **given)
 
 
-def message(body: bytes = BODY) -> Message:
-    return Message("t", body, queue_id=0)
+def message(body: bytes = BODY, *, wait: bool = True) -> Message:
+    return Message("t", body, queue_id=0, wait_store_ok=wait)
 
 
 Put = Callable[[Store], PutResult | Sequence[PutResult]]
@@ -102,7 +102,7 @@ def test_a_put_whose_sync_is_late_raises_with_its_result(
 ) -> None:
     count, call = PUTS[put]
     with open_slow(disk, tmp_path / "s") as store:
-        first = store.put(message())
+        first = store.put(message(wait=False))
         with disk.slow(), pytest.raises(NotDurable) as caught:
             call(store)
         error = caught.value
@@ -118,7 +118,7 @@ def test_a_put_whose_sync_is_late_raises_with_its_result(
         assert (str(again), again.status) == (words, error.status)
         assert [again.result] == results if count == 1 else list(again.result) == results
         until(lambda: store.flushed_offset == results[-1].end_offset)
-        assert store.put(message()).queue_offset == count + 1
+        assert store.put(message(wait=False)).queue_offset == count + 1
 
 
 @pytest.mark.parametrize("put", PUTS)
@@ -139,7 +139,7 @@ def test_an_event_loop_gets_the_error(disk: SlowDisk, tmp_path: Path) -> None:
             try:
                 producer = store.producer("t", queue=0)
                 puts = store.put(message()), producer.put(BODY), store.put_batch([message()] * 2)
-                return await asyncio.gather(*puts, return_exceptions=True)
+                return list(await asyncio.gather(*puts, return_exceptions=True))
             finally:
                 disk.go.set()
 
@@ -151,7 +151,7 @@ def test_an_event_loop_gets_the_error(disk: SlowDisk, tmp_path: Path) -> None:
 def test_a_batch_in_parts_is_in_the_log_whole(disk: SlowDisk, tmp_path: Path) -> None:
     """A late part does not keep the following ones out, and the result holds all."""
     with open_slow(disk, tmp_path / "s", on_late="raise") as store:
-        store.put(message())
+        store.put(message(wait=False))
         disk.go.clear()
         started = threading.Timer(20 * LIMIT_MS / 1000, disk.go.set)
         started.start()  # a roll syncs the full segment, which waits for the disk
@@ -197,7 +197,7 @@ def test_missing_copies_raise(tmp_path: Path, kind: str) -> None:
         rocketmq_ha={"port": 0, "in_sync_replicas": 2},
     ) as store:
         count, call = PUTS[kind]
-        with pytest.raises(NotDurable, match="SLAVE_NOT_AVAILABLE: .* too few slaves") as caught:
+        with pytest.raises(NotDurable, match=r"SLAVE_NOT_AVAILABLE: .* too few slaves") as caught:
             call(store)
         assert caught.value.status is PutStatus.SLAVE_NOT_AVAILABLE
         assert len(list(store.scan())) == count

@@ -23,8 +23,8 @@ class PutStatus(Enum):
 
     The first four mean that the message *is* in the log: ``PUT_OK`` is returned in a
     :class:`~lakelog.results.PutResult`, and the others are raised in a
-    :class:`~lakelog.errors.NotDurable`, unless ``on_late`` is ``return``. All others mean that it is not, and are raised in a
-    :class:`~lakelog.errors.PutRefused`.
+    :class:`~lakelog.errors.NotDurable`, unless ``on_late`` is ``return``. All others
+    mean that it is not, and are raised in a :class:`~lakelog.errors.PutRefused`.
     """
 
     PUT_OK = "PUT_OK"

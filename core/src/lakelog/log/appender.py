@@ -234,9 +234,10 @@ class Appender:
         wait = getattr(flush, "wait", None) if replicator is None else None
         self._wait_flushed: Callable[[int], PutStatus | None] = wait or (lambda _end: None)
         self._submitting = AsyncPutQueue(self._submit_burst)
-        limits = [getattr(each, "timeout_ms", None) for each in (flush, replicator)]
-        self._late: Late | None = partial(_late_error, *limits) if raises_late else None
-        self._settle: Settle = partial(settle_appended, late=self._late)
+        sync_ms = getattr(flush, "timeout_ms", None)
+        copy_ms = getattr(replicator, "timeout_ms", None)
+        self._late: Late | None = partial(_late_error, sync_ms, copy_ms) if raises_late else None
+        self._settle: Callable[..., None] = partial(settle_appended, late=self._late)
 
     # --- one message ---
 

@@ -274,7 +274,7 @@ class Popping:
         self, group: str, queue: PopQueue, stored: StoredMessage, put: Awaitable[PutResult]
     ) -> None:
         try:
-            await settled(put)
+            _: PutResult = await settled(put)
         except errors.LakelogError:
             _LOG.exception("%s at %d was not moved", stored.topic, stored.queue_offset)
             out = queue.out[stored.queue_offset]
