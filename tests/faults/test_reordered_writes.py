@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import boot, check_recovered, kept
+from tests.faults.checking import boot, check_recovered, kept, opened
 from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS, Disk
 from tests.faults.recorder import SECTOR, Images, recording
+from tests.faults.workload import TOPIC
 from tests.support.smalldisk import mounted
 
 pytestmark = pytest.mark.root
@@ -66,11 +67,19 @@ def _check(
             assert done.returncode in {0, 1}, done.stdout
         with mounted(cut_disk.place, cut_disk.mounting), boot(folder):
             check_recovered(path, settings, must)
+            _check_index(path, settings, must)
             cut_disk.unmount()
         checked, lost, torn = checked + len(must), lost + cut.lost, torn + cut.torn
     counts = f"{images} images, {checked} messages, {lost} writes lost, {torn} torn, 0 violations"
     print(f"{kind} {_id(settings)}: {counts}")  # noqa: T201  # the record of a soak
     return checked
+
+
+def _check_index(path: Path, settings: Mapping[str, Any], must: set[str]) -> None:
+    """Each is found by its key, once."""
+    with opened(path, settings) as store:
+        for key in must:
+            assert [each.properties["KEYS"] for each in store.query(TOPIC, key)] == [key]
 
 
 @pytest.mark.parametrize(("kind", "settings", "images"), SAMPLE, ids=_id)
