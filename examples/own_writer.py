@@ -65,7 +65,7 @@ class TimedSegment:
 class TimedWriter:
     """Opens segments."""
 
-    traits = WriterTraits()  # no alignment, not staged, views copy nothing
+    traits = WriterTraits(same_bytes=True)  # no alignment, not staged, views copy nothing
 
     def __init__(self, slow_ms: int) -> None:
         """Keep the limit."""

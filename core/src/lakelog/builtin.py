@@ -169,7 +169,7 @@ class FileSegmentWriter:
 class FileWriter:
     """Opens :class:`FileSegmentWriter`."""
 
-    traits = WriterTraits()
+    traits = WriterTraits(same_bytes=True)
 
     def __init__(self, map_below_bytes: int) -> None:
         self._map_below_bytes = map_below_bytes

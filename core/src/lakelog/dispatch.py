@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 from typing import Final, NamedTuple, Protocol
@@ -34,10 +34,14 @@ _log = logging.getLogger("lakelog")
 
 
 class NamedDispatcher(NamedTuple):
-    """A dispatcher and its name in the settings."""
+    """A dispatcher and its name in the settings.
+
+    :ivar blaming: gives errors the name of the plugin; called with what is called
+    """
 
     name: str
     dispatcher: Dispatcher
+    blaming: Callable[[str], AbstractContextManager[None]] = lambda _call: nullcontext()
 
 
 class DispatchCursor:
@@ -121,8 +125,19 @@ def forget(dispatchers: Iterable[NamedDispatcher], offset: int) -> None:
 
 
 def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> int:
-    """Have each dispatcher examine its files; return the lowest offset to dispatch from."""
-    return min((each.dispatcher.resume(minimum, end) for each in dispatchers), default=end)
+    """Have each dispatcher examine its files; return the lowest offset to dispatch from.
+
+    Raises :class:`~lakelog.errors.PluginError` for an offset beyond ``end``: the records before it
+    would never be dispatched.
+    """
+    start = end
+    for each in dispatchers:
+        with each.blaming("resume()"):
+            found = each.dispatcher.resume(minimum, end)
+            if found > end:
+                raise ValueError(f"it returned {found}, beyond the end of the log, {end}")
+        start = min(start, found)
+    return start
 
 
 def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:

@@ -52,7 +52,7 @@ class Segment:
 class SoundlyStaged:
     """Opens segments of one kind, each with its own memory."""
 
-    traits = WriterTraits(staged=True)
+    traits = WriterTraits(staged=True, same_bytes=True)
     segment: type[Segment] = Segment
 
     def open(self, file: File, size_bytes: int, position: int) -> SegmentWriter:
@@ -97,7 +97,7 @@ class Overlong(SoundlyStaged):
 class Unaligned(SoundlyStaged):
     """Writes whole blocks from unaligned memory addresses."""
 
-    traits = WriterTraits(alignment_bytes=512, staged=True)
+    traits = WriterTraits(alignment_bytes=512, staged=True, same_bytes=True)
 
     class segment(Segment):
         def put_through(self, start: int, end: int) -> None:

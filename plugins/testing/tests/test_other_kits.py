@@ -115,6 +115,14 @@ def test_each_mistake_of_a_dispatcher_is_found(
         getattr(kit, test)(tmp_path, record_batch(messages(40)), *more)
 
 
+@pytest.mark.parametrize("folder", ["commitlog", "config", "../precious", ""])
+def test_a_folder_that_is_not_its_own_is_found(tmp_path: Path, folder: str) -> None:
+    made = type("Naming", (Bodies,), {"directories": (folder,)})
+    kit = type("Kit", (TestBodies,), {"make": lambda _, path: made(path)})()
+    with pytest.raises(AssertionError, match="one plain name"):
+        kit.test_it_has_the_methods_of_its_kind(tmp_path)
+
+
 class Old:
     """Deletes all but the newest ten segments."""
 

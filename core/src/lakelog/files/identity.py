@@ -9,22 +9,22 @@
 open cuts it there, before anything is received. The checkpoint's ``confirm_offset`` is the end of
 the bytes that the master cannot lose; for readers of a replica it is the durable end.
 
-``append.json``: the append callbacks that have stored encoded bodies.
-
-An open without one of them logs a warning, since it would return the encoded bodies.
+``strategies.json``: the append callback and the writer, if they may store other bytes than the
+core's own. A store opened to write without one of them would be taken for damaged, or mix both
+kinds of bytes, so it is refused; a reader logs a warning.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from lakelog.errors import NotAStore, StoreError
 from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.format.layout import APPEND_FILE, OWN_DIR, STORE_FILE
+from lakelog.format.layout import OWN_DIR, STORE_FILE, STRATEGIES_FILE
 
 FORMAT_VERSION: Final = 1
 REPLICA_FILE: Final = "replica.json"
@@ -176,29 +176,33 @@ def remove_replica(files: FileSystem, path: Path) -> None:
     files.sync_dir(path / OWN_DIR)
 
 
-def note_callback(files: FileSystem, path: Path, name: str) -> None:
-    """Note a callback; called by the owner before its first append."""
-    known = _noted(files, path)
-    if name not in known:
-        content = {"version": _VERSION, "append": [*known, name]}
-        write_own(files, path, APPEND_FILE, content)
+class NotedStrategy(NamedTuple):
+    """A strategy that determines the bytes of the log, other than the core's own.
+
+    :ivar name: its name in the settings
+    :ivar package: the package that provides it, and its ``version``; empty if unknown
+    :ivar whole_records: whether its records are whole without it: it changes only bodies
+    """
+
+    name: str
+    package: str = ""
+    version: str = ""
+    whole_records: bool = False
 
 
-def warn_of_others(files: FileSystem, path: Path, name: str) -> None:
-    """Log a warning if callbacks other than ``name`` have stored encoded bodies."""
-    others = [each for each in _noted(files, path) if each != name]
-    if others:
-        _LOG.warning(
-            "%s: the append callback %s encoded bodies, but the store is open with %r, so they are "
-            "returned as stored; set append = %r, best in %s",
-            *(path, " and ".join(map(repr, others)), name, others[-1], "lakelog/lakelog.toml"),
-        )
+def read_strategies(files: FileSystem, path: Path) -> dict[str, NotedStrategy]:
+    """The noted strategies of a store, by the setting that chooses them; raises ``OSError``."""
+    return read_own(files, path, STRATEGIES_FILE, _strategies) or {}
 
 
-def _noted(files: FileSystem, path: Path) -> list[str]:
-    return read_own(files, path, APPEND_FILE, _callbacks) or []
+def note_strategies(files: FileSystem, path: Path, used: Mapping[str, NotedStrategy]) -> None:
+    """Note strategies durably; called by the owner before its first append."""
+    known = read_strategies(files, path)
+    if known != {**known, **used}:
+        noted = {key: each._asdict() for key, each in {**known, **used}.items()}
+        write_own(files, path, STRATEGIES_FILE, {"version": _VERSION, **noted}, indent=1)
 
 
-def _callbacks(found: Any) -> list[str]:
-    names = found["append"] if found["version"] == _VERSION else ()
-    return [each for each in names if isinstance(each, str)]
+def _strategies(found: Any) -> dict[str, NotedStrategy]:
+    rows = {key: found[key] for key in ("append", "writer") if key in found}
+    return {key: NotedStrategy(**row) for key, row in rows.items()}

@@ -94,11 +94,14 @@ class WriterTraits(NamedTuple):
     :ivar alignment_bytes: positions and lengths that reach the device are multiples of this
     :ivar staged: whether written bytes reach the page cache only by ``commit``
     :ivar commit: when the bytes of a staged writer are committed; unused by other writers
+    :ivar same_bytes: whether the file has exactly the bytes given to ``write``, so that any writer
+        can continue it; without it, only this writer opens the store again to write
     """
 
     alignment_bytes: int = 1
     staged: bool = False
     commit: CommitRules = CommitRules()
+    same_bytes: bool = False
 
 
 @runtime_checkable

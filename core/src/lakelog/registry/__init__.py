@@ -6,6 +6,6 @@ that they create, and ``events`` delivers lifecycle events. All of it runs at op
 is touched; nothing here is called per message.
 """
 
-from lakelog.registry.registry import Events, Registry, check_object
+from lakelog.registry.registry import Events, Registry, check_object, directories_problem
 
-__all__ = ["Events", "Registry", "check_object"]
+__all__ = ["Events", "Registry", "check_object", "directories_problem"]

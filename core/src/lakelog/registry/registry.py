@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -30,7 +32,9 @@ import pluggy
 from lakelog.arguments import wrong_type
 from lakelog.errors import BadStrategy, DuplicateName, LakelogError, ReadFailed, StoreError
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format import layout
 from lakelog.hooks import PROTOCOLS, Context, DiskState, Factory, Kind, NoSettings
+from lakelog.hooks.dispatching import KeyIndex, QueueReader
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import loading
 from lakelog.settings.effective import Catalog, Formats, Settings, required
@@ -69,6 +73,72 @@ class Offered(NamedTuple):
                 BadStrategy,
             )
         return found
+
+    @contextmanager
+    def blaming(
+        self, call: str, context: Context | None = None, *, files: bool = False
+    ) -> Iterator[None]:
+        """See :meth:`Registry.blaming`."""
+        name, kind = self.factory.name, loading.kind_text(self.factory.kind)
+        what = f"{call} of the {kind} {name!r}"
+        try:
+            yield
+        except LakelogError as error:
+            error.add_note(f"raised by plugin {self.source.name!r}: {what}")
+            raise
+        except Exception as error:
+            if files and isinstance(error, OSError) and error.errno is not None:
+                raise
+            if isinstance(error, OSError) and error.filename is not None:
+                # a file that the system does not let it use is not a fault of the plugin
+                where = f"{error.strerror} (plugin {self.source.name!r}, {what})"
+                if context is not None and context.read_only:
+                    raise ReadFailed(where, path=error.filename, error=error) from error
+                raise StoreError(where, path=error.filename) from error
+            raise self.source.error(
+                f"{what} failed with {type(error).__name__}: {error}"
+            ) from error
+
+
+_RESERVED: Final = frozenset(
+    {layout.COMMITLOG_DIR, layout.CONFIG_DIR, layout.OWN_DIR, layout.CHECKPOINT_FILE}
+    | {layout.ABORT_FILE, layout.ABORT_BACKUP_FILE, layout.LOCK_FILE}
+    | {"timerwheel", "timerlog", "compaction", "transaction", "rocksdbstore"}
+)
+"""Names in a store directory of the core and of RocketMQ; those below are for dispatchers of one
+kind."""
+_OF_KINDS: Final = {
+    layout.CONSUMEQUEUE_DIR: QueueReader,
+    layout.CONSUMEQUEUE_EXT_DIR: QueueReader,
+    layout.BATCHCONSUMEQUEUE_DIR: QueueReader,
+    layout.INDEX_DIR: KeyIndex,
+}
+
+
+def directories_problem(dispatcher: Any) -> str | None:
+    """Describe the first folder that a dispatcher must not have; ``None`` if all may be its own.
+
+    A rebuild removes them, so they must hold nothing else.
+    """
+    directories: Any = dispatcher.directories
+    if isinstance(directories, str) or not isinstance(directories, Sequence):
+        return f"its directories are {_shown(directories)}; give a list of names of folders"
+    for each in directories:
+        if not isinstance(each, str) or not each.isprintable() or set(each) & set("/\\"):
+            problem = "is no plain name"
+        elif each in {"", os.curdir, os.pardir}:
+            problem = "is not inside of the store"
+        elif each in _RESERVED:
+            problem = "is not its own: it belongs to the store"
+        elif each in _OF_KINDS and not isinstance(dispatcher, _OF_KINDS[each]):
+            problem = f"belongs to RocketMQ's files, and it is no {_OF_KINDS[each].__name__}"
+        else:
+            continue
+        return (
+            f"its folder {each!r} {problem}; a rebuild removes the folders of a dispatcher: give "
+            "one plain name of a folder in the store that nothing else uses"
+        )
+    return None
 
 
 class SettingsClasses(Mapping[str, type[Any]]):
@@ -419,7 +489,8 @@ class Registry(NamedTuple):
             lambda name, what: self.fault(kind, name, BadStrategy)(what),
         )
         infer = {name: each.factory.infer for name, each in self.offered.items()}
-        return Catalog(self.sections(), formats, {name: it for name, it in infer.items() if it})
+        inferring = {name: it for name, it in infer.items() if it}
+        return Catalog(self.sections(), formats, inferring, self.blaming)
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The names of all strategies of a kind, sorted."""
@@ -436,14 +507,17 @@ class Registry(NamedTuple):
     def make(self, kind: Kind, name: str, settings: object, context: Context) -> Any:
         """Build a strategy, and check that it implements its Protocol.
 
-        Errors of lakelog propagate with a note. An ``OSError`` that names a file becomes a
-        :class:`~lakelog.errors.StoreError`. Any other error becomes a
-        :class:`~lakelog.errors.PluginError` that names the plugin. Also raises
+        Errors are those of :meth:`blaming`; an ``OSError`` without a file is a
+        :class:`~lakelog.errors.PluginError`, too. Also raises
         :class:`~lakelog.errors.MissingPlugin` and :class:`~lakelog.errors.BadStrategy`.
         """
         offered = self._offered(kind, name)
-        made = _make(offered, settings, context)
-        problem = check_object(made, PROTOCOLS[kind])
+        with offered.blaming("make", context):
+            made = offered.factory.make(settings, context)
+        with offered.blaming("an attribute", context):
+            problem = check_object(made, PROTOCOLS[kind])
+            if problem is None and kind is Kind.DISPATCHER:
+                problem = directories_problem(made)
         if problem:
             raise offered.source.error(
                 f"its {loading.kind_text(kind)} {name!r}: {problem}", BadStrategy
@@ -461,6 +535,20 @@ class Registry(NamedTuple):
         cls = self._offered(kind, name).settings_class()
         is_set = name in settings.sections or required(cls)
         return self.make(kind, name, settings.section(name) if is_set else cls(), context)
+
+    def blaming(
+        self, name: str | None, call: str, *, files: bool = False
+    ) -> AbstractContextManager[None]:
+        """Give errors raised inside the name of the plugin of the strategy ``name``, if it is one.
+
+        :param call: what is called or read
+        :param files: whether the caller handles errors of files, which then pass unchanged
+
+        Errors of lakelog propagate with a note. An ``OSError`` becomes a
+        :class:`~lakelog.errors.StoreError`, and any other a :class:`~lakelog.errors.PluginError`.
+        """
+        offered = self.offered.get(name or "")
+        return nullcontext() if offered is None else offered.blaming(call, files=files)
 
     def fault(
         self, kind: Kind, name: str, error: type[loading.ErrorT]
@@ -487,25 +575,3 @@ def _installed(_path: object, off: frozenset[str]) -> Registry:
     :param _path: the key of the cache beside ``off``; the result of :func:`.search_path`
     """
     return Registry._of(loading.installed_sources(), off, given=False)
-
-
-def _make(offered: Offered, settings: object, context: Context) -> object:
-    source, factory = offered.source, offered.factory
-    what = f"the {loading.kind_text(factory.kind)} {factory.name!r}"
-    try:
-        return factory.make(settings, context)
-    except LakelogError as error:
-        error.add_note(f"raised while plugin {source.name!r} made a strategy")
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            raise _unusable(error, f"(plugin {source.name!r}, making {what})", context) from error
-        raise source.error(f"making {what} failed with {type(error).__name__}: {error}") from error
-
-
-def _unusable(error: OSError, where: str, context: Context) -> StoreError:
-    """The error for a file that the system does not let a plugin use; not a fault of the plugin."""
-    what = f"{error.strerror} {where}"
-    if context.read_only:
-        return ReadFailed(what, path=error.filename, error=error)
-    return StoreError(what, path=error.filename)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -222,11 +223,16 @@ class Catalog(NamedTuple):
     :ivar sections: the settings class of every strategy, by name
     :ivar formats: readers of files other than TOML
     :ivar inferring: by section, the function that infers settings from the files of a store
+    :ivar blaming: gives errors of a section's class or function the name of its plugin; called
+        with the section and with what is called
     """
 
     sections: Mapping[str, type[Any]]
     formats: Formats
     inferring: Mapping[str, Infer] = MappingProxyType({})
+    blaming: Callable[[str, str], AbstractContextManager[None]] = lambda _section, _what: (
+        nullcontext()
+    )
 
     @property
     def classes(self) -> Mapping[str, type[Any]]:
@@ -260,9 +266,10 @@ class Sections(Mapping[str, Any]):
     A section with a required key that is not set is absent.
     """
 
-    def __init__(self, classes: Mapping[str, type[Any]], built: dict[str, Any]) -> None:
-        """Keep ``built``, the sections that sources set; ``classes`` are those of all sections."""
-        self._classes = classes
+    def __init__(self, catalog: Catalog, built: dict[str, Any]) -> None:
+        """Keep ``built``, the sections that sources set; ``catalog`` has all sections."""
+        self._classes = catalog.classes
+        self._blaming = catalog.blaming
         self._built = built
 
     def __getitem__(self, name: str) -> Any:
@@ -270,7 +277,8 @@ class Sections(Mapping[str, Any]):
             cls = self._classes[name]
             if required(cls):
                 raise KeyError(name)
-            self._built[name] = cls()
+            with self._blaming(name, "the default settings"):
+                self._built[name] = cls()
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -174,7 +174,9 @@ def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
     """Yield the inferred values of existing keys; the caller uses them for keys not set yet."""
     looks: dict[str, Infer] = {CORE: partial(_segments, chosen), **catalog.inferring}
     for section, infer in looks.items():
-        for key, value, file in infer(path):
+        with catalog.blaming(section, "infer"):
+            found = list(infer(path))
+        for key, value, file in found:
             shown = file.relative_to(path) if file.is_relative_to(path) else file
             given = Given(section, key, value, f"{effective.INFERRED} {shown}")
             if catalog.knows(given):
@@ -353,15 +355,15 @@ def _merged(
 def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> effective.Settings:
     """Build the sections that are set, and the core's."""
     classes = catalog.classes
-    built = {
-        name: build(name, classes[name], givens)
-        for name, givens in chosen.items()
-        if givens or name == CORE
-    }
+    built = {}
+    for name, givens in chosen.items():
+        if givens or name == CORE:
+            with catalog.blaming(name, "the settings"):
+                built[name] = build(name, classes[name], givens)
     origins = effective.Origins(
         (dotted(name, key), given.origin)
         for name, givens in chosen.items()
         for key, given in givens.items()
     )
     core = built.pop(CORE)
-    return effective.Settings(core, effective.Sections(classes, built), origins, unused)
+    return effective.Settings(core, effective.Sections(catalog, built), origins, unused)

@@ -27,7 +27,6 @@ import attrs
 from lakelog import errors
 from lakelog.dispatch import Lag, resume
 from lakelog.files.checkpoint import CheckpointKeeper
-from lakelog.files.identity import warn_of_others
 from lakelog.hooks import Clock, Kind
 from lakelog.log.appender import Appender
 from lakelog.log.health import Health
@@ -55,6 +54,7 @@ from lakelog.store.strategies import (
     make_decoder,
     make_dispatchers,
     make_strategies,
+    other_strategies,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ class Undispatched:
 
 def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogReader:
     context = prepared.context(read_only=True)
-    warn_of_others(prepared.files, prepared.path, prepared.settings.core.append)
+    other = other_strategies(prepared.registry, prepared.settings, prepared.files, prepared.path)
+    if other is not None:
+        _LOG.warning("%s", other)
     page_reader = shared_page.PageReader(prepared.files, prepared.path)
     reader = LogReader(
         source,

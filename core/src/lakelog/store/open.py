@@ -23,6 +23,7 @@ from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
 from lakelog.store.owner import owner_parts
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts, release
+from lakelog.store.strategies import other_strategies
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import Progress
@@ -141,6 +142,7 @@ def open_store(  # all but the path are optional, and given by name
         files=files,
         clock=clock,
         tolerate_missing=mode == "read",
+        reads=mode == "read",
         arguments=arguments,
     )
     with opening.trying():
@@ -166,7 +168,7 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
             raise readable(error, opening.path) from error
 
 
-def prepare(
+def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     path: str | os.PathLike[str],
     *,
     settings: object | None = None,
@@ -175,11 +177,15 @@ def prepare(
     files: FileSystem | None = None,
     clock: Clock | None = None,
     tolerate_missing: bool = False,
+    reads: bool = False,
     arguments: Mapping[str, Any],
 ) -> Opening:
     """Load plugins and settings; changes no file of the store.
 
-    :param tolerate_missing: whether to ignore settings of plugins that are not installed
+    :param tolerate_missing: whether to ignore settings of plugins that are not installed: nothing
+        is put
+    :param reads: whether the store is only read, also if it was written by a plugin that is not in
+        use
     :param arguments: single settings; the other parameters are those of :func:`open_store`
 
     Raises ``TypeError``, ``ValueError``, :class:`~lakelog.errors.SettingsError`,
@@ -201,6 +207,10 @@ def prepare(
     seam = files or RealFileSystem.of_store(place, group)
     opening = Opening(place, effective, registry, seam, clock)
     opening.extension  # noqa: B018  # a wrong one is an error before any file is touched
+    if not reads:
+        other = other_strategies(registry, effective, seam, place, mends=tolerate_missing)
+        if other is not None:
+            raise other
     return opening
 
 

@@ -164,10 +164,12 @@ class LogMaker:
             log.vouch(VouchedEnd(flushed, flushed_ms, lambda _: None))
         log.sleeper = PageWaiter(directory.files, directory.path)
         self.undo.callback(quietly, strategies.flush.close)
-        strategies.flush.start(log)
+        with strategies.blaming("flush", "start()"):
+            strategies.flush.start(log)
         if strategies.replicator is not None:
             self.undo.callback(quietly, strategies.replicator.close)
-            strategies.replicator.start(log)
+            with strategies.blaming("replicator", "start()"):
+                strategies.replicator.start(log)
         appender = Appender(
             log,
             strategies.append,
@@ -200,7 +202,8 @@ def lead(strategies: Strategies, undo: ExitStack) -> None:
     replicator = strategies.replicator
     if isinstance(replicator, LeadingReplicator):
         undo.callback(quietly, replicator.stop_leading)
-        replicator.lead()
+        with strategies.blaming("replicator", "lead()"):
+            replicator.lead()
 
 
 def quietly(undo: Callable[..., object], *arguments: object, **named: object) -> None:

@@ -258,7 +258,8 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         lock, is_new = _take(directory, core, undo, alone)
         lead(strategies, undo)
         if isinstance(strategies.replicator, hooks.Receiver):
-            strategies.replicator.begin(directory.commitlog)
+            with strategies.blaming("replicator", "begin()"):
+                strategies.replicator.begin(directory.commitlog)
         begin(progress, READING)
         plan, act = _examined(directory, core, progress, undo, full=full)
         directory.files.make_dir(directory.path / OWN_DIR)
@@ -434,9 +435,8 @@ class _Taking(LogMaker):
         files, path = self.directory.files, self.directory.path
         if identity.read_identity(files, path) is None:
             identity.make_identity(files, path, new=is_new)
-        identity.warn_of_others(files, path, self.core.append)
-        if self.strategies.decoder is not None:
-            identity.note_callback(files, path, self.core.append)
+        if self.strategies.noted:
+            identity.note_strategies(files, path, self.strategies.noted)
         if not (path / ABORT_FILE).exists():
             self.undo.callback(quietly, remove_abort, files, path)  # may be partly written
         write_abort(files, path)
@@ -522,7 +522,8 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
     parts.puts = RefusingWriter(path, refused, owned.appender.flush)
     if isinstance(receiver, hooks.Receiver):
         try:
-            receiver.receive_into(replica_log(owned))
+            with owned.strategies.blaming("replicator", "receive_into()"):
+                receiver.receive_into(replica_log(owned))
         except BaseException:  # Ctrl-C too
             parts.close()
             raise

@@ -87,6 +87,8 @@ class OpenRequest:
             return None
         plain = Context(self.path, self.settings.core, self.files, read_only=True)
         made: StoreExtension = self.registry.build(kind, names[0], self.settings, plain)
+        with self.registry.blaming(names[0], "store_class"):
+            made.store_class  # noqa: B018  # a property, which may raise
         return made
 
     def extended(
@@ -100,17 +102,18 @@ class OpenRequest:
         """Build the resources of the extension for one role; see ``DispatchedLog``."""
         if self.extension is None:
             return None
-        return self.extension.extend(
-            DispatchedLog(
-                path=self.path,
-                files=self.files,
-                settings=self.settings,
-                read_only=read_only,
-                reader=reader,
-                dispatchers={each.name: each.dispatcher for each in dispatchers},
-                dispatching=dispatching,
-            )
+        log = DispatchedLog(
+            path=self.path,
+            files=self.files,
+            settings=self.settings,
+            read_only=read_only,
+            reader=reader,
+            dispatchers={each.name: each.dispatcher for each in dispatchers},
+            dispatching=dispatching,
         )
+        (name,) = self.registry.names(Kind.STORE_EXTENSION)
+        with self.registry.blaming(name, "extend()", files=True):
+            return self.extension.extend(log)
 
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]

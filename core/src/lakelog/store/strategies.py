@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from threading import Event, Thread
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import attrs
@@ -23,8 +26,12 @@ import attrs
 from lakelog import accelerate, errors, hooks
 from lakelog.accelerate import Accelerator
 from lakelog.dispatch import NamedDispatcher
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.identity import NotedStrategy, read_strategies
+from lakelog.format.layout import STRATEGIES_FILE
+from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import StoredMessage
-from lakelog.registry import Registry, check_object
+from lakelog.registry import Registry, check_object, loading
 from lakelog.runtime.threads import started
 from lakelog.settings.effective import Settings
 
@@ -178,6 +185,9 @@ class Strategies(NamedTuple):
     :ivar flush_failed: builds the error of a put whose flush strategy raised after the append
     :ivar replicator_failed: the same for the replicator
     :ivar decoder: restores bodies if the append callback stores them encoded
+    :ivar noted: those that may store other bytes than the core's own
+    :ivar blaming: gives errors the name of the plugin; called with ``flush`` or ``replicator``, and
+        with what is called
     """
 
     append: hooks.AppendCallback
@@ -190,6 +200,8 @@ class Strategies(NamedTuple):
     dispatchers: Sequence[NamedDispatcher] = ()
     cleaner: hooks.Cleaner | None = None
     disk_watcher: hooks.DiskWatcher | None = None
+    noted: Mapping[str, NotedStrategy] = MappingProxyType({})
+    blaming: Callable[[str, str], AbstractContextManager[None]] = lambda _key, _call: nullcontext()
 
 
 def make_strategies(
@@ -206,7 +218,10 @@ def make_strategies(
         make(hooks.Kind.WRITER, core.writer),
     )
     flushes, copies = flush_name(registry, settings), core.replicator
+    names = {"flush": flushes, "replicator": copies}
     flush = make(hooks.Kind.FLUSH_STRATEGY, flushes)
+    with registry.blaming(flushes, "waits_for_disk"):
+        getattr(flush, "waits_for_disk", False)
     made = Strategies(
         callback,
         writer,
@@ -217,8 +232,60 @@ def make_strategies(
         if copies
         else errors.StrategyFailed,
         decoder_of(callback, registry, append),
+        blaming=lambda key, call: registry.blaming(names[key], call),
     )
+    made = made._replace(noted=dict(_to_note(made, registry, core)))
     return add_services(made, registry, settings, context) if services else made
+
+
+def _to_note(
+    made: Strategies, registry: Registry, core: StoreSettings
+) -> Iterator[tuple[str, NotedStrategy]]:
+    if core.append != StoreSettings().append:
+        whole_records = made.decoder is not None
+        yield "append", _noted(registry, hooks.Kind.APPEND_CALLBACK, core.append, whole_records)
+    if not made.writer.traits.same_bytes:
+        yield "writer", _noted(registry, hooks.Kind.WRITER, core.writer, False)
+
+
+def _noted(registry: Registry, kind: hooks.Kind, name: str, whole_records: bool) -> NotedStrategy:
+    return NotedStrategy(name, *(registry.package(kind, name) or ("", "")), whole_records)
+
+
+_NOTED_KINDS: Final = {
+    "append": hooks.Kind.APPEND_CALLBACK,
+    "writer": hooks.Kind.WRITER,
+}
+
+
+def other_strategies(
+    registry: Registry,
+    settings: Settings,
+    files: FileSystem,
+    path: Path,
+    *,
+    mends: bool = False,
+) -> errors.PluginError | None:
+    """The error for a store whose bytes another append callback or writer has stored, if so.
+
+    :param mends: whether nothing is put, as in a recovery: the strategy need only be installed,
+        and that only if records are not whole without it
+    """
+    for key, noted in read_strategies(files, path).items():
+        kind, chosen = _NOTED_KINDS[key], getattr(settings.core, key)
+        is_there = noted.name in registry.names(kind)
+        if chosen == noted.name or (mends and (is_there or noted.whole_records)):
+            continue
+        package = f" of {noted.package} {noted.version}" if noted.package else ""
+        install = f"pip install {noted.package}=={noted.version}, " * bool(noted.package)
+        remedy = "" if is_there else install or "install its plugin, "
+        return (errors.PluginError if is_there else errors.MissingPlugin)(
+            f"{path}: the {loading.kind_text(kind)} {noted.name!r}{package} has stored its bytes, "
+            f"and {chosen!r} is in use, to which they may be unreadable: {remedy}set {key} = "
+            f"{noted.name!r}, best in lakelog/lakelog.toml; if the log has none of its bytes any "
+            f"more, remove lakelog/{STRATEGIES_FILE}"
+        )
+    return None
 
 
 def add_services(
@@ -286,12 +353,21 @@ def make_dispatchers(
     registry: Registry, settings: Settings, context: hooks.Context
 ) -> tuple[NamedDispatcher, ...]:
     """Build the dispatchers in their order; a reader ignores those that are not installed."""
-    installed = registry.names(hooks.Kind.DISPATCHER)
-    return tuple(
-        NamedDispatcher(name, registry.build(hooks.Kind.DISPATCHER, name, settings, context))
-        for name in dispatcher_names(registry, settings)
-        if name in installed or not context.read_only
-    )
+    kind = hooks.Kind.DISPATCHER
+    installed, owners = registry.names(kind), dict[str, str]()
+    made: list[NamedDispatcher] = []
+    for name in dispatcher_names(registry, settings):
+        if name in installed or not context.read_only:
+            dispatcher = registry.build(kind, name, settings, context)
+            for folder in dispatcher.directories:
+                if owners.setdefault(folder, name) != name:
+                    raise registry.fault(kind, name, errors.BadStrategy)(
+                        f"has the folder {folder!r}, which the dispatcher {owners[folder]!r} has "
+                        "already; give each its own, or leave one out of dispatchers"
+                    )
+            blaming = partial(registry.blaming, name, files=True)
+            made.append(NamedDispatcher(name, dispatcher, blaming))
+    return tuple(made)
 
 
 def make_archive(

@@ -157,7 +157,7 @@ def test_the_default_callback_costs_no_call_for_a_message(tmp_path: Path) -> Non
     ("given", "said"),
     [
         ({"append": "compress"}, "the append callback 'compress' is not installed; bodies are ret"),
-        ({}, "'compress' encoded bodies, but the store is open with 'rocketmq'"),
+        ({}, "the append callback 'compress' has stored its bytes, and 'rocketmq' is in use"),
     ],
     ids=["not installed", "not chosen"],
 )
@@ -165,7 +165,7 @@ def test_who_reads_without_the_callback_is_warned(
     path: Path, caplog: pytest.LogCaptureFixture, given: dict[str, Any], said: str
 ) -> None:
     opened(path).close()
-    assert "encoded bodies" not in caplog.text
+    assert "has stored its bytes" not in caplog.text
     with lakelog.open(path, mode="read", plugins=[], **given) as store:
         message = next(store.read("t", 0, 1))
     assert message.body != decompress(message.body, message.sys_flag) == BODIES[1]

@@ -15,7 +15,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     given = json.load(sys.stdin)
     try:
         opening = prepare(Path(path), **given)
-        follow(make(opening, name), Notifier.of(os.environ), stopped_by_signals())
+        blaming = partial(opening.registry.blaming, name)
+        follow(make(opening, name), Notifier.of(os.environ), stopped_by_signals(), blaming)
     except LakelogError as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
@@ -68,12 +71,22 @@ def make(opening: Opening, name: str) -> Follower:
     return made
 
 
-def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
-    """Run the follower until ``stop`` is set; raises the errors of its methods."""
+def follow(
+    follower: Follower,
+    manager: Notifier,
+    stop: Event,
+    blaming: Callable[[str], AbstractContextManager[None]] = lambda _call: nullcontext(),
+) -> None:
+    """Run the follower until ``stop`` is set; raises the errors of its methods.
+
+    :param blaming: gives errors of the follower the name of its plugin
+    """
     if isinstance(follower, FollowerProgram):
-        command = list(follower.command())
+        with blaming("command()"):
+            command = list(follower.command())
         os.execvp(command[0], command)  # ``serve`` keeps watching the same process
-    follower.start()
+    with blaming("start()"):
+        follower.start()
     manager.send(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
     try:

@@ -173,6 +173,7 @@ class Watcher:
             settings=settings,
             broker_conf=broker_conf,
             tolerate_missing=True,
+            reads=True,
             arguments=arguments,
         )
         core = opening.settings.core

@@ -77,6 +77,7 @@ class DirectWriter:
 
     def __init__(self, settings: DirectSettings) -> None:
         self.traits = WriterTraits(
+            same_bytes=True,
             alignment_bytes=settings.block_bytes,
             staged=True,
             commit=commit_rules(settings),

@@ -80,7 +80,7 @@ class MmapSegmentWriter:
 class MmapWriter:
     """Opens :class:`MmapSegmentWriter`."""
 
-    traits = WriterTraits()
+    traits = WriterTraits(same_bytes=True)
 
     def __init__(self, settings: MmapSettings) -> None:
         self._settings = settings

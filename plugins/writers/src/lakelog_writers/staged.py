@@ -104,7 +104,7 @@ class StagedWriter:
     """Opens :class:`StagedSegmentWriter`."""
 
     def __init__(self, settings: StagedSettings, segment_size_bytes: int) -> None:
-        self.traits = WriterTraits(staged=True, commit=commit_rules(settings))
+        self.traits = WriterTraits(same_bytes=True, staged=True, commit=commit_rules(settings))
         self._settings = settings
         self._pool = BufferPool(
             segment_size_bytes, limit=settings.pool_size, lock=settings.lock_memory
