@@ -66,6 +66,10 @@ fn file_of<'py>(
     (slots, entries): (usize, usize),
 ) -> PyResult<Option<File<'py>>> {
     let py = file.py();
+    let known = file.getattr(names::OWN_MAP.get(py)).ok();
+    if let Some(map) = known.and_then(|map| map.cast_into_exact().ok()) {
+        return Ok(Some(File { descriptor: -1, own_map: Some(map), slots, entries }));
+    }
     let found = answer(py, file.call_method0(names::FILENO.get(py)))?;
     let descriptor = found.and_then(|found| found.extract().ok());
     Ok(descriptor.map(|descriptor| {
