@@ -47,6 +47,7 @@ names! {
     MINIMUM = "minimum"
     MOVED = "moved"
     NEXT = "next"
+    OWN_MAP = "own_map"
     REFUSAL = "refusal"
     RESULT = "_result"
     SLEEPER = "sleeper"
