@@ -42,7 +42,7 @@ names! {
     END = "end"
     FILENO = "fileno"
     GATE = "_gate"
-    KEEPS = "keeps"
+    IS_SETTLED = "is_settled"
     MEMORY = "memory"
     MINIMUM = "minimum"
     MOVED = "moved"
