@@ -44,7 +44,7 @@ from lakelog.format.properties import (
 )
 from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.format.record import SECTOR_BYTES
-from lakelog.message import Body, Message, MessageColumns, PropertiesLike
+from lakelog.message import Message, MessageColumns, PropertiesLike
 from lakelog.results import AppendStatus, PutResult, PutStatus
 
 _RECORD_OVERHEAD_BYTES = 64 << 10
