@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 from typing import Final, NamedTuple, Protocol
 
-from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
+from lakelog.errors import DispatchStopped, NotOpened, StoreClosed, StoreFailed
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
@@ -100,6 +100,8 @@ class DispatchCursor:
             for each in self.dispatchers:
                 try:
                     each.dispatcher.dispatch(record)
+                except NotOpened:
+                    raise
                 except Exception as error:
                     raise self.stop(each.name, error) from error
             self._reached(record)
@@ -323,6 +325,7 @@ class DispatchRunner:
         self._hurry = Event()
         self._lock = Lock()
         self._asked = 0
+        self._lacks = False  # descriptors
         self._begun_ms = _now_ms()
         self._closing = False
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
@@ -469,12 +472,18 @@ class DispatchRunner:
                 return
             try:
                 self._dispatch(progress)
+            except NotOpened as error:  # the thread tries again
+                if not self._lacks:
+                    _log.warning("dispatching waits: %s", error)
+                self._lacks = True
             except DispatchStopped as stopped:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
                 _log.error("%s", self._dispatching.stop("the log's reader", error))
                 _log.debug("the failure in full", exc_info=error)
+            else:
+                self._lacks = False
             finally:
                 self._publish()
 
