@@ -1,7 +1,8 @@
 """A process at a limit of its own: operations fail, and work again once the limit is lifted.
 
-Run as a program: ``shortage.py PATH LIMIT FLUSH FIRST LAST``. Each place is a limit with some left over: descriptors
-or bytes of address space. What a program prints is a line of JSON, see :class:`Outcome`.
+Run as a program, with the path of a store, a name in :data:`LIMITS`, a flush strategy, and the
+first and the last place: a place is the number of descriptors, or of steps of address space, that
+are left. It prints what happened as a line of JSON.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Run:
             "put_batch": self.put_batch,
             "get": lambda store: store.get("t", 0, 0, 50),
             "scan": lambda store: sum(1 for _ in store.scan()),
-            "dispatch": lambda store: store.wait_dispatched(timeout=0.2),
+            "dispatch": lambda store: store.wait_dispatched(timeout_ms=200),
             "open": self.open_another,
         }
 
@@ -130,14 +131,16 @@ class Run:
                         self.one(name, store, f"{limit} {place}")
                 for name in self.all():
                     self.one(name, store, None)
-            if not store.wait_dispatched(timeout=10):
+            if not store.wait_dispatched(timeout_ms=10_000):
                 self.violations.append("dispatching has stopped")
         with self.opened(self.path) as store:
             kept = {each.properties["KEYS"] for each in store.scan()}
             missing = [key for key in self.acked if key not in kept]
-            for key in self.acked[-3:]:
-                if not list(store.query("t" if key[0] == "k" else "u", key)):
-                    missing.append(f"{key} in the index")
+            missing += [
+                f"{key} in the index"
+                for key in self.acked[-3:]
+                if not list(store.query("t" if key[0] == "k" else "u", key))
+            ]
         self.violations += [f"{key} is missing" for key in missing]
 
 
@@ -145,7 +148,8 @@ if __name__ == "__main__":
     found = Run(Path(sys.argv[1]), sys.argv[3])
     found.run(sys.argv[2], range(int(sys.argv[4]), int(sys.argv[5])))
     outcome = {
-        "operations": found.operations, "acked": len(found.acked), "failed": found.failed,
+        "operations": found.operations,
+        "failed": found.failed,
         "violations": found.violations,
-    }  # fmt: skip
+    }
     sys.stdout.write(json.dumps(outcome) + "\n")

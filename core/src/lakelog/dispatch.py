@@ -23,7 +23,8 @@ from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 from typing import Final, NamedTuple, Protocol
 
-from lakelog.errors import DispatchStopped, NotOpened, StoreClosed, StoreFailed
+from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
+from lakelog.files.filesystem import lacks_resources
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
@@ -100,9 +101,9 @@ class DispatchCursor:
             for each in self.dispatchers:
                 try:
                     each.dispatcher.dispatch(record)
-                except NotOpened:
-                    raise
                 except Exception as error:
+                    if lacks_resources(error):
+                        raise
                     raise self.stop(each.name, error) from error
             self._reached(record)
 
@@ -472,15 +473,15 @@ class DispatchRunner:
                 return
             try:
                 self._dispatch(progress)
-            except NotOpened as error:  # the thread tries again
-                if not self._lacks:
-                    _log.warning("dispatching waits: %s", error)
-                self._lacks = True
             except DispatchStopped as stopped:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
-                _log.error("%s", self._dispatching.stop("the log's reader", error))
+                if not lacks_resources(error):
+                    _log.error("%s", self._dispatching.stop("the log's reader", error))
+                elif not self._lacks:
+                    self._lacks = True  # the thread tries again
+                    _log.warning("dispatching waits: %r", error)
                 _log.debug("the failure in full", exc_info=error)
             else:
                 self._lacks = False

@@ -531,6 +531,13 @@ class _Naming:
 _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
+def lacks_resources(error: Exception) -> bool:
+    """Whether a call failed for want of descriptors or memory, and may work later."""
+    return isinstance(error, MemoryError | NotOpened) or (
+        isinstance(error, OSError) and error.errno in (*_NO_DESCRIPTOR, errno.ENOMEM)
+    )
+
+
 def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
     """The error for a file that cannot be opened for want of descriptors or memory."""
     import resource
