@@ -11,6 +11,7 @@ steps of the main thread, also inside ``Event.wait``. ``Event.wait`` holds the l
 from __future__ import annotations
 
 import signal
+import sys
 from _thread import start_new_thread
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,9 +20,9 @@ from functools import partial
 from threading import Thread
 from traceback import walk_tb
 from types import CodeType
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
-from lakelog.errors import ThreadNotStarted
+from lakelog.errors import StoreError, ThreadNotStarted
 
 AnyThread = TypeVar("AnyThread", bound=Thread)
 
@@ -31,6 +32,42 @@ Result = TypeVar("Result")
 
 Submit: TypeAlias = "Callable[[Callable[[], None]], object]"
 """The ``submit`` of an executor; raises ``RuntimeError`` if no thread can be started."""
+
+
+_PATCHED: Final = {
+    "gevent.monkey": ("is_module_patched", ("threading", "_thread", "queue")),
+    "eventlet.patcher": ("is_monkey_patched", ("thread",)),
+}
+_WAYS_ON: Final = {
+    "gevent.monkey": "patch_all(thread=False, queue=False)",
+    "eventlet.patcher": "monkey_patch(thread=False)",
+}
+
+
+def check_interpreter() -> None:
+    """Refuse an interpreter in which the store's threads and locks do not work.
+
+    A greenlet that waits for another process stops all greenlets of its thread, among them those
+    that took the place of the store's threads, so an open would never return. Locks and counters
+    rely on the interpreter lock.
+
+    Raises :class:`~lakelog.errors.StoreError`.
+    """
+    for name, (is_patched, kinds) in _PATCHED.items():
+        module = sys.modules.get(name)
+        found = [each for each in kinds if module and getattr(module, is_patched)(each)]
+        if found:
+            package = name.partition(".")[0]
+            raise StoreError(
+                f"{package} has replaced the standard library's {' and '.join(found)}, and without "
+                f"real threads the store would wait for ever: call {package}'s {_WAYS_ON[name]}, "
+                "or open the store in a process without it"
+            )
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise StoreError(
+            "this Python runs without its interpreter lock, on which the store's locks rely: "
+            "start it with PYTHON_GIL=1 or -X gil=1, or use a build that is not free-threaded"
+        )
 
 
 def started(thread: AnyThread) -> AnyThread:
