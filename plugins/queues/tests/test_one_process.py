@@ -16,7 +16,7 @@ from core.tests.store.support import open_small
 from lakelog import Message
 
 COPIES: Final[list[Callable[[Any], object]]] = [pickle.dumps, copy.copy, copy.deepcopy]
-MATCH: Final = r"^a {} belongs to its process .*lakelog.open\(path\) there$"
+MATCH: Final = r"^a {} belongs to its process: .*lakelog.open\(path\) there$"
 
 
 @pytest.mark.both_ways
