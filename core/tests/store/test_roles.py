@@ -21,8 +21,9 @@ from core.tests.store.workers import SERVE, a_worker, an_owner
 from lakelog import Message, PutRefused
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import segment_name
+from lakelog.format.layout import ABORT_FILE, OWN_DIR, segment_name
 from lakelog.hooks import DiskState
+from lakelog.processes.membership import Membership
 from lakelog.processes.ownership import is_owned
 from lakelog.processes.queue_table import FIRST_SLOTS, table_path
 from lakelog_testing.contracts.writer import open_in
@@ -337,3 +338,59 @@ def test_a_forked_child_unlocks_nothing(tmp_path: Path) -> None:
         (tmp_path / "lock").unlink()
         with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
             open_small(tmp_path, mode="exclusive")
+
+
+def test_an_interrupted_open_that_another_process_has_joined_undoes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its undoing removed ``abort`` and the shared page of the other one."""
+    let_in, others = Membership.let_in, []
+
+    def interrupted(lock: Membership, *, share: bool = True) -> None:
+        let_in(lock, share=share)
+        monkeypatch.undo()
+        others.append(open_small(tmp_path, attach={"take_over": False}))
+        others[0].put(Message("t", b"x"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Membership, "let_in", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_small(tmp_path)
+    assert (tmp_path / ABORT_FILE).exists()
+    others[0].put(Message("t", b"y"))
+    with open_small(tmp_path) as third:
+        assert bodies(third.scan()) == [b"x", b"y"]
+    others[0].close()
+    assert not (tmp_path / ABORT_FILE).exists()
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_whatever_small_file_a_cleaner_removes_nothing_is_lost(tmp_path: Path, ended: str) -> None:
+    """All files but the log, while two processes have the store open."""
+    with an_owner(tmp_path) as first, open_small(tmp_path, attach={"take_over": False}) as store:
+        first.ask("put", "a", 1)
+        store.put(Message("t", b"b 0"))
+        for each in [*tmp_path.iterdir(), *(tmp_path / OWN_DIR).iterdir()]:
+            if each.is_file():
+                each.unlink()
+        assert first.ask("put", "a", 1)["offsets"]
+        if ended == "killed":
+            first.kill()
+        else:
+            first.ask("close")
+        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
+            open_small(tmp_path)
+        store.put(Message("t", b"b 1"))
+        assert len(bodies(store.scan())) == 4
+    assert not (tmp_path / ABORT_FILE).exists()
+    with open_small(tmp_path) as again:
+        assert len(bodies(again.scan())) == 4
+
+
+@pytest.mark.parametrize("name", ["shared", "queues.1"])
+def test_who_misses_a_removed_file_of_the_processes_says_so(tmp_path: Path, name: str) -> None:
+    with open_small(tmp_path) as store:
+        (tmp_path / OWN_DIR / name).unlink()
+        with pytest.raises(StoreError, match=f"{name}: .*gone.*; close the store in all of them"):
+            open_small(tmp_path)
+        store.put(Message("t", b"x"))

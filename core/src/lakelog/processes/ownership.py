@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,6 +18,7 @@ from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
 from lakelog.processes.locks import described, is_locked
 
+_LOG: Final = logging.getLogger("lakelog")
 SERVICES: Final = 16
 """The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the
 checkpoint.
@@ -131,5 +133,13 @@ def write_abort(files: FileSystem, path: Path) -> None:
 
 def remove_abort(files: FileSystem, path: Path) -> None:
     """Mark the store as cleanly stopped; all else must be durable already."""
-    files.unlink(path / ABORT_FILE)
+    try:
+        files.unlink(path / ABORT_FILE)
+    except FileNotFoundError:
+        _LOG.warning(
+            "%s: the file %s was removed while the store was open; exclude its directory from "
+            "what removes old files",
+            path,
+            ABORT_FILE,
+        )
     files.sync_dir(path)
