@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from lakelog.accelerate import current
 from lakelog.errors import StrategyFailed
 from lakelog.results import PutResult, PutStatus
+from lakelog.runtime.forks import OfThisProcess
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +35,7 @@ def is_called_back() -> bool:
     return getattr(_HERE, "calls_back", False)
 
 
-class AwaitableFuture(Future[T]):
+class AwaitableFuture(OfThisProcess, Future[T]):
     """A :class:`concurrent.futures.Future` that can also be awaited.
 
     Its lock is created when a thread waits for it. Callbacks and awaiting tasks need no lock: the
