@@ -146,10 +146,13 @@ def test_a_reader_makes_no_spans(tmp_path: Path, spans: InMemorySpanExporter) ->
         assert spans.get_finished_spans() == ()
 
 
-WRONG: list[Any] = [b"x", None, lakelog.Message, *[
-    lakelog.Message(**{"topic": "t", "body": b"x", **wrong})
-    for wrong in ({"topic": 5}, {"body": 5}, {"body": "x"}, {"properties": 5}, {"properties": [5]})
-]]  # fmt: skip  # no messages, then messages with a field of a wrong type
+FIELDS: list[dict[str, Any]] = [
+    {"topic": 5}, {"body": 5}, {"body": "x"}, {"properties": 5}, {"properties": [5]},
+]  # fmt: skip  # fields of wrong types
+WRONG: list[Any] = [
+    *(b"x", None, lakelog.Message),
+    *(lakelog.Message(**{"topic": "t", "body": b"x"} | wrong) for wrong in FIELDS),
+]
 
 
 def test_errors_are_those_of_the_store(store: lakelog.Store) -> None:
@@ -164,6 +167,6 @@ def test_errors_are_those_of_the_store(store: lakelog.Store) -> None:
                         getattr(each, name)(wrong)
                     said.append(str(caught.value))
                 assert said[0] == said[1]
-        given = bytearray(b"a\x011\x02")
+        given: Any = bytearray(b"a\x011\x02")
         result = traced.put(lakelog.Message("t", b"x", properties=given))
     assert store.look_up(result.physical_offset).properties["a"] == "1"
