@@ -25,7 +25,7 @@ from contextvars import copy_context
 from functools import partial
 from threading import Thread, current_thread, get_ident, main_thread
 from traceback import walk_tb
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from lakelog.errors import ThreadNotStarted
@@ -113,12 +113,12 @@ class LockFreeFuture(Future[Result]):
     _result: Result | None = None
     _exception: BaseException | None = None
     _gate: _Gate | None = None
-    _condition = _NO_LOCK
 
     def __init__(self) -> None:  # replaces that of the base, which creates a lock
         self._done_callbacks: list[Any] = []
 
-    if not TYPE_CHECKING:  # an attribute of the base class
+    if not TYPE_CHECKING:  # attributes of the base class
+        _condition = _NO_LOCK
 
         @property
         def _waiters(self) -> _Listeners:
@@ -401,7 +401,8 @@ def is_inside() -> bool:
     """
     if current_thread().name.startswith("lakelog-"):
         return True
-    is_outside, frame = False, sys._getframe(1)  # no public function gives the frames
+    is_outside = False
+    frame: FrameType | None = sys._getframe(1)  # no public function gives the frames
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if not name.startswith("lakelog."):
