@@ -47,7 +47,11 @@ def put_orders(path: str, address: str, second: str, folder: str | None = None) 
         **tls(folder),
     }
     with lakelog.open(
-        path, segment_size_bytes=SEGMENT_BYTES, replicator="rocketmq-ha", rocketmq_ha=section
+        path,
+        segment_size_bytes=SEGMENT_BYTES,
+        replicator="rocketmq-ha",
+        rocketmq_ha=section,
+        on_late="return",  # the status is looked at below
     ) as store:
         number = 0
         while True:

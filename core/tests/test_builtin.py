@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.hooks import Factory, SegmentWriter
 from lakelog.message import Body
 from lakelog.registry import Registry
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog_testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,
@@ -73,14 +74,14 @@ class TestInlineFlush(DurableFlushStrategyContract):
     def test_a_close_while_the_thread_looks_is_seen(self) -> None:
         """What the close sets comes before the thread clears it, behind a wake."""
 
-        class Asked(Event):
+        class Asked(LockFreeEvent):
             def clear(self) -> None:
-                inline._closing = True
+                inline._thread._closing = True
                 self.set()
                 super().clear()
 
         log, inline = FakeLog(), self.make()
-        inline._asked = Asked()
+        inline._thread._asked = Asked()
         with no_thread_left(self.patience_seconds):
             inline.start(log)
             inline.submit(log.append(), wait=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ import pytest
 import lakelog
 from lakelog import Store, StoredMessage
 from lakelog.errors import StoreError
+from lakelog.processes import shared_page
 from lakelog.recovery.report import RecoveryReport
 from tests.faults.conftest import Outcome
 from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of, message_of
@@ -30,6 +33,16 @@ def kept(outcome: Outcome, settings: Mapping[str, Any], *, power_cut: bool = Fal
         return set(outcome.acks)
     flushed = max((event["flushed"] for event in outcome.events if "flushed" in event), default=0)
     return {str(event["ack"]) for event in outcome.told("ack") if event["end"] <= flushed}
+
+
+@contextmanager
+def boot(folder: Path) -> Iterator[None]:
+    """As after a power cut: the kernel has another boot id than when the store was written."""
+    told = folder / "boot-id"
+    told.write_text(str(uuid.uuid4()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_page, "_BOOT_ID", told)
+        yield
 
 
 def check_recovered(

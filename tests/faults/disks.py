@@ -38,8 +38,13 @@ class Disk:
         self.place = place
         self.cuts_at_once = cuts_at_once
 
+    @property
+    def mounting(self) -> tuple[str, ...]:
+        """The command that mounts it."""
+        return ("mount", "-o", "loop", str(self.image), str(self.place))
+
     def mount(self) -> None:
-        subprocess.run(["mount", "-o", "loop", self.image, self.place], check=True)
+        subprocess.run(self.mounting, check=True)
 
     def cut(self) -> None:
         """Shut it down as a power cut would: nothing more reaches the image."""
@@ -80,7 +85,7 @@ def made(kind: str, folder: Path) -> Iterator[Disk]:
     with disk.image.open("wb") as file:
         file.truncate(size * MIB)
     subprocess.run([*command, str(disk.image)], check=True, capture_output=True)
-    with mounted(disk.place, ("mount", "-o", "loop", str(disk.image), str(disk.place))):
+    with mounted(disk.place, disk.mounting):
         yield disk
 
 

@@ -145,7 +145,7 @@ def put_while_slow(path: Path, settings: Mapping[str, Any], run: str, tell: Tell
 
 def put_beside(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
     """Open; once told to go on, put until a sync fails, and die of that."""
-    store = lakelog.open(path, **settings, **BESIDE)
+    store = lakelog.open(path, on_late="return", **settings, **BESIDE)
     path.with_name(OPEN).touch()
     while not path.with_name(GO).exists():
         time.sleep(0.005)
@@ -200,7 +200,7 @@ def _duties(store: Store) -> Mapping[str, Callable[[], object]]:
 def opened(path: Path, settings: Mapping[str, Any], tell: Tell) -> Store | None:
     """The store, as its owner; or tell why not."""
     try:
-        return lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings)
+        return lakelog.open(path, on_late="return", segment_size_bytes=SEGMENT_BYTES, **settings)
     except lakelog.LakelogError as error:
         tell({"failed": "open", "why": why(error)})
         return None

@@ -48,6 +48,14 @@ def test_description_authors_licence_and_status_are_stated(project: Project) -> 
     assert [each for each in table["classifiers"] if each.startswith(STATUS)] == of_core
 
 
+@pytest.mark.parametrize("project", ALL, ids=str)
+def test_the_pythons_of_the_matrix_are_stated(project: Project) -> None:
+    (line,) = re.findall(r"^PYTHONS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    python = "Programming Language :: Python :: "
+    stated = [each.removeprefix(python) for each in project.table["classifiers"] if python in each]
+    assert stated == ["3 :: Only", *line.split()]
+
+
 def test_all_have_one_version_and_name_one_another_by_it() -> None:
     version = BY_NAME["lakelog-core"].table["version"]
     assert {each.table["version"] for each in ALL} == {version}

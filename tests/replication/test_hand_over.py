@@ -37,6 +37,7 @@ def test_slaves_follow_the_services(tmp_path: Path, end: signal.Signals) -> None
         segment_size_bytes=SEGMENT,
         preallocate=False,
         replicator="rocketmq-ha",
+        on_late="return",
         rocketmq_ha=section,
     ) as store:
         store.put(lakelog.Message("orders", bytes(160)))

@@ -44,6 +44,7 @@ def open_master(path: Path, port: int = 0, **section: Any) -> Store:
         segment_size_bytes=SEGMENT,
         flush="group-commit",
         replicator="rocketmq-ha",
+        on_late="return",
         rocketmq_ha={"port": port, "slave_timeout_ms": 60_000, **section},
     )
 

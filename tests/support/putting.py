@@ -57,7 +57,7 @@ def main() -> None:
     path, settings, seed = sys.argv[1:]
     chance = random.Random(int(seed))
     source = messages(chance)
-    with lakelog.open(path, **json.loads(settings)) as store:
+    with lakelog.open(path, on_late="return", **json.loads(settings)) as store:
         while True:
             done = put(store, chance, source)
             lines = [

@@ -19,7 +19,7 @@ if sys.platform != "linux":
         "on Linux, in a container, or in WSL 2"
     )
 
-from lakelog.errors import LakelogError, PutRefused
+from lakelog.errors import LakelogError, NotDurable, PutRefused
 from lakelog.message import Message, StoredMessage
 from lakelog.results import PutStatus
 
@@ -50,6 +50,7 @@ __all__ = [
     "LogStore",
     "Message",
     "MessageColumns",
+    "NotDurable",
     "Producer",
     "PutRefused",
     "PutResult",

@@ -32,6 +32,7 @@
     ├── CorruptRecord            bytes of the log that are not the record they should be
     ├── OffsetOutOfRange         no record starts there
     ├── IllegalMessage           a message that no record can hold
+    ├── NotDurable               a put that *is* in the log, but not durable or copied in time
     └── PutRefused               a put that is *not* in the log, with RocketMQ's status
 
 A message says what is wrong, where, and what to do; the parts are attributes too, for programs.
@@ -45,7 +46,7 @@ import errno
 from collections.abc import Callable, Sequence
 from copy import copy
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from lakelog.results import PutStatus
 
@@ -122,6 +123,50 @@ class PutRefused(LakelogError):
     def __init__(self, status: PutStatus, what: str) -> None:
         super().__init__(f"{status.name}: {what}")
         self.status = status
+
+
+class NotDurable(LakelogError):
+    """A put whose messages are in the log, but were not made durable, or not copied, in time.
+
+    They may become durable later, or be lost at a power cut; putting them again stores them twice.
+    :meth:`~lakelog.Store.flush` makes them durable. The setting ``on_late = "return"`` lets such
+    puts return their result in place of this error.
+
+    :ivar status: ``FLUSH_DISK_TIMEOUT``, ``FLUSH_SLAVE_TIMEOUT`` or ``SLAVE_NOT_AVAILABLE``
+    :ivar result: what the put would have returned: a :class:`~lakelog.PutResult` with that status,
+        or a sequence of those of all messages of a batch
+    """
+
+    def __init__(self, status: PutStatus, result: Any, limit_ms: float | None = None) -> None:
+        """Describe a late put.
+
+        :param limit_ms: how long the put waited for its sync or copies at most, if known
+        """
+        many = isinstance(result, Sequence)
+        first = result[0] if many else result
+        these, its = (
+            (f"the {len(result)} records are", "their") if many else ("the record is", "its")
+        )
+        they, them = ("they", "them") if many else ("it", "it")
+        within = "in time" if limit_ms is None else f"in {limit_ms:g} ms"
+        missing, loss = _LATE[status]
+        super().__init__(
+            f"{status.name}: {these} in the log at offset {first.physical_offset}, {its} "
+            f"{missing.format(within)}; {they} may become durable later, or be lost at {loss}: do "
+            f"not put {them} again blindly, see lakelog.NotDurable"
+        )
+        self.status = status
+        self.result = result
+
+
+_LATE: Final = {
+    PutStatus.FLUSH_DISK_TIMEOUT: ("sync did not finish {}", "a power cut"),
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ("copies were not confirmed {}", "the loss of this machine"),
+    PutStatus.SLAVE_NOT_AVAILABLE: (
+        "copies are missing, as too few slaves are connected or near the end of the log",
+        "the loss of this machine",
+    ),
+}
 
 
 class SettingsError(LakelogError, ValueError):

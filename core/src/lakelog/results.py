@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class PutStatus(Enum):
     """The outcome of a put.
 
-    The first four mean that the message *is* in the log, and are returned in a
-    :class:`~lakelog.results.PutResult`. All others mean that it is not, and are raised in a
-    :class:`~lakelog.errors.PutRefused`.
+    The first four mean that the message *is* in the log: ``PUT_OK`` is returned in a
+    :class:`~lakelog.results.PutResult`, and the others are raised in a
+    :class:`~lakelog.errors.NotDurable`, unless ``on_late`` is ``return``. All others
+    mean that it is not, and are raised in a :class:`~lakelog.errors.PutRefused`.
     """
 
     PUT_OK = "PUT_OK"

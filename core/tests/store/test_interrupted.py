@@ -200,7 +200,7 @@ def test_a_handler_that_puts_in_the_middle_of_a_sync(
             assert store.flushed_offset >= result.end_offset
 
     for at in every(stride):
-        with open_small(tmp_path / str(at), flush="inline") as store:
+        with open_small(tmp_path / str(at), flush="inline", on_late="return") as store:
             handler = Handler(at, partial(put, store))
             sys.setprofile(handler)
             try:

@@ -182,7 +182,7 @@ def test_when_the_sync_hangs_a_put_ends_in_time_and_its_message_is_seen_later(
 ) -> None:
     """It is in the log, and unreadable before it is durable."""
     section = {"group-commit": {"sync_flush_timeout_ms": 50}}
-    with open_on(disk, tmp_path / "s", **section) as store:
+    with open_on(disk, tmp_path / "s", on_late="return", **section) as store:
         with disk.stalled():
             result = store.put(message())
             late = store.put_async(message()).result(PATIENCE_SECONDS)
@@ -281,7 +281,7 @@ def test_a_callback_waits_for_an_asynchronous_put(
     """The callback runs in the syncing thread, and in the thread that times out puts."""
     statuses, hangs = Queue[PutStatus](), timeout_ms == 50
     section = {"group-commit": {"sync_flush_timeout_ms": timeout_ms}}
-    with open_on(disk, tmp_path / "s", **section) as store:
+    with open_on(disk, tmp_path / "s", on_late="return", **section) as store:
 
         def again(_: object) -> None:
             statuses.put(store.put_async(message()).result(PATIENCE_SECONDS).status)

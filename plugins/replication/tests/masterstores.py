@@ -32,6 +32,7 @@ def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
         segment_size_bytes=SEGMENT,
         flush=flush,
         replicator="rocketmq-ha",
+        on_late="return",
         rocketmq_ha={"port": 0, "close_timeout_ms": 500, "slave_timeout_ms": SLOW_MS, **section},
     )
 

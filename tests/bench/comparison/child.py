@@ -101,7 +101,7 @@ class LakelogReader(Reader):
 
     def __init__(self, directory: Path, options: Options) -> None:
         self._directory, self._options = directory, options
-        self._store = lakelog.open(directory, **options)
+        self._store = lakelog.open(directory, on_late="return", **options)
         found = self._store.recovery
         assert found is not None, "nobody else has it open"
         for each in (*found.cut, *found.missing, *found.damage):

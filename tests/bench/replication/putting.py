@@ -104,6 +104,7 @@ def _main(path: str, port: str, text: str) -> None:
         segment_size_bytes=sides.SEGMENT_BYTES,
         flush="group-commit" if what.is_durable else "timed",
         replicator="rocketmq-ha",
+        on_late="return",
         rocketmq_ha=section,
     ) as store:
         putting = _Putting(store)

@@ -42,10 +42,12 @@ class TracedStore:
         """As :meth:`lakelog.Store.put`; the span ends when it returns."""
         found = {"messaging.message.body.size": len(message.body)}
         with _current("send", message.topic, SpanKind.PRODUCER, found) as span:
-            result = self.store.put(_with_context(message))
-            span.set_attribute("messaging.message.id", result.message_id)
-            span.set_attribute("messaging.destination.partition.id", str(result.queue_id))
-            span.set_attribute("messaging.lakelog.status", result.status.name)
+            try:
+                result = self.store.put(_with_context(message))
+            except lakelog.NotDurable as late:
+                _describe(span, late.result)
+                raise
+            _describe(span, result)
             span.set_status(Status(StatusCode.OK))
         return result
 
@@ -55,6 +57,12 @@ class TracedStore:
         found = {"messaging.batch.message_count": len(messages)}
         with _current("send", topics, SpanKind.PRODUCER, found):
             return self.store.put_batch([_with_context(each) for each in messages])
+
+
+def _describe(span: Span, result: PutResult) -> None:
+    span.set_attribute("messaging.message.id", result.message_id)
+    span.set_attribute("messaging.destination.partition.id", str(result.queue_id))
+    span.set_attribute("messaging.lakelog.status", result.status.name)
 
 
 def handling(message: StoredMessage) -> AbstractContextManager[Span]:

@@ -296,6 +296,8 @@ class FlushStrategy(Protocol):
     durable end, so that no message that was read can vanish. A put that does not wait becomes
     readable with the next sync, which the strategy must trigger. Without the attribute, reads
     return everything appended.
+
+    ``timeout_ms`` may be set to the longest wait of a put; the error of a late put states it.
     """
 
     def start(self, log: Flushable) -> None:
@@ -373,8 +375,8 @@ class ReplicatedLog(Flushable, Protocol):
 class Replicator(Protocol):
     """Copies appends elsewhere, and lets callers wait for the copies.
 
-    Each process that appends has one. ``answers_at_once`` means the same as for a
-    :class:`~lakelog.hooks.FlushStrategy`.
+    Each process that appends has one. ``answers_at_once`` and ``timeout_ms`` mean the same as for
+    a :class:`~lakelog.hooks.FlushStrategy`.
 
     It may have ``admit(length: int) -> None``, as ``submit`` comes too late to refuse a put. It is
     called in the thread of a put that waits, before the append of ``length`` bytes, and raises

@@ -120,6 +120,9 @@ class StoreSettings:
     :ivar append: the append callback, by name
     :ivar writer: the writer, by name
     :ivar flush: the flush strategy, by name; ``auto`` is the best that is installed
+    :ivar on_late: what a put does whose message is in the log, but not durable or copied in time:
+        ``raise`` raises :class:`~lakelog.NotDurable`, ``return`` returns the result, whose
+        ``status`` alone shows it
     :ivar replicator: the replicator, by name, if any
     :ivar dispatchers: the dispatchers, in the order in which they receive each batch; ``auto`` is
         the consume queues, then the key index if one is installed; empty makes a bare log
@@ -155,6 +158,7 @@ class StoreSettings:
     append: str = "rocketmq"
     writer: str = "file"
     flush: str = "auto"
+    on_late: Literal["raise", "return"] = "raise"
     replicator: str | None = None
     dispatchers: tuple[str, ...] = ("auto",)
     followers: tuple[str, ...] = ()

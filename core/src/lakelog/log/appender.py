@@ -18,13 +18,20 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from lakelog.builtin import RocketmqAppendCallback
-from lakelog.errors import IllegalMessage, PutRefused, StoreFailed, StrategyFailed, ThreadNotStarted
+from lakelog.errors import (
+    IllegalMessage,
+    NotDurable,
+    PutRefused,
+    StoreFailed,
+    StrategyFailed,
+    ThreadNotStarted,
+)
 from lakelog.format.encoder import EncodedBatch
 from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.hooks import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
+from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.locks import WaitList
@@ -177,11 +184,14 @@ class Appender:
         health: Health,
         flush_failed: ErrorBuilder = StrategyFailed,
         replicator_failed: ErrorBuilder = StrategyFailed,
+        *,
+        raises_late: bool = True,
     ) -> None:
         """Store the collaborators.
 
         :param flush_failed: builds the error of a put whose ``flush`` raised after the append
         :param replicator_failed: the same for ``replicator``
+        :param raises_late: whether a put raises that is not durable or not copied in time
         """
         self._log = log
         admit: Callable[[int], None] | None = getattr(replicator, "admit", None)
@@ -207,6 +217,10 @@ class Appender:
         wait = getattr(flush, "wait", None) if replicator is None else None
         self._wait_flushed: Callable[[int], PutStatus | None] = wait or (lambda _end: None)
         self._submitting = AsyncPutQueue(self._submit_burst)
+        sync_ms = getattr(flush, "timeout_ms", None)
+        copy_ms = getattr(replicator, "timeout_ms", None)
+        self._late: Late | None = partial(_late_error, sync_ms, copy_ms) if raises_late else None
+        self._settle: Callable[..., None] = partial(settle_appended, late=self._late)
 
     # --- one message ---
 
@@ -214,6 +228,7 @@ class Appender:
         """Append one message, then wait for flush and copies.
 
         Raises :class:`~lakelog.errors.PutRefused` if the message is not in the log,
+        :class:`~lakelog.errors.NotDurable` if it is but flush or copies are late,
         :class:`~lakelog.errors.StrategyFailed` if it is but a strategy failed, and
         :class:`~lakelog.errors.StoreFailed`.
         """
@@ -266,6 +281,8 @@ class Appender:
         status = self._wait(result.end_offset, wait, with_status)
         if status is not _PUT_OK:
             result.status = status
+            if self._late is not None:
+                raise self._late(status, result)
         return result
 
     def _finish(self, batch: EncodedBatch) -> PutStatus:
@@ -302,10 +319,7 @@ class Appender:
 
         A batch larger than a segment is split, with one wait per piece.
         """
-        batches = self._batches(messages)
-        if len(batches) == 1:
-            return batches[0].results(self._finish(batches[0]))
-        return self._put_pieces(batches)
+        return self._put_pieces(self._batches(messages))
 
     def _batches(self, messages: Sequence[Message]) -> Sequence[EncodedBatch]:
         if self._health.refusal is not None:
@@ -315,8 +329,9 @@ class Appender:
         except IllegalMessage as error:
             raise PutRefused(error.status, str(error)) from None
 
-    def _put_pieces(self, batches: Sequence[EncodedBatch]) -> list[PutResult]:
-        results: list[PutResult] = []
+    def _put_pieces(self, batches: Sequence[EncodedBatch]) -> Sequence[PutResult]:
+        results: Sequence[PutResult] = ()
+        worst = _PUT_OK
         for batch in batches:
             try:
                 status = self._finish(batch)
@@ -326,7 +341,11 @@ class Appender:
             except StrategyFailed as error:
                 error.accepted = [*results, *error.accepted]
                 raise
-            results += batch.results(status)
+            done = batch.results(status)
+            results = [*results, *done] if results else done
+            worst = _combined(status, worst)
+        if worst is not _PUT_OK and self._late is not None:
+            raise self._late(worst, results)
         return results
 
     def _encoded(self, messages: Sequence[Message]) -> Iterator[EncodedBatch]:
@@ -353,16 +372,16 @@ class Appender:
             return future
         end = future.end_offset = appended.end_offset
         if self.answers_at_once:
-            settle_appended([future], _PUT_OK)
+            self._settle([future], _PUT_OK)
         elif not message.wait_store_ok:
-            self._then(end, False, partial(settle_appended, [future]))
+            self._then(end, False, partial(self._settle, [future]))
         elif self._submit_later is None:
             self._submitting.put(future)
         else:
             try:
-                self._submit_later(future, settle_appended)
+                self._submit_later(future, self._settle)
             except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler
-                settle_appended([future], self._of_flush.error(error, end))
+                self._settle([future], self._of_flush.error(error, end))
         return future
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
@@ -375,7 +394,8 @@ class Appender:
             batches = self._batches(messages)
             if len(batches) == 1:
                 batch = batches[0]
-                self._then(self._append(batch), batch.wait, partial(_hand_over, batch, future))
+                answer = partial(_hand_over, batch, future, self._late)
+                self._then(self._append(batch), batch.wait, answer)
             else:
                 future.set_result(self._put_pieces(batches))
         except Exception as error:  # noqa: BLE001  # for a wrong argument too, as in put_async
@@ -385,7 +405,7 @@ class Appender:
     def _submit_burst(self, burst: Sequence[PutFuture]) -> None:
         end = max(future.end_offset for future in burst)
         serve = self._submitting.serve
-        self._then(end, True, partial(settle_appended, burst, serve=serve))
+        self._then(end, True, partial(self._settle, burst, serve=serve))
 
     def _then(self, end: int, wait: bool, answer: Answer) -> None:
         """Submit an append that ended at ``end``; call ``answer`` once its outcome is known.
@@ -451,11 +471,23 @@ def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: Encode
     return log.append(batch)
 
 
-def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Exception) -> None:
-    if isinstance(outcome, PutStatus):
+def _hand_over(
+    batch: EncodedBatch, future: BatchFuture, late: Late | None, outcome: PutStatus | Exception
+) -> None:
+    if not isinstance(outcome, PutStatus):
+        future.set_exception(_about(batch.results, outcome))
+    elif outcome is _PUT_OK or late is None:
         future.set_result(batch.results(outcome))
     else:
-        future.set_exception(_about(batch.results, outcome))
+        future.set_exception(late(outcome, batch.results(outcome)))
+
+
+def _late_error(
+    sync_ms: float | None, copy_ms: float | None, status: PutStatus, result: Any
+) -> NotDurable:
+    """The error of a put that would return ``result``; the limits are those of its strategies."""
+    of_sync = status is PutStatus.FLUSH_DISK_TIMEOUT
+    return NotDurable(status, result, sync_ms if of_sync else copy_ms)
 
 
 def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception) -> Exception:

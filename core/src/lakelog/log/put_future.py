@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Serve: TypeAlias = "Callable[[PutFuture], object]"
+Late: TypeAlias = "Callable[[PutStatus, Any], Exception]"
+"""Builds the error of a put from its status and what it would return."""
 _HERE: Final = threading.local()
 """Per thread; a context variable would be copied into tasks that a callback starts."""
 
@@ -113,12 +115,16 @@ def settle(futures: Iterable[PutFuture]) -> None:
 
 
 def settle_appended(
-    futures: Sequence[PutFuture], outcome: PutStatus | Exception, serve: Serve | None = None
+    futures: Sequence[PutFuture],
+    outcome: PutStatus | Exception,
+    serve: Serve | None = None,
+    late: Late | None = None,
 ) -> None:
     """Settle the futures of messages that are in the log; an event loop is woken once for all.
 
     :param outcome: the status of all, or the error of the flush strategy or replicator
     :param serve: called with a put for which a callback waits, in the thread that would settle it
+    :param late: builds the error of a put with another status than ``PUT_OK``; ``None`` returns it
     """
     before, _HERE.serve = getattr(_HERE, "serve", None), serve
     try:
@@ -126,6 +132,10 @@ def settle_appended(
             if outcome is not PutStatus.PUT_OK:
                 for future in futures:
                     future.appended.status = outcome
+                if late is not None:
+                    for future in futures:
+                        future.set_exception(late(outcome, future.appended))
+                    return
             settle(futures)
             return
         for future in futures:

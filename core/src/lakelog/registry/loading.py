@@ -210,6 +210,39 @@ def distribution(name: str) -> Distribution | None:
         return None
 
 
+_DEFAULT_PACKAGES: Final = {
+    f"lakelog-{name.replace('_', '-')}": f"lakelog_{name}"
+    for name in ("flush", "hash_index", "queues", "retention", "rocketmq", "writers")
+}
+"""The packages that the distribution ``lakelog`` brings, with the module of each."""
+
+
+def check_metadata() -> None:
+    """Refuse packages without metadata, whose plugins would be left out in silence.
+
+    A frozen program has none unless asked; nor has a folder of sources. A core that is installed
+    alone has its own.
+
+    Raises :class:`~lakelog.errors.PluginError`.
+    """
+    if distribution("lakelog-core") is None:
+        lacking = ["lakelog-core", *_DEFAULT_PACKAGES]
+    else:
+        lacking = [
+            name
+            for name, module in _DEFAULT_PACKAGES.items()
+            if find_spec(module) is not None and distribution(name) is None
+        ]
+    if lacking:
+        raise PluginError(
+            f"the metadata (.dist-info) of {lacking[0]} is missing, by whose entry points plugins "
+            "are found, so that the store would silently be one without queues, index or timed "
+            "flushes: install the packages, or freeze them with their metadata and modules (for "
+            "PyInstaller: " + " ".join(f"--copy-metadata {name}" for name in lacking) + " and "
+            "--collect-submodules of each module), or name the plugins with plugins=[...]"
+        )
+
+
 def switched_off(environ: Mapping[str, str]) -> frozenset[str]:
     """Names of plugins that the environment switches off."""
     listed = environ.get(DISABLE_VARIABLE, "").split(",")

@@ -574,4 +574,5 @@ def _installed(_path: object, off: frozenset[str]) -> Registry:
 
     :param _path: the key of the cache beside ``off``; the result of :func:`.search_path`
     """
+    loading.check_metadata()
     return Registry._of(loading.installed_sources(), off, given=False)

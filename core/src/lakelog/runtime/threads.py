@@ -26,9 +26,9 @@ from functools import partial
 from threading import Thread, current_thread, get_ident, main_thread
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from lakelog.errors import ThreadNotStarted
+from lakelog.errors import StoreError, ThreadNotStarted
 from lakelog.runtime.locks import LockFreeEvent, WaitList
 
 AnyThread = TypeVar("AnyThread", bound=Thread)
@@ -127,7 +127,8 @@ class LockFreeFuture(Future[Result]):
     @property
     def gate(self) -> _Gate:
         """The threads that wait for it."""
-        return self._gate or self.__dict__.setdefault("_gate", _Gate())
+        gate = self._gate
+        return self.__dict__.setdefault("_gate", _Gate()) if gate is None else gate
 
     def result(self, timeout: float | None = None) -> Result:
         """As in the base class; ``timeout`` is in seconds."""
@@ -274,6 +275,7 @@ class Workers:
         self._closed = True
         if cancel:
             self._works.clear()
+        self._run()  # what is left of a submission for which no thread could be started
         self._waits.wait_for(lambda: not self._works and len(self._slots) == self._most)
 
 
@@ -321,6 +323,42 @@ class Background:
         self._asked.set()
         for each in list(self._threads):
             each.join()
+
+
+_PATCHED: Final = {
+    "gevent.monkey": ("is_module_patched", ("threading", "_thread", "queue")),
+    "eventlet.patcher": ("is_monkey_patched", ("thread",)),
+}
+_WAYS_ON: Final = {
+    "gevent.monkey": "patch_all(thread=False, queue=False)",
+    "eventlet.patcher": "monkey_patch(thread=False)",
+}
+
+
+def check_interpreter() -> None:
+    """Refuse an interpreter in which the store's threads and locks do not work.
+
+    A greenlet that waits for another process stops all greenlets of its thread, among them those
+    that took the place of the store's threads, so an open would never return. Locks and counters
+    rely on the interpreter lock.
+
+    Raises :class:`~lakelog.errors.StoreError`.
+    """
+    for name, (is_patched, kinds) in _PATCHED.items():
+        module = sys.modules.get(name)
+        found = [each for each in kinds if module and getattr(module, is_patched)(each)]
+        if found:
+            package = name.partition(".")[0]
+            raise StoreError(
+                f"{package} has replaced the standard library's {' and '.join(found)}, and without "
+                f"real threads the store would wait for ever: call {package}'s {_WAYS_ON[name]}, "
+                "or open the store in a process without it"
+            )
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise StoreError(
+            "this Python runs without its interpreter lock, on which the store's locks rely: "
+            "start it with PYTHON_GIL=1 or -X gil=1, or use a build that is not free-threaded"
+        )
 
 
 def started(thread: AnyThread) -> AnyThread:

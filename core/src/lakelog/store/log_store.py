@@ -114,10 +114,11 @@ class LogStore:
     def put(self, message: Message) -> PutResult:
         """Append one message.
 
-        :returns: its position and status: ``PUT_OK``, or the guarantee that was not met in time
-            although the message is in the log
+        :returns: its position, and the status ``PUT_OK``
 
         Raises :class:`~lakelog.PutRefused` if the message is not in the log,
+        :class:`~lakelog.NotDurable` if it is, but was not durable or copied in time (with the
+        setting ``on_late = "return"`` the status says so),
         :class:`~lakelog.errors.StrategyFailed` if it is, but the flush strategy or the replicator
         failed, and :class:`~lakelog.errors.StoreFailed` if a write or sync failed.
         """
@@ -128,7 +129,8 @@ class LogStore:
 
         Either all are appended or none, with one wait for all. A batch larger than the space in
         one segment is split, with one wait per part. :class:`~lakelog.PutRefused` then holds the
-        results of the parts already in the log in ``accepted``.
+        results of the parts already in the log in ``accepted``. ``result`` of
+        :class:`~lakelog.NotDurable` holds those of all messages.
 
         Raises as :meth:`put`, and ``TypeError`` for anything but a sequence.
         """

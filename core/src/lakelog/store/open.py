@@ -17,6 +17,7 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
 from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
+from lakelog.runtime.threads import check_interpreter
 from lakelog.settings.effective import ATTACH
 from lakelog.settings.resolver import resolve
 from lakelog.store.joining import kept_services, reader_parts, shared_parts
@@ -191,6 +192,7 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     Raises ``TypeError``, ``ValueError``, :class:`~lakelog.errors.SettingsError`,
     :class:`~lakelog.errors.PluginError` and :class:`~lakelog.errors.ReadFailed`.
     """
+    check_interpreter()
     place = _place(path)
     registry = Registry.load(plugins, os.environ)
     effective = resolve(

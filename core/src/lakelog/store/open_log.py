@@ -178,6 +178,7 @@ class LogMaker:
             self.health,
             strategies.flush_failed,
             strategies.replicator_failed,
+            raises_late=self.core.on_late == "raise",
         )
         return OpenLog(
             directory=directory,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from lakelog import Message, PutResult, Store, StoredMessage, results
+from lakelog import Message, NotDurable, PutResult, Store, StoredMessage, results
 from lakelog.format.layout import TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_broker.codes import Forbidden, Refused, ResponseCode
@@ -242,14 +242,17 @@ def when_put(
         return answer(put)
 
     async def later() -> Answer:
-        return answer(await put)
+        return answer(await settled(put))
 
     return later()
 
 
 async def settled(put: Done | Awaitable[Done]) -> Done:
-    """The result of a put, once it is done."""
-    return await put if isinstance(put, Awaitable) else put
+    """The result of a put, once it is done; of a late one too, whose status the client gets."""
+    try:
+        return await put if isinstance(put, Awaitable) else put
+    except NotDurable as late:
+        return late.result  # type: ignore[no-any-return]  # of the same type as that of the put
 
 
 def is_system_topic(topic: str) -> bool:

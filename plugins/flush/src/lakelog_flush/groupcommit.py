@@ -56,7 +56,7 @@ class GroupCommitSettings:
     """Settings of ``group-commit``.
 
     :ivar sync_flush_timeout_ms: longest wait of a put for its sync (RocketMQ's
-        ``syncFlushTimeout``); it then returns ``FLUSH_DISK_TIMEOUT``
+        ``syncFlushTimeout``); its status is then ``FLUSH_DISK_TIMEOUT``
     """
 
     sync_flush_timeout_ms: int = field(default=5_000, validator=validators.ge(1))
@@ -70,7 +70,8 @@ class GroupCommit:
     def __init__(
         self, settings: GroupCommitSettings, accelerator: Accelerator | None = None
     ) -> None:
-        self._queue = WaitQueue[Waiter](settings.sync_flush_timeout_ms / 1000)
+        self.timeout_ms = settings.sync_flush_timeout_ms
+        self._queue = WaitQueue[Waiter](self.timeout_ms / 1000)
         self._at_word = YieldLock()
         self._waiting = self._queue.waiting
         self._later = WaitQueue[AppendedPut](self._queue.timeout_seconds)

@@ -16,6 +16,7 @@ def main() -> None:
     port, number, batch = map(int, sys.argv[3:])
     section = {"port": port, "in_sync_replicas": 2, "slave_timeout_ms": 60_000}
     more: dict[str, Any] = {"replicator": "rocketmq-ha", "rocketmq_ha": section}
+    more["on_late"] = "return"
     with lakelog.open(path, flush=flush, segment_size_bytes=SEGMENT, **more) as store:
         while True:
             numbers = range(number, number + batch)

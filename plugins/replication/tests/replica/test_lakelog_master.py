@@ -43,6 +43,7 @@ def leading(
         path,
         segment_size_bytes=SEGMENT,
         replicator="rocketmq-ha",
+        on_late="return",
         rocketmq_ha={"port": port, "slave_timeout_ms": 60_000, **section},
         **(core or {}),
     ) as store:

@@ -27,6 +27,7 @@ import attrs
 from lakelog import Message, PutRefused, PutResult, StoredMessage, errors
 from lakelog.format.properties import encode_properties
 from lakelog.format.record import decode
+from lakelog_broker.appending import settled
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
@@ -273,7 +274,7 @@ class Popping:
         self, group: str, queue: PopQueue, stored: StoredMessage, put: Awaitable[PutResult]
     ) -> None:
         try:
-            await put
+            _: PutResult = await settled(put)
         except errors.LakelogError:
             _LOG.exception("%s at %d was not moved", stored.topic, stored.queue_offset)
             out = queue.out[stored.queue_offset]

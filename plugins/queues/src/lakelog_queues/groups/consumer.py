@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
-from lakelog.errors import LakelogError, SettingsError, StoreClosed, StoreReadOnly
+from lakelog.errors import LakelogError, NotDurable, SettingsError, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
@@ -367,6 +367,8 @@ class GroupConsumer:
     def _put(self, message: Message, claim: state.Claim) -> bool:
         try:
             self._access.put(message)
+        except NotDurable as late:  # it is in the log, and a second one would be read twice
+            _log.warning("a message put to %s may be lost: %s", message.topic, late)
         except LakelogError as error:
             _log.error(
                 "message %d of queue %d of topic %s cannot be put to %s; tried again in %d ms: %s",

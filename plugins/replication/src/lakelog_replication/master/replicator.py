@@ -39,6 +39,7 @@ class HaMaster:
 
     def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
         self.answers_at_once = settings.in_sync_replicas == 1
+        self.timeout_ms = settings.slave_timeout_ms
         self._settings = settings
         self._context = context
         self._waits = CopyWaits(settings)

@@ -107,7 +107,7 @@ def open_to_append(
         except NotAStore as error:
             is_other = path.exists() and (not path.is_dir() or any(path.iterdir()))
             raise (error if is_other else staging.NoSuchStore(path)) from None
-    return lakelog.open(path, settings=settings)
+    return lakelog.open(path, settings=settings, on_late="return")  # a flush follows each batch
 
 
 @attrs.frozen

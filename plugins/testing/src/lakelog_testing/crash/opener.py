@@ -132,6 +132,7 @@ class CrashPlan:
             "record_crc": True,  # without it, a record torn outside of its body can pass as whole
             "writer": self.writer,
             "flush": self.flush,
+            "on_late": "return",
             **self.settings,
         }
 

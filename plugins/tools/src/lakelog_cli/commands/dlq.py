@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from lakelog import Store
+from lakelog import NotDurable, Store
 from lakelog_cli.app import LakelogGroup, subcommands_of
 from lakelog_cli.options import AsJson, GivenStore, Group
 from lakelog_cli.output import MessageRow, print_line, prints, write_messages, write_result
@@ -45,7 +45,10 @@ def resend(store: GivenStore, group: Group, as_json: AsJson = False) -> None:
         topic = f"{DEAD_LETTER_PREFIX}{group}"
         with opened.consumer(group, topic, start="earliest") as consumer:
             while found := consumer.poll():
-                opened.put_batch([resent(each) for each in found])
+                try:
+                    opened.put_batch([resent(each) for each in found])
+                except NotDurable:  # they are in the log: a second run must not put them again
+                    opened.flush()
                 consumer.commit()
                 count += len(found)
     write_result({"group": group, "messages": count}, str(count), as_json=as_json)

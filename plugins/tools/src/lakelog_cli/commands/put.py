@@ -17,7 +17,7 @@ import attrs
 import typer
 
 from lakelog import Store
-from lakelog.errors import PutRefused, SettingsError
+from lakelog.errors import NotDurable, PutRefused, SettingsError
 from lakelog.message import Message
 from lakelog.results import PutResult
 from lakelog_cli import options, output
@@ -168,6 +168,9 @@ def _put_all(store: Store, messages: Iterator[Message], as_json: bool) -> None:
                 results = store.put_batch(batch)
             except PutRefused as error:
                 _report(error.accepted, as_json)
+                raise
+            except NotDurable as error:
+                _report(error.result, as_json)
                 raise
             _report(results, as_json)
             done += len(batch)
