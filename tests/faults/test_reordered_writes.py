@@ -21,7 +21,6 @@ from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS, Disk
 from tests.faults.recorder import SECTOR, Images, recording
 from tests.faults.workload import TOPIC
-from tests.support.smalldisk import mounted
 
 pytestmark = pytest.mark.root
 TIMED: Final = {"flush_interval_ms": 20, "flush_least_pages": 0, "flush_thorough_interval_ms": 0}
@@ -35,8 +34,10 @@ SAMPLE: Final = (("ext4", ALL[1], 4), ("ext4-without-journal", ALL[3], 3), ("xfs
 EVENTS: Final = 150
 SOAKED_IMAGES: Final = 14
 """For each of 36 pairs of file system and settings: 504 in all."""
-UNIT_BYTES: Final = {"ext4-without-journal": 4096}
-"""Without a journal a torn block of a folder loses the names in it, whatever was synced before."""
+UNIT_BYTES: Final = {"ext4-without-journal": 4096, "xfs": 4096}
+"""What a disk must write whole for a file system, if more than a sector: a torn block of a folder
+loses names that were synced, without a journal; xfs then cannot be mounted (its checksum differs).
+"""
 
 
 def _id(value: object) -> str:
@@ -65,9 +66,12 @@ def _check(
             command = ["e2fsck", "-fy", str(cut_disk.image)]
             done = subprocess.run(command, check=False, capture_output=True)
             assert done.returncode in {0, 1}, done.stdout
-        with mounted(cut_disk.place, cut_disk.mounting), boot(folder):
-            check_recovered(path, settings, must)
-            _check_index(path, settings, must)
+        cut_disk.mount()  # fails the test where it cannot be mounted
+        try:
+            with boot(folder):
+                check_recovered(path, settings, must)
+                _check_index(path, settings, must)
+        finally:
             cut_disk.unmount()
         checked, lost, torn = checked + len(must), lost + cut.lost, torn + cut.torn
     counts = f"{images} images, {checked} messages, {lost} writes lost, {torn} torn, 0 violations"

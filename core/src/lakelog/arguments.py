@@ -8,17 +8,33 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any, Final
 
 LONGEST_MS: Final = 100 * 365 * 86_400_000
 """The longest duration: 100 years. Waits of more than 292 years overflow."""
 
 
-class WrongType(TypeError):
+class LakelogError(Exception):
+    """The base class of all lakelog errors; instances can be pickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., LakelogError], tuple[Any, ...]]:
+        """Pickle the message and the attributes; constructor arguments differ by class."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[LakelogError], words: tuple[Any, ...], parts: dict[str, Any]) -> LakelogError:
+    """Rebuild a pickled error with the message that it had when it was raised."""
+    error = kind.__new__(kind, *words)
+    error.__dict__.update(parts)
+    return error
+
+
+class WrongType(LakelogError, TypeError):
     """An argument of the public API has an invalid type."""
 
 
-class WrongValue(ValueError):
+class WrongValue(LakelogError, ValueError):
     """An argument of the public API has an invalid value.
 
     The command line reports these errors as wrong usage. Any other ``ValueError`` or ``TypeError``

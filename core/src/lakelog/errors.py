@@ -31,6 +31,8 @@
     │   └── DispatchStopped      a dispatcher failed; queues or index lag behind the log
     ├── CorruptRecord            bytes of the log that are not the record they should be
     ├── OffsetOutOfRange         no record starts there
+    ├── WrongType                an argument has a wrong type; also a ``TypeError``
+    ├── WrongValue               an argument has a wrong value; also a ``ValueError``
     ├── IllegalMessage           a message that no record can hold
     ├── NotDurable               a put that *is* in the log, but not durable or copied in time
     └── PutRefused               a put that is *not* in the log, with RocketMQ's status
@@ -43,30 +45,18 @@ The errors of messages and records; ``LakelogError`` is the base class of all la
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from lakelog.arguments import LakelogError as LakelogError  # noqa: PLC0414  # public here
+from lakelog.arguments import WrongType as WrongType  # noqa: PLC0414  # public here
+from lakelog.arguments import WrongValue as WrongValue  # noqa: PLC0414  # public here
 from lakelog.results import PutStatus
 
 if TYPE_CHECKING:
     from lakelog.results import PutResult
-
-
-class LakelogError(Exception):
-    """The base class of all lakelog errors; instances can be pickled."""
-
-    def __reduce__(self) -> tuple[Callable[..., LakelogError], tuple[Any, ...]]:
-        """Pickle the message and the attributes; constructor arguments differ by class."""
-        return _again, (type(self), self.args, self.__dict__)
-
-
-def _again(kind: type[LakelogError], words: tuple[Any, ...], parts: dict[str, Any]) -> LakelogError:
-    """Rebuild a pickled error with the message that it had when it was raised."""
-    error = kind.__new__(kind, *words)
-    error.__dict__.update(parts)
-    return error
 
 
 class CorruptRecord(LakelogError):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.tests.format.examples import HOSTS, PROPERTIES, TOPICS
 from core.tests.format.support import an_encoder, placed, record_of
-from lakelog.errors import IllegalMessage
+from lakelog.errors import IllegalMessage, WrongType
 from lakelog.format.encoder import Encoder, Limits
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.record import decode
@@ -171,7 +171,8 @@ def test_fields(fields: dict[str, Any]) -> None:
 
 def test_what_is_no_message() -> None:
     for other in (None, "message", {"topic": "t"}):
-        assert _status(other) is PutStatus.MESSAGE_ILLEGAL
+        with pytest.raises(WrongType, match=r"message is .*; give a lakelog\.Message"):
+            _status(other)
 
 
 def test_body_size() -> None:

@@ -25,11 +25,11 @@ from lakelog.results import PutStatus
 from tests.support.sampling import at_every, every
 
 STEPS = (section, appendlock, tinylog, queuetable)
-KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])
+ROLES = pytest.mark.parametrize("several", [0, 1], ids=["alone", "several"])
 
 
 @at_every(83)
-@KEPT
+@ROLES
 def test_a_death_at_any_step_of_an_append(tmp_path: Path, several: int, stride: int) -> None:
     """In a queue that is new, and in one that is there; the next append finds all in order."""
     log = TinyLog.make(tmp_path)
@@ -45,7 +45,6 @@ def test_a_death_at_any_step_of_an_append(tmp_path: Path, several: int, stride: 
         assert between in ([], [(queue, number)] * 2)
         assert between or not lived
         expected = found
-        log.section.let_go()
         if lived:
             break
     assert step > 100
@@ -93,29 +92,59 @@ def test_ctrl_c_at_any_step_of_an_append(tmp_path: Path) -> None:
     for number, step in enumerate(every(3)):
         log.page.words[SEVERAL] = number % 2
         came = interrupt(step, (section, appendlock, tinylog), partial(log.append, 0, [step]))
-        log.section.let_go()
         with ThreadPoolExecutor(1) as thread:  # else it could take a lock that was left for its own
             thread.submit(log.append, 1, [step]).result()
-            log.section.let_go()
             thread.submit(other.append, 2, [step]).result()
-            other.section.let_go()
         assert log.records()[-2:] == [(1, step), (2, step)]
         if not came:
             break
     assert step > 100
 
 
-def test_a_process_alone_keeps_the_lock_until_it_lets_go(tmp_path: Path) -> None:
-    log, other = TinyLog.make(tmp_path), TinyLog.open(tmp_path, busy_ms=10)
-    log.append(0, [1])
-    with pytest.raises(PutRefused, match=f"an append of process {os.getpid()} has taken") as caught:
+def test_a_process_that_is_stopped_between_its_appends_is_not_waited_for(tmp_path: Path) -> None:
+    log = TinyLog.make(tmp_path)
+    alone = fork(partial(_stops, tmp_path, inside=False))
+    os.waitpid(alone, os.WUNTRACED)
+    log.page.words[SEVERAL] = 1
+    log.append(0, [2])
+    assert log.records() == [(0, 1), (0, 2)]
+    os.kill(alone, signal.SIGKILL)
+    os.waitpid(alone, 0)
+
+
+def test_a_process_that_is_stopped_in_an_append_is_named(tmp_path: Path) -> None:
+    log = TinyLog.make(tmp_path)
+    alone = fork(partial(_stops, tmp_path, inside=True))
+    os.waitpid(alone, os.WUNTRACED)
+    log.page.words[SEVERAL] = 1
+    other = TinyLog.open(tmp_path, busy_ms=10)
+    named = rf"an append of process {alone} \(.*\), which is stopped, has taken more than 0.01 s"
+    with pytest.raises(PutRefused, match=named) as caught:
         other.append(0, [2])
     assert caught.value.status is PutStatus.OS_PAGE_CACHE_BUSY
+    os.kill(alone, signal.SIGKILL)
+    os.waitpid(alone, 0)
+    other.append(0, [3])
+    assert other.records() == [(0, 1), (0, 3)]
+
+
+def _stops(path: Path, *, inside: bool) -> None:
+    log = TinyLog.open(path)
+    log.append(0, [1])
+    if inside:
+        log.section.enter()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_without_barriers_in_the_system_a_shared_append_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(section, "fence_all", lambda: False)
+    log = TinyLog.make(tmp_path)
+    log.append(0, [1])
     log.page.words[SEVERAL] = 1
-    log.section.let_go()
-    for each in (other, log, other):
-        each.append(0, [3])
-    assert len(log.records()) == 4
+    with pytest.raises(PutRefused, match=r"refuses membarrier\(2\)"):
+        log.append(0, [2])
 
 
 def test_many_that_are_quick_are_waited_for(tmp_path: Path) -> None:

@@ -201,6 +201,25 @@ def test_the_first_is_alone_and_others_come_when_it_lets_them_in(tmp_path: Path)
     other.leave()
 
 
+def test_a_stopped_process_is_not_waited_for(tmp_path: Path) -> None:
+    """Neither by those that join nor by those that leave, and the error names it."""
+    member = join(tmp_path)
+    member.let_in()
+    with another(tmp_path) as other:
+        assert hear(other) == "False"
+        other.send_signal(signal.SIGSTOP)
+        os.waitpid(other.pid, os.WUNTRACED)
+        named = rf"process {other.pid} \(.*\), which is stopped, has been opening or closing"
+        with pytest.raises(StoreLocked, match=named):
+            join(tmp_path, 3600)
+        with pytest.raises(StoreLocked, match=named):
+            member.part(3600)
+        member.leave()
+        other.send_signal(signal.SIGCONT)
+        assert go_on(other) == "in"
+        assert go_on(other) == "True"
+
+
 def test_the_living_and_the_killed(tmp_path: Path) -> None:
     """Who joins when one was killed is alone, or not, as others live or do not."""
     with another(tmp_path) as first:

@@ -62,7 +62,7 @@ class TinyLog:
             page.words[FAILED] = 1
             return Failed(str(error))
 
-        section = AppendSection(page, lock, repaired.zero, repaired.raise_ends, fail, busy_ms)
+        section = AppendSection(page, file, lock, repaired.zero, repaired.raise_ends, fail, busy_ms)
         return cls(page, section, table, repaired.descriptor)
 
     def append(self, queue: int, numbers: list[int]) -> int:

@@ -5,6 +5,7 @@
 //! a repair, a refusal.
 
 use std::collections::HashMap;
+use std::sync::atomic::{compiler_fence, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::exceptions::PyOSError;
@@ -413,16 +414,24 @@ impl Putter {
             state.window.warm(size);
         }
         let (section, lock) = (self.section.bind(py), self.lock.get());
-        let keeps = section.getattr(names::KEEPS.get(py))?.is_truthy()?;
-        if !keeps {
-            if !lock.acquire(py, LONGEST_WAIT)? {
+        let mut is_shared = words.get(at.several) != 0;
+        if !is_shared {
+            // A process that joins has this thread execute a barrier between the two steps.
+            words.set(at.append_alone, lock.number);
+            compiler_fence(Ordering::SeqCst);
+            is_shared = words.get(at.several) != 0;
+            if is_shared {
+                words.set(at.append_alone, 0);
+            }
+        }
+        if is_shared {
+            let is_settled = section.getattr(names::IS_SETTLED.get(py))?.is_truthy()?;
+            if !is_settled || !lock.acquire(py, LONGEST_WAIT)? {
                 return Ok(None);
             }
-            words.set(at.appender_pid, self.pid);
-        }
-        if words.get(at.several) != 0 {
             words.set(at.appender_since, monotonic_ms());
         }
+        words.set(at.appender_pid, self.pid);
         let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
         let position = words.get(at.appended) as i64;
         let done = match stop == 0 && state.window.has_room(position, size, self.is_durable) {
@@ -432,12 +441,10 @@ impl Putter {
             }),
             false => Ok(None),
         };
-        let is_shared = words.get(at.several) != 0;
         if is_shared {
             lock.release();
-        }
-        if keeps == is_shared {
-            section.setattr(names::KEEPS.get(py), !is_shared)?;
+        } else {
+            words.set(at.append_alone, 0);
         }
         done
     }

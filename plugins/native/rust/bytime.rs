@@ -74,7 +74,7 @@ impl Search<'_, '_> {
         }
         let start = log.start(unit.offset);
         if self.piece.as_ref().is_none_or(|(held, _)| *held != start) {
-            let piece = log.whole(start);
+            let piece = log.whole(self.name.py(), start);
             self.piece = piece.map(|piece| (start, piece));
         }
         let mut read = Vec::new();

@@ -218,10 +218,12 @@ impl Parts {
         Ok(are_whole.then_some(messages))
     }
 
-    /// Whether two units come from one read: from one segment, and close together.
+    /// Whether two units come from one read: from one segment and, in a file, close together.
     fn are_together(&self, one: &Unit, next: &Unit) -> bool {
+        let are_close =
+            || one.end().is_some_and(|end| (0..=GAP_BYTES).contains(&(next.offset - end)));
         self.log.start(one.offset) == self.log.start(next.offset)
-            && one.end().is_some_and(|end| (0..=GAP_BYTES).contains(&(next.offset - end)))
+            && (self.log.is_mapped() || are_close())
     }
 
     /// Read units, some together; returns whether `take` accepted all.

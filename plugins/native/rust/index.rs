@@ -1,8 +1,11 @@
 //! One chain of an index file, from its newest entry to the oldest: as `walk` of
 //! `lakelog_hash_index/indexfile.py`. Errors are left to Python, which reports
-//! them, or reads a growing file again. The file is read by `pread`, as another process may cut it.
+//! them, or reads a growing file again.
+
+use pyo3::prelude::*;
 
 use crate::log::read_at;
+use crate::maps::FileMap;
 
 const HEADER_BYTES: usize = 40;
 const SLOT_BYTES: usize = 4;
@@ -27,9 +30,9 @@ pub fn fetch(data: &[u8], bytes: usize) {
 }
 
 /// An open index file, which other processes may change.
-#[derive(Clone, Copy)]
-pub struct File {
+pub struct File<'py> {
     pub descriptor: i32,
+    pub own_map: Option<Bound<'py, FileMap>>,
     pub slots: usize,
     pub entries: usize,
 }
@@ -52,10 +55,13 @@ impl Wanted {
     }
 }
 
-impl File {
+impl File<'_> {
     /// `N` bytes; `None` if the file is shorter.
     #[inline(always)]
     fn read<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        if let Some(map) = &self.own_map {
+            return map.get().bytes()?.get(at..at.checked_add(N)?)?.try_into().ok();
+        }
         let mut found = [0; N];
         (read_at(self.descriptor, &mut found, at as u64)? == N).then_some(found)
     }
@@ -74,8 +80,8 @@ fn long(data: &[u8], at: usize) -> Option<i64> {
 }
 
 /// The state of a walk; entry 0 is its end.
-pub struct Chain {
-    file: File,
+pub struct Chain<'py> {
+    file: File<'py>,
     wanted: Wanted,
     slot: usize,
     number: i32,
@@ -83,9 +89,9 @@ pub struct Chain {
     walked: usize,
 }
 
-impl Chain {
+impl<'py> Chain<'py> {
     /// `None` to leave the file to Python.
-    pub fn of(file: File, wanted: Wanted) -> Option<Chain> {
+    pub fn of(file: File<'py>, wanted: Wanted) -> Option<Chain<'py>> {
         let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(file.slots)?;
         let mut number = i32::from_be_bytes(file.read(HEADER_BYTES + slot * SLOT_BYTES)?);
         // Read after the slot, as the file may grow.
@@ -166,7 +172,7 @@ mod tests {
         let memory = unsafe { libc::memfd_create(c"index".as_ptr(), libc::MFD_CLOEXEC) };
         let mut made = unsafe { std::fs::File::from_raw_fd(memory) };
         made.write_all(data).unwrap();
-        let file = File { descriptor: made.as_raw_fd(), slots: 2, entries: 8 };
+        let file = File { descriptor: made.as_raw_fd(), own_map: None, slots: 2, entries: 8 };
         let mut chain = Chain::of(file, Wanted { key_hash, begin_ms, end_ms })?;
         let mut found = Vec::new();
         while let Some(offset) = chain.next()? {

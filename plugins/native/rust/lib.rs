@@ -17,6 +17,7 @@ mod get;
 mod index;
 mod log;
 mod lookups;
+mod maps;
 mod message;
 mod names;
 mod octets;
@@ -41,6 +42,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
     module.add_class::<lookups::Lookups>()?;
+    module.add_class::<maps::FileMap>()?;
     module.add_class::<octets::Octets>()?;
     module.add_class::<waiters::Waiters>()?;
     module.add_function(wrap_pyfunction!(construct::construct_natively, module)?)?;

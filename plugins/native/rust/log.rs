@@ -1,6 +1,6 @@
 //! The log for look-ups: the offsets between which it can be read, and its bytes, which are not
-//! trusted. They are read by `pread`: a map of a file that is cut short ends the process. As
-//! `lakelog/log/sources.py`.
+//! trusted. As `lakelog/log/sources.py`. Files of others are read by `pread`: a load from the map
+//! of a file that was cut ends the process. A process reads its own files by a `FileMap`.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::maps::FileMap;
 use crate::names;
 use crate::page::Words;
 use crate::run::{answer, given, octets};
@@ -37,6 +38,8 @@ pub struct Log {
     recent: Mutex<Recent>,
     /// The segments of a staged writer, which are not all in files yet.
     staged: Option<Py<PyDict>>,
+    /// An owner's maps of its segments, by start; it drops those of deleted segments.
+    maps: Option<Py<PyDict>>,
 }
 
 /// Where the log begins and ends.
@@ -53,6 +56,8 @@ pub enum Piece {
     Viewed(i64, PyBuffer<u8>),
     /// A segment that starts at an offset, and its length.
     File(i64, Arc<File>, i64),
+    /// A whole segment that starts at an offset.
+    Mapped(i64, Py<FileMap>),
 }
 
 /// The file that was opened last. Calls that follow one another at once use it again.
@@ -61,6 +66,9 @@ struct Recent {
     file: Option<(i64, Arc<File>, Instant)>,
     is_closed: bool,
 }
+
+/// Number of segments kept mapped.
+const MOST_MAPS: usize = 64;
 
 impl Log {
     /// The log of `LookupParts`.
@@ -72,20 +80,22 @@ impl Log {
             true => Limits::Bounds(log.getattr("bounds")?.unbind()),
             false => Limits::Page(Page::of(&memory, &parts.getattr("layout")?)?),
         };
-        let staged = match staged.is_none() {
-            true => None,
-            false => Some(staged.cast_into::<PyDict>()?.unbind()),
+        let dict = |found: Bound<'_, PyAny>| match found.is_none() {
+            true => PyResult::Ok(None),
+            false => Ok(Some(found.cast_into::<PyDict>()?.unbind())),
         };
+        let (staged, maps) = (dict(staged)?, dict(log.getattr("maps")?)?);
         let folder = log.getattr("folder")?.extract()?;
         let recent = Mutex::default();
-        Ok(Log { segment_bytes: segment_bytes.get(), limits, folder, recent, staged })
+        Ok(Log { segment_bytes: segment_bytes.get(), limits, folder, recent, staged, maps })
     }
 
     pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Limits::Bounds(bounds) = &self.limits {
             visit.call(bounds)?;
         }
-        self.staged.as_ref().map_or(Ok(()), |staged| visit.call(staged))
+        visit.call(&self.staged)?;
+        visit.call(&self.maps)
     }
 
     /// `None` to leave it to Python.
@@ -111,11 +121,19 @@ impl Log {
         }
     }
 
-    /// Close the file that is kept open; no other is kept from now on.
-    pub fn close(&self) {
+    /// Close the file that is kept open, and end maps; no other file is kept from now on.
+    pub fn close(&self, py: Python<'_>) {
+        if let Some(maps) = &self.maps {
+            maps.bind(py).clear();
+        }
         if let Ok(mut recent) = self.recent.lock() {
             *recent = Recent { file: None, is_closed: true };
         }
+    }
+
+    /// Whether segments are read in memory.
+    pub fn is_mapped(&self) -> bool {
+        self.maps.is_some()
     }
 
     /// The offset at which the segment of an offset starts.
@@ -133,15 +151,19 @@ impl Log {
             let found = viewed(staged.bind(py), offset - within, within, length)?;
             return Ok(found.map(|view| Piece::Viewed(offset, view)));
         }
-        Ok(self.whole(offset))
+        Ok(self.whole(py, offset))
     }
 
     /// The whole segment of an offset; `None` if it is not a file.
     #[inline(always)]
-    pub fn whole(&self, offset: i64) -> Option<Piece> {
+    pub fn whole(&self, py: Python<'_>, offset: i64) -> Option<Piece> {
         let start = self.start(offset);
         if self.staged.is_some() {
             return None;
+        }
+        if let Some(maps) = &self.maps {
+            let map = mapped(maps.bind(py), start, &self.folder)?;
+            return Some(Piece::Mapped(start, map));
         }
         let file = self.recent.lock().ok()?.opened(&self.folder, start)?;
         Some(Piece::File(start, file, self.segment_bytes))
@@ -162,6 +184,24 @@ impl Recent {
                 }
                 Some(file)
             }
+        }
+    }
+}
+
+/// The map of the segment at `start`, made at its first use.
+#[inline(always)]
+fn mapped(maps: &Bound<'_, PyDict>, start: i64, folder: &Path) -> Option<Py<FileMap>> {
+    let map = maps.get_item(start).ok().flatten().and_then(|map| map.cast_into_exact().ok());
+    match map {
+        Some(map) => Some(map.unbind()),
+        None => {
+            let file = regular(folder.join(format!("{start:020}")))?;
+            let map = Py::new(maps.py(), FileMap::of(file.as_raw_fd(), Some(file))?).ok()?;
+            if maps.len() >= MOST_MAPS {
+                maps.clear();
+            }
+            maps.set_item(start, &map).ok()?;
+            Some(map)
         }
     }
 }
@@ -226,6 +266,11 @@ impl Piece {
             Piece::Viewed(first, view) => {
                 let data = octets(view)?;
                 let at = usize::try_from(offset.checked_sub(*first)?).ok()?;
+                data.get(at..at.saturating_add(length).min(data.len()))
+            }
+            Piece::Mapped(start, map) => {
+                let data = map.get().bytes()?;
+                let at = usize::try_from(offset.checked_sub(*start)?).ok()?;
                 data.get(at..at.saturating_add(length).min(data.len()))
             }
             Piece::File(start, file, most) => {

@@ -85,9 +85,9 @@ impl Lookups {
     }
 
     /// Close the file that is kept open.
-    fn close(&self) {
+    fn close(&self, py: Python<'_>) {
         if let Some(parts) = &self.0 {
-            parts.log.close();
+            parts.log.close(py);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::frame::{Head, RECORD_MIN_BYTES};
 use crate::index::{fetch, Chain, File, Wanted};
 use crate::log::Bounds;
 use crate::lookups::Parts;
+use crate::maps::own_map;
 use crate::message::long;
 use crate::names;
 use crate::run::{answer, ALONE_BYTES};
@@ -60,11 +61,21 @@ pub fn query<'py>(
 }
 
 /// A `HashFile`, which is open while the object lives; `None` if Python must raise an error.
-fn file_of(file: &Bound<'_, PyAny>, (slots, entries): (usize, usize)) -> PyResult<Option<File>> {
+fn file_of<'py>(
+    file: &Bound<'py, PyAny>,
+    (slots, entries): (usize, usize),
+) -> PyResult<Option<File<'py>>> {
     let py = file.py();
+    let known = file.getattr(names::OWN_MAP.get(py)).ok();
+    if let Some(map) = known.and_then(|map| map.cast_into_exact().ok()) {
+        return Ok(Some(File { descriptor: -1, own_map: Some(map), slots, entries }));
+    }
     let found = answer(py, file.call_method0(names::FILENO.get(py)))?;
     let descriptor = found.and_then(|found| found.extract().ok());
-    Ok(descriptor.map(|descriptor| File { descriptor, slots, entries }))
+    Ok(descriptor.map(|descriptor| {
+        let own_map = own_map(file, descriptor);
+        File { descriptor, own_map, slots, entries }
+    }))
 }
 
 impl Parts {

@@ -1,11 +1,12 @@
-//! Units of a queue: the places of its records, read by `pread`. As
-//! `lakelog_queues/files/folders.py`.
+//! Units of a queue: the places of its records. A process that owns its queue files reads them in
+//! memory, other processes by `pread`. As `lakelog_queues/files/folders.py`.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 use crate::frame::RECORD_MIN_BYTES;
 use crate::log::read_at;
+use crate::maps::{own_map, FileMap};
 use crate::names;
 use crate::run::octets;
 
@@ -50,6 +51,7 @@ pub struct Units<'py> {
 }
 
 enum Source<'py> {
+    Mapped(Bound<'py, FileMap>),
     /// A `CachedFile`.
     File(Bound<'py, PyAny>),
     Held(PyBuffer<u8>),
@@ -85,6 +87,7 @@ impl<'py> Units<'py> {
         let (at, length) = (self.position.checked_add(at)?, count as usize * UNIT_BYTES);
         let units = |raw: &[u8]| raw.chunks_exact(UNIT_BYTES).map(Unit::of).collect();
         match &self.source {
+            Source::Mapped(map) => units(map.get().bytes()?.get(at..at + length)?),
             Source::Held(buffer) => units(octets(buffer)?.get(at..at + length)?),
             Source::File(opened) => {
                 let mut raw = vec![0u8; length];
@@ -99,15 +102,17 @@ impl<'py> Units<'py> {
     pub fn one(&self, at: i64) -> Option<Unit> {
         let within = usize::try_from(at.checked_sub(self.first)?).ok()?.checked_mul(UNIT_BYTES)?;
         let position = self.position.checked_add(within)?;
-        let Source::Held(buffer) = &self.source else {
-            return None;
+        let data = match &self.source {
+            Source::Mapped(map) => map.get().bytes()?,
+            Source::Held(buffer) => octets(buffer)?,
+            Source::File(_) => return None,
         };
-        Unit::of(octets(buffer)?.get(position..)?).filter(|_| self.holds(at, 1))
+        Unit::of(data.get(position..)?).filter(|_| self.holds(at, 1))
     }
 
     /// Whether reading units one by one needs no system call.
     pub fn are_in_memory(&self) -> bool {
-        matches!(self.source, Source::Held(..))
+        !matches!(self.source, Source::File(..))
     }
 }
 
@@ -115,7 +120,13 @@ impl<'py> Source<'py> {
     /// The source in a `CachedFile`, or in bytes.
     fn of(source: Bound<'py, PyAny>) -> Option<Source<'py>> {
         match source.getattr(names::DROPPED.get(source.py())) {
-            Ok(_) => descriptor_of(&source).map(|_| Source::File(source)),
+            Ok(_) => {
+                let descriptor = descriptor_of(&source)?;
+                Some(match own_map(&source, descriptor) {
+                    Some(map) => Source::Mapped(map),
+                    None => Source::File(source),
+                })
+            }
             Err(_) => PyBuffer::get(&source).ok().map(Source::Held),
         }
     }

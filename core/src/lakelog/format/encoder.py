@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from lakelog.arguments import whole
+from lakelog.arguments import whole, wrong_type
 from lakelog.errors import IllegalMessage, PutRefused
 from lakelog.format import layout
 from lakelog.format.checksum import PLACEHOLDER, body_crc, is_sealed, seal, without_seal
@@ -580,6 +580,8 @@ class Encoder:
         except struct.error as error:
             raise illegal(misfit(message) or f"a number does not fit its field: {error}") from None
         except (AttributeError, TypeError) as error:
+            if not isinstance(message, Message):
+                raise wrong_type("message", message, "a lakelog.Message") from None
             what = misfit(message) or f"{message!r:.200} cannot be stored: {error}"
             raise illegal(what) from error
         if self.max_light_queues is None or _DISPATCHED not in properties:

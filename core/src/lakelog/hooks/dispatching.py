@@ -125,7 +125,13 @@ class KeyIndex(Protocol):
 
 
 class HashFile(Protocol):
-    """One file of a hash index."""
+    """One file of a hash index.
+
+    :ivar own_map: a memory map of the file, made and used by compiled code only, and ``None`` at
+        first; ``False`` if another process writes the file, and may cut it
+    """
+
+    own_map: object
 
     def fileno(self) -> int:
         """The descriptor of the open file, valid as long as this object."""

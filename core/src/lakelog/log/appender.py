@@ -465,6 +465,10 @@ class Appender:
                 self._replicator.close()
 
 
+Appender.put.__qualname__ = "Store.put"
+"""A store's ``put`` is this function itself; Python's errors of its arguments show this name."""
+
+
 def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:
     if batch.wait:
         admit(len(batch.buffer))

@@ -119,7 +119,7 @@ class CommitLog:
         health.elsewhere = self._paused
         self.lock = append_lock = _append_lock(callback, lock, page)
         self.section = AppendSection(
-            page, append_lock, files.zero, files.raise_ends, self.failed, busy_timeout_ms
+            page, lock, append_lock, files.zero, files.raise_ends, self.failed, busy_timeout_ms
         )
         sync_lock = ByteLock(lock, SYNCING, page.memory, shared_page.SYNC_LOCK_AT)
         self._sync = GroupSync(
@@ -279,11 +279,10 @@ class CommitLog:
             raise PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
 
     def let_go(self) -> None:
-        """Release the append lock and full segments; called while other processes append too.
+        """Release full segments; called while other processes append too.
 
         An idle process would otherwise keep deleted segments on the disk.
         """
-        self.section.let_go()
         self.positions.moved()  # a waiter for this process's appends must wait for those of all
         segments = self.segments
         if self.positions.appended > segments.active_offset + segments.size_bytes:
@@ -303,12 +302,13 @@ class CommitLog:
                 section.leave()
 
     def settle(self) -> None:
-        """Wait for an append in progress; none follows once puts are refused."""
-        with suppress(StoreFailed):
-            while True:
-                with suppress(PutRefused):  # another append takes long: wait again
-                    self._inside(lambda: None)  # repairs an append that a signal interrupted
-                    return
+        """Wait for an append of this process; none follows once puts are refused.
+
+        It does not wait for a long append of another process, which stays in the store or leaves an
+        intent.
+        """
+        with suppress(StoreFailed, PutRefused):
+            self._inside(lambda: None)  # repairs an append that a signal interrupted
 
     # --- a replica ---
 

@@ -268,8 +268,25 @@ class LogReader:
         if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
         if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:
-            raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
+            raise _none_at(extent, offset)
         return decode(extent.read(offset, size), offset=offset)
+
+
+def _none_at(extent: sources.Extent, offset: int) -> CorruptRecord | OffsetOutOfRange:
+    """The error for bytes at ``offset`` that begin no record.
+
+    Only a walk from the start of the segment shows whether a record should begin there.
+    """
+    at = extent.start
+    while at < offset:
+        size, magic = sources.head_in(extent, at)
+        if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or size <= 0:
+            break
+        if at + size > offset:
+            what = f"no record starts at offset {offset}: it is inside the one at {at}"
+            return OffsetOutOfRange(what, offset=offset)
+        at += size
+    return CorruptRecord("no record starts here", offset=offset, path=extent.path)
 
 
 def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:

@@ -21,8 +21,8 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch, decod
 from lakelog.log.sources import Extent, Source, head_in
 
 _SEARCHED_BYTES: Final = 1 << 20
-WINDOW_BYTES: Final = 4 << 20
-"""The number of bytes checked at once."""
+WINDOW_BYTES: Final = 512 << 10
+"""The number of bytes read and checked at once: few enough to stay in the processor's cache."""
 _HEAD_BYTES: Final = 64
 _MAGICS: Final = [
     Struct(">I").pack(magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2, layout.MAGIC_BLANK)

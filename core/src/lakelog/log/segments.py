@@ -109,6 +109,7 @@ class Segments:
     :ivar reserved_offset: an append that ends beyond it must call :meth:`reserve` first
     :ivar window: the part that compiled code may write to: see ``Window``
     :ivar open_segments: readable or writable segments, by start offset
+    :ivar maps: maps of segments, by start offset, that compiled code has made to read them
     :ivar on_roll: called with the start of each further segment
     """
 
@@ -143,6 +144,7 @@ class Segments:
         self.open_segments: dict[int, Viewable] = {active_offset: self.active}
         self._unsynced = [opened]
         self._keeping = Mutex()
+        self.maps: dict[int, object] = {}
         self._sealed: dict[int, None] = {}  # those opened for reading, the oldest first
         self.on_roll: Callable[[int], None] = lambda _start_offset: None
 
@@ -435,6 +437,7 @@ class Segments:
             # Its writer is closed already, since the segment is durable.
             self.open_segments.pop(start, None)
             self._sealed.pop(start, None)
+            self.maps.pop(start, None)
 
     def close(self, *, keep: bool = False) -> None:
         """Close all files, and delete unused segments; a second call does nothing.
@@ -443,6 +446,7 @@ class Segments:
         """
         self._let_go_of_prepared()
         self.window = None
+        self.maps.clear()
         with suppress(LakelogError):  # the store has failed already, and reports it
             self._preallocator.settle(self._opened.blocks)
         while self.open_segments:

@@ -9,7 +9,12 @@ If a process dies in between, its intent stays in the shared page, and the next 
 log. Uncommitted bytes are zeroed; for committed ones the queue ends are raised. So the log never
 has a hole, and each record has both its bytes and its queue offset, or neither.
 
-A process alone keeps the lock between its appends. Otherwise each append releases it.
+A process alone does not take the lock: it stores its number in ``APPEND_ALONE`` before an append,
+checks that it is alone still, and stores 0 afterwards. A process that has joined sets ``SEVERAL``
+first. Before its first append it has all processors execute a memory barrier (membarrier(2)), and
+waits until that word is 0 or the number of a dead process. Either it sees the number, or the other
+one sees ``SEVERAL``. So a process that does not append holds nothing that others need, whether it
+runs or is stopped.
 
 The lock has two implementations that exclude each other. Compiled code swaps a word of the shared
 page from 0 to its own number, without a system call. Plain Python (:class:`AppendLock`) cannot
@@ -21,9 +26,9 @@ number is gone at a last check: plain Python stores 0 over the number of a dead 
 have hit a newer number. ``tests/protocol/test_append_lock`` checks all orders of these steps, and
 deaths.
 
-A number belongs to one living process. Compiled code keeps the byte ``LIFE_AT`` + number of
-``lock`` locked; plain Python keeps the byte of the section locked. A waiter asks the kernel whether
-the holder is dead, and then clears its number. The intent shows what the dead process left behind.
+A number belongs to one living process, which keeps the byte ``LIFE_AT`` + number of ``lock``
+locked. A waiter asks the kernel whether the holder is dead, and then clears its number. The intent
+shows what the dead process left behind.
 """
 
 from __future__ import annotations
@@ -38,26 +43,41 @@ from typing import Final
 from lakelog.errors import PutRefused
 from lakelog.files.filesystem import File
 from lakelog.processes import shared_page
-from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, is_locked
+from lakelog.processes.locks import (
+    LONGEST_SLEEP_S,
+    ByteLock,
+    described,
+    fence_all,
+    is_locked,
+    set_lock,
+)
 from lakelog.results import PutStatus
 from lakelog.runtime.locks import YieldLock
 
 _NUMBER_BYTES: Final = 5
+_NO_FENCE: Final = (
+    "the system refuses membarrier(2), but another process of this store appends without a lock: "
+    "allow the call in the seccomp profile of this process"
+)
 _IN_A_PUT: Final = "put was called inside of a put; a signal handler cannot append to the log"
 
 
 class AppendLock:
-    """The lock in plain Python: not fair, not reentrant. That of compiled code has its methods."""
+    """The lock in plain Python: not fair, not reentrant. That of compiled code has its methods.
+
+    :ivar number: the number of this process in the shared page
+    """
 
     def __init__(self, file: File, at: int, page: shared_page.SharedPage) -> None:
-        """Prepare; nothing is locked yet.
+        """Prepare; only the byte of the number is locked.
 
-        :param at: the byte of ``file``
+        :param at: the byte of ``file``; raises ``OSError`` if it cannot be locked
         """
         self._file = file
         self._words = page.words
         self._byte = ByteLock(file, at, page.memory, shared_page.APPEND_LOCK_AT)
-        self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
+        self.number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
+        set_lock(file, shared_page.LIFE_AT + self.number, fcntl.F_WRLCK)
 
     def take(self) -> int:
         """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next.
@@ -69,7 +89,7 @@ class AppendLock:
     def _inside(self) -> int:
         """Stop further swaps; return the number of the process still inside, or 0."""
         words = self._words
-        words[shared_page.APPEND_PLAIN] = self._number
+        words[shared_page.APPEND_PLAIN] = self.number
         Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
         return words[shared_page.APPEND_HOLDER]
 
@@ -102,7 +122,7 @@ class AppendLock:
 
     def release(self) -> None:
         """Release the lock, if held, and wake one waiter."""
-        if self._words[shared_page.APPEND_PLAIN] == self._number:
+        if self._words[shared_page.APPEND_PLAIN] == self.number:
             self._words[shared_page.APPEND_PLAIN] = 0
         self._byte.release()
 
@@ -112,12 +132,14 @@ class AppendSection:
 
     :ivar is_mine: returns whether this thread is in the section
     :ivar local: the lock between the threads of this process
-    :ivar keeps: whether this process has the lock between processes
+    :ivar is_settled: whether no other process can append alone; compiled code appends to a shared
+        log only then
     """
 
     def __init__(
         self,
         page: shared_page.SharedPage,
+        file: File,
         lock: AppendLock,
         zero: Callable[[int, int], None],
         raise_ends: Callable[[int, int], int],
@@ -129,6 +151,7 @@ class AppendSection:
         ``zero`` and ``raise_ends`` repair the log after an interrupted append. Both get start and
         end offset, are idempotent, since a repair may be interrupted, and raise ``OSError``.
 
+        :param file: the file ``lock``, opened by this process
         :param lock: the lock between processes
         :param zero: writes zeros between two offsets
         :param raise_ends: raises each queue end at least to the end of its last record between two
@@ -138,13 +161,15 @@ class AppendSection:
         :param busy_timeout_ms: limit for a single append elsewhere, after which a put is refused
         """
         self._words = page.words
+        self._file = file
         self._lock = lock
+        self._number = lock.number
         self._zero = zero
         self._raise_ends = raise_ends
         self._fail = fail
         self._busy_seconds = busy_timeout_ms / 1000
         self._pid = os.getpid()
-        self.keeps = False
+        self.is_settled = False
         self.local = YieldLock()
         self.is_mine = self.local.is_mine
 
@@ -166,13 +191,11 @@ class AppendSection:
         try:
             if not local.take(False):
                 self._wait(local.acquire)
-            if not self.keeps:
-                if self._lock.take():
-                    self._wait(self._lock.acquire)
-                self.keeps = True
-                words[shared_page.APPENDER_PID] = self._pid
+            if not words[shared_page.SEVERAL]:
+                words[shared_page.APPEND_ALONE] = self._number
             if words[shared_page.SEVERAL]:
-                words[shared_page.APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
+                self._enter_shared()
+            words[shared_page.APPENDER_PID] = self._pid
             if words[shared_page.FAILED]:
                 raise self._fail(None)
             if words[shared_page.INTENT_END]:
@@ -181,6 +204,41 @@ class AppendSection:
             if self.is_mine():
                 self.leave()
             raise
+
+    def _enter_shared(self) -> None:
+        words = self._words
+        if words[shared_page.APPEND_ALONE] == self._number:  # another process has joined just now
+            words[shared_page.APPEND_ALONE] = 0
+        if not self.is_settled:
+            self._settle()
+        if self._lock.take():
+            self._wait(self._lock.acquire)
+        words[shared_page.APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
+
+    def _settle(self) -> None:
+        """Wait until a process that appended alone has left; it does not append alone again.
+
+        The second barrier makes its appends visible here.
+        """
+        self._fence()
+        self._wait(self._outside)
+        self._fence()
+        self.is_settled = True
+
+    def _fence(self) -> None:
+        if not fence_all():
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, _NO_FENCE)
+
+    def _outside(self, timeout_s: float) -> bool:
+        """Wait until no living process appends alone; ``False`` on timeout."""
+        deadline = time.monotonic() + timeout_s
+        while number := self._words[shared_page.APPEND_ALONE]:
+            if not is_locked(self._file, shared_page.LIFE_AT + number, fcntl.F_WRLCK):
+                break  # it is dead; nobody else changes the word while several processes append
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LONGEST_SLEEP_S)
+        return True
 
     def begin(self, end_offset: int) -> None:
         """Note the intent to write from the end of the log up to ``end_offset``."""
@@ -208,17 +266,11 @@ class AppendSection:
 
         A lock of another process is not affected.
         """
-        if self._words[shared_page.SEVERAL] or not self.keeps:
-            self.keeps = False
+        if self._words[shared_page.APPEND_ALONE] == self._number:
+            self._words[shared_page.APPEND_ALONE] = 0
+        else:
             self._lock.release()
         self.local.release()
-
-    def let_go(self) -> None:
-        """Release a kept lock, from another thread, once several processes append."""
-        with self.local:
-            if self.keeps:
-                self.keeps = False
-                self._lock.release()
 
     def _repair(self) -> None:
         words = self._words
@@ -243,7 +295,7 @@ class AppendSection:
             if now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
-                    f"an append of process {words[shared_page.APPENDER_PID]} has taken more than "
-                    f"{self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
+                    f"an append of {described(words[shared_page.APPENDER_PID])} has taken more "
+                    f"than {self._busy_seconds:g} s (os_page_cache_busy_timeout_ms)",
                 )
             before = now

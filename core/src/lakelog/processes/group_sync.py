@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, futex
+from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, Holder, futex
 from lakelog.runtime.locks import YieldLock
 
 BYTES: Final = 32
@@ -82,6 +82,8 @@ class GroupSync:
         self._words = shared[at : at + BYTES].cast("Q")
         self._futex = futex(shared, at + _SEQUENCE_AT)
         self._fail = fail
+        self._holder: Holder | None = None
+        self._seen = 0
         self._leading = YieldLock()
         self._holds = False
 
@@ -176,7 +178,7 @@ class GroupSync:
         leading, words = self._leading, self._words
         if not leading.take(False):
             return False
-        if self._lock.take():
+        if self._lock.take() and not self._is_stopped():
             leading.release()
             return False
         self._holds = True
@@ -184,6 +186,19 @@ class GroupSync:
             self._sync()
         self._let_go()
         return True
+
+    def _is_stopped(self) -> bool:
+        """Whether the syncing process is stopped: then this one syncs beside it.
+
+        The bytes of the mark are written and synced again. The stopped process repeats the end of
+        its sync when it continues, which moves the durable end no further.
+        """
+        seen = self._futex.value
+        holder = self._holder
+        if holder is None or (seen != self._seen and holder.stopped_pid is None):
+            self._holder, self._seen = self._lock.holder(), seen
+            return False  # syncs end
+        return holder.is_stopped()
 
     def _let_go(self) -> None:
         """Release and wake the waiters; the byte is not unlocked if another process holds it."""

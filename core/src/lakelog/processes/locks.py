@@ -18,7 +18,7 @@ Bytes of ``lock``, in the order in which a process that takes several takes them
     10        exclusive  making a segment                 open_log.MAKING
     9         exclusive  a sync                           commit_log.SYNCING, in GroupSync
     11        exclusive  replacing a file of ``config/``  lakelog_queues.configs
-    2^32 + n  exclusive  the life of compiled code n      shared_page.LIFE_AT
+    2^32 + n  exclusive  the life of the process n        shared_page.LIFE_AT
 
 Locks in memory, between the threads of one process, each before the bytes that it goes with:
 ``AppendSection.local`` before byte 8, ``GroupSync._leading`` before byte 9, that of
@@ -47,6 +47,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from pathlib import Path
 from struct import Struct
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -79,19 +80,99 @@ def set_lock(file: File, at: int, kind: int) -> bool:
     return True
 
 
+_TURN_S: Final = 0.001
+_LOOK_S: Final = 0.5
+
+
 def wait_lock(file: File, at: int, timeout_s: float, longest_s: float = 0.05) -> bool:
     """Lock byte ``at`` exclusively, for longer work; ``False`` on timeout.
 
-    Waiters poll. Their sleeps grow up to ``longest_s``: hundreds of them must not use up the
-    processors. Raises as :func:`set_lock`.
+    Also ``False`` if the process that holds it is stopped, see :class:`Holder`. Waiters poll. Their
+    sleeps grow up to ``longest_s``: hundreds of them must not use up the processors. Raises as
+    :func:`set_lock`.
     """
-    end, turn_s = time.monotonic() + timeout_s, _TURN_S
+    end, turn_s, holder = time.monotonic() + timeout_s, _TURN_S, Holder(file, at)
     while not set_lock(file, at, fcntl.F_WRLCK):
-        if time.monotonic() >= end:
+        if time.monotonic() >= end or holder.is_stopped():
             return False
         time.sleep(turn_s)
         turn_s = min(2 * turn_s, longest_s)
     return True
+
+
+class Holder:
+    """The process that keeps a byte locked, for a thread that waits for it.
+
+    It is found among the locks of all open files in ``/proc``, see ``proc_pid_fdinfo(5)``: the
+    kernel does not return the process of an open-file-description lock.
+
+    :ivar stopped_pid: the process that :meth:`is_stopped` has found
+    """
+
+    def __init__(self, file: File, at: int) -> None:
+        self._file = file
+        self._at = at
+        self._look_at = time.monotonic() + _LOOK_S
+        self._pid: int | None = None
+        self.stopped_pid: int | None = None
+
+    def is_stopped(self) -> bool:
+        """Whether it is stopped, and was at an earlier look; looks are :data:`_LOOK_S` apart."""
+        if self.stopped_pid is not None and is_stopped(self.stopped_pid):
+            return True
+        self.stopped_pid, now = None, time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            before, pid = self._pid, holder_pid(self._file, self._at)
+            self._pid = pid if pid is not None and is_stopped(pid) else None
+            if self._pid == before:
+                self.stopped_pid = before
+        return self.stopped_pid is not None
+
+    def __str__(self) -> str:
+        pid = holder_pid(self._file, self._at)
+        return "another process" if pid is None else described(pid)
+
+
+def holder_pid(file: File, at: int) -> int | None:
+    """The process that has byte ``at`` locked; ``None`` if it is not seen in ``/proc``."""
+    found = os.fstat(file.fileno())
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if pid != os.getpid():
+            with suppress(OSError):  # it has ended, or is another user's
+                for each in os.listdir(f"/proc/{pid}/fd"):
+                    with suppress(OSError):
+                        is_it = os.path.samestat(os.stat(f"/proc/{pid}/fd/{each}"), found)
+                        if is_it and _has_locked(f"/proc/{pid}/fdinfo/{each}", at):
+                            return pid
+    return None
+
+
+def _has_locked(fdinfo: str, at: int) -> bool:
+    """Whether an open file has a lock on byte ``at``: ``lock: 1: OFDLCK ... START END``."""
+    for line in Path(fdinfo).read_text().splitlines():
+        if line.startswith("lock:"):
+            *_, start, end = line.split()
+            if int(start) <= at and (end == "EOF" or at <= int(end)):
+                return True
+    return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by a signal or by a debugger."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+def described(pid: int) -> str:
+    """A process for error messages: its number, its command, and whether it is stopped."""
+    text, stopped = f"process {pid}", ", which is stopped," if is_stopped(pid) else ""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\x00")
+        command = b" ".join(words).decode(errors="replace")
+        text += f" ({' '.join(command.split())[:80]})"
+    return text + stopped
 
 
 def unlock_all(file: File) -> None:
@@ -205,8 +286,32 @@ def _call(library: ctypes.CDLL) -> Callable[..., int]:
     return call
 
 
+_BARRIERS: Final = {"x86_64": 324, "aarch64": 283}
+_QUERY: Final = 0
+_GLOBAL: Final = 1
+
+
+def can_fence_all() -> bool:
+    """Whether :func:`fence_all` works here."""
+    return _membarrier(_QUERY) & _GLOBAL != 0
+
+
+def fence_all() -> bool:
+    """Have all running threads of the machine execute a memory barrier (membarrier(2)).
+
+    Takes some milliseconds. ``False`` if the system refuses it.
+    """
+    return _membarrier(_GLOBAL) == 0
+
+
+def _membarrier(command: int) -> int:
+    """The result; 0 for a refused query, -1 for another refused call."""
+    number = _BARRIERS.get(platform.machine(), _UNKNOWN)
+    done = _calls()[0](number, command, 0, 0, None, None, 0)
+    return max(done, 0) if command == _QUERY else done
+
+
 LONGEST_SLEEP_S: Final = 0.002
-_TURN_S: Final = 0.001
 _TRIES: Final = 5
 """Attempts before the first sleep: most sections are over by then."""
 
@@ -223,7 +328,10 @@ class ProcessLock:
         """Acquire it."""
         self._local.acquire()
         try:
-            wait_lock(self._file, self._at, math.inf, _TURN_S)
+            if not wait_lock(self._file, self._at, math.inf, _TURN_S):
+                holder = Holder(self._file, self._at)
+                why = f"{holder} keeps byte {self._at} of it locked: continue or end that process"
+                raise OSError(errno.ETIMEDOUT, why, str(self._file.path))
         except BaseException:  # Ctrl-C too
             self.__exit__()
             raise
@@ -282,6 +390,10 @@ class ByteLock:
             if not take():
                 waited[0] = 1  # the wake-up cleared the flag, and others may still sleep
                 return True
+
+    def holder(self) -> Holder:
+        """The process that has it, for a thread that waits."""
+        return Holder(self._file, self._at)
 
     def ask(self) -> int:
         """Set the waiting flag; return the argument ``seen`` of :meth:`sleep`.

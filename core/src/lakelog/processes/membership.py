@@ -12,8 +12,8 @@ step.
 
 ``tests/protocol/joining.py`` checks this with deaths at every step.
 
-A process alone keeps the append lock between its appends. A process that joins sets a word of the
-shared page, and wakes the :class:`MemberWatch` of the others, a thread that releases the lock. Once
+A process alone appends without the append lock. A process that joins sets a word of the shared
+page, and wakes the :class:`MemberWatch` of the others, a thread that releases full segments. Once
 the process is alone again, the thread clears the word.
 """
 
@@ -34,7 +34,14 @@ from lakelog.errors import StoreError, StoreLocked
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.processes import ownership
-from lakelog.processes.locks import futex, set_lock, unlock_all, wait_lock
+from lakelog.processes.locks import (
+    Holder,
+    can_fence_all,
+    futex,
+    set_lock,
+    unlock_all,
+    wait_lock,
+)
 from lakelog.processes.shared_page import SEVERAL, SharedPage
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import started
@@ -102,10 +109,12 @@ class Membership:
         return set_lock(self.file, at, kind)
 
     def _begin(self, timeout_s: float) -> None:
+        begun = time.monotonic()
         if not wait_lock(self.file, SET_UP, timeout_s):
             raise StoreLocked(
-                f"another process has been opening or closing this store for {timeout_s:g} s: it "
-                "recovers, or hangs; wait, or end it",
+                f"{Holder(self.file, SET_UP)} has been opening or closing this store for "
+                f"{time.monotonic() - begun:.1f} s: it recovers, or hangs; wait, or end "
+                "it",
                 path=self.path,
             )
 
@@ -210,7 +219,7 @@ class MemberWatch:
     ) -> None:
         """Prepare; nothing runs yet.
 
-        :param let_go: releases the append lock
+        :param let_go: releases full segments, while several processes append
         """
         self._page = page
         self._lock = lock
@@ -222,6 +231,8 @@ class MemberWatch:
 
     def start(self) -> None:
         """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
+        if not can_fence_all():  # then a process alone must lock, too
+            self._page.words[SEVERAL] = 1
         started(self._thread)
 
     def close(self) -> None:
@@ -253,7 +264,7 @@ class MemberWatch:
             time.sleep(TURN_S)
 
     def _forget_others(self) -> None:
-        self._page.words[SEVERAL] = 0
+        self._page.words[SEVERAL] = not can_fence_all()
 
 
 def announce(page: SharedPage) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
-from lakelog.processes.locks import is_locked
+from lakelog.processes.locks import described, is_locked
 
 SERVICES: Final = 16
 """The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the
@@ -88,17 +88,8 @@ def locked(files: FileSystem, path: Path, more: str | None = None) -> StoreLocke
     :param more: continues the sentence, as with advice
     """
     pid = owner_pid(files, path)
-    who = _process(pid) if pid and Path(f"/proc/{pid}").exists() else "another process"
+    who = described(pid) if pid and Path(f"/proc/{pid}").exists() else "another process"
     return StoreLocked(f"{who} has this store open{more or CLOSE_IT}", path=path, owner_pid=pid)
-
-
-def _process(pid: int) -> str:
-    """The number and the command of a living process."""
-    with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\x00")
-        text = b" ".join(words).decode(errors="replace")
-        return f"process {pid} ({' '.join(text.split())[:80]})"
-    return f"process {pid}"
 
 
 def owner_pid(files: FileSystem, path: Path) -> int | None:

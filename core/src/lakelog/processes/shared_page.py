@@ -9,9 +9,10 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte   24  length of a segment
     byte   64  append lock: u32 waited, u32 sequence (lakelog.processes.append_section)
     byte   72  process id of the appender, and byte 80 its start: ms of the monotonic clock
-    byte   88  not 0 while several processes append, so that none keeps the append lock
+    byte   88  not 0 while several processes append, so that all use the append lock
     byte   96  number of the compiled code that has the append lock, and byte 104 of the plain one
                that has it or waits for the former; 0 is none (see there)
+    byte  112  number of a process that appends while it is alone; 0 is none (see there)
     byte  128  appended: end of the appended bytes; the commit point of each append
     byte  136  store time of the last appended record, in ms since 1970
     byte  144  intent: start of the append in progress, and byte 152 its end; 0 is none
@@ -87,6 +88,7 @@ APPENDER_SINCE: Final = 10
 SEVERAL: Final = 11
 APPEND_HOLDER: Final = 12
 APPEND_PLAIN: Final = 13
+APPEND_ALONE: Final = 14
 APPENDED: Final = 16
 LAST_TIMESTAMP: Final = 17
 INTENT_START: Final = 18

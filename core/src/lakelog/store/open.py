@@ -153,6 +153,10 @@ def open_store(  # all but the path are optional, and given by name
             raise (unread if mode == "read" else readable)(error, opening.path) from error
 
 
+# The names in Python's errors of its arguments, and the place where pickle finds it.
+open_store.__module__, open_store.__qualname__ = "lakelog", "open"
+
+
 def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
     """Open the store in ``path`` and take its services, for ``lakelog serve``.
 

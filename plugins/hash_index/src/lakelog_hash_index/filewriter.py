@@ -59,6 +59,8 @@ class IndexAppender:
 
     def __init__(self, maker: Maker, sealer: Sealer, files: Sequence[IndexFile]) -> None:
         self.files = tuple(files)
+        for each in self.files:
+            each.own_map = None
         self._maker = maker
         self._sealer = sealer
         self._active: IndexFileWriter | None = None
@@ -144,6 +146,7 @@ class IndexAppender:
         """The file being filled, with room for at least one entry."""
         if self._active is None:
             self._active = self._maker.make(self.files[-1] if self.files else None)
+            self._active.seen.own_map = None
             self.files = (*self.files, self._active.seen)
         return self._active
 

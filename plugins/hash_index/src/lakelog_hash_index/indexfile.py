@@ -96,7 +96,11 @@ class IndexFile:
 
     Its methods raise :class:`~lakelog.errors.ReadFailed` if it cannot be opened or read, and
     :class:`~lakelog.errors.CorruptIndex` if it is shorter by now.
+
+    :ivar own_map: see :class:`~lakelog.hooks.HashFile`
     """
+
+    own_map: object = False
 
     def __init__(self, files: FileSystem, path: Path, shape: IndexShape) -> None:
         self.path = path
@@ -113,6 +117,7 @@ class IndexFile:
 
     def close(self) -> None:
         """Close it; a later use opens it again."""
+        self.own_map = False
         opened = vars(self).pop("_opened", None)
         if opened is not None:
             opened.close()

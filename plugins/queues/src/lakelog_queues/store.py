@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, aclosing
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from weakref import WeakSet
 
 from lakelog.arguments import WrongValue
 from lakelog.errors import StoreError
@@ -28,6 +29,7 @@ from lakelog.lazy import cached_property
 from lakelog.log.log_reader import Reads, failing, iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
+from lakelog.runtime.forks import register_forked
 from lakelog.store.log_store import LogStore
 from lakelog.store.parts import RoleParts
 from lakelog_queues.dispatching.tombstones import TombstoneFile
@@ -73,6 +75,7 @@ class QueueParts:
             self.waits = ReaderWait.of(log)
         # One process at a time writes tombstones: the one with the services.
         self._removed = TombstoneFile(log.files, log.path, alone=log.dispatching is not None)
+        register_forked(self)
 
     @cached_property
     def offsets(self) -> OffsetTable:
@@ -97,6 +100,11 @@ class QueueParts:
             self._removed.end_of,
             waits.completion.reach if isinstance(waits, ReaderWait) else None,
         )
+
+    def forked(self) -> None:
+        """Close, in a forked child, the file that compiled code keeps open."""
+        if "finder" in self.__dict__:
+            self.finder.lookups.close()
 
     def close(self) -> None:
         """Write pending commits of consumer groups; close files."""
@@ -144,6 +152,17 @@ class Store(LogStore):
 
     _lookups: Lookups | None = None  # until the first call that may use compiled code
     _left_of: frozenset[str] = frozenset()  # deleted topics of which files may be left
+
+    @cached_property
+    def _members(self) -> WeakSet[GroupConsumer]:
+        return WeakSet()
+
+    def close(self) -> None:
+        """Close the members of groups, then as :meth:`LogStore.close`."""
+        with ExitStack() as closing:
+            closing.callback(super().close)
+            for each in list(self.__dict__.get("_members", ())):
+                closing.callback(each.close)
 
     def _bind(self, parts: RoleParts) -> None:
         super()._bind(parts)
@@ -495,7 +514,9 @@ class Store(LogStore):
         )
         log, queues = queue_parts(self._current.now()).log, self._queue_access()
         access = GroupAccess(log.files, self.path, self._placed, queues, self.put)
-        return GroupConsumer(options, access)
+        made = GroupConsumer(options, access)
+        self._members.add(made)
+        return made
 
     def _queue_access(self) -> QueueAccess:
         """The queues and committed offsets, independent of the role."""

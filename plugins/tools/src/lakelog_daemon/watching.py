@@ -236,7 +236,6 @@ class Watcher:
             return None
         words = page.words
         since_ms, holder = words[shared_page.APPENDER_SINCE], words[shared_page.APPEND_HOLDER]
-        # compiled code in the append section has a byte of ``lock`` of its own locked
         place = shared_page.LIFE_AT + holder if holder else APPENDING
         if not is_held(self.files, self.path, place):
             return None

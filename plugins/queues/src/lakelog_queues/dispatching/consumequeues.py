@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakelog_queues.files.openfiles import PlainUnits
 _LOG: Final = logging.getLogger("lakelog")
 
-BATCH_BYTES: Final = 4 << 20
+BATCH_BYTES: Final = 512 << 10
 """Length of a batch that an owner dispatches (``lakelog.log.scan.WINDOW_BYTES``)."""
 _SLACK_BYTES: Final = 3 * BATCH_BYTES
 """One batch is enough; the others allow for owners with another version of lakelog."""

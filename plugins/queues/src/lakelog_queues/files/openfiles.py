@@ -23,14 +23,17 @@ class CachedFile:
 
     :ivar users: number of threads that use it now
     :ivar dropped: whether it is no longer in the cache; set before the file is closed
+    :ivar own_map: a memory map of the file, made and used by compiled code only; ``False`` if the
+        file is another process's, which may cut it: an access behind its end would kill this one
     :ivar descriptor: the file descriptor, valid until ``dropped`` is set; -1 if the file is not one
         of the operating system
     """
 
-    __slots__ = ("descriptor", "dropped", "file", "users")
+    __slots__ = ("descriptor", "dropped", "file", "own_map", "users")
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, own_map: object) -> None:
         self.file = file
+        self.own_map = own_map
         self.users = 0
         self.dropped = False
         self.descriptor = file.fileno() if type(file) is RealFile else -1
@@ -105,7 +108,7 @@ class OpenFiles:
             opened = self._opened.get(path)
             if opened is None:
                 file = self._files.open(path, write=self._write, create=create)
-                opened = self._opened[path] = CachedFile(file)
+                opened = self._opened[path] = CachedFile(file, None if self._write else False)
                 opened.users = 1
                 self._shrink()
             else:
@@ -128,7 +131,7 @@ class OpenFiles:
 
     @staticmethod
     def _close(opened: CachedFile) -> None:
-        opened.dropped = True
+        opened.dropped, opened.own_map = True, None
         if not opened.users:
             opened.file.close()
 

@@ -43,6 +43,8 @@ class ReadLog:
     :ivar memory: the shared page, if this process owns the log; then it is read, not ``bounds``
     :ivar staged: the segments by start offset, whose ``view`` compiled code calls, if not all of
         their bytes are in files
+    :ivar maps: memory maps of the segments by start offset, made by compiled code, if this process
+        owns the log; whoever deletes or closes a segment drops its map
     """
 
     folder: Path
@@ -50,6 +52,7 @@ class ReadLog:
     bounds: ReadBounds
     memory: memoryview | None = None
     staged: Mapping[int, Viewable] | None = None
+    maps: dict[int, object] | None = None
 
 
 def readable(log: LogReader) -> ReadLog | None:
@@ -70,7 +73,7 @@ def readable(log: LogReader) -> ReadLog | None:
     if folder is None or not isinstance(words, memoryview):
         return None
     staged = segments.open_segments if segments.staged else None
-    return ReadLog(folder, segments.size_bytes, bounds, words.cast("B"), staged)
+    return ReadLog(folder, segments.size_bytes, bounds, words.cast("B"), staged, segments.maps)
 
 
 @attrs.frozen
