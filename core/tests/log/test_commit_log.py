@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -278,3 +281,44 @@ def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
         now[0] += 20_000
         assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_010_000
+
+
+_CHANGE = """
+import mmap, os, sys
+memory = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 0)
+while os.getppid() == int(sys.argv[2]):
+    for letter in (b"a", b"b"):
+        memory[:] = letter * len(memory)
+"""
+
+
+@pytest.mark.parametrize("call", ["put", "put_async", "put_batch", "put_columns", "bound"])
+def test_the_checksum_is_that_of_the_bytes_that_were_written(call: str, tmp_path: Path) -> None:
+    """Another process writes to the memory of the bodies; the first body has no `a` or `b`."""
+    shared, count = tmp_path / "shared", 400
+    shared.write_bytes(b"-" * 8000)
+    with shared.open("r+b") as file:
+        memory = mmap.mmap(file.fileno(), 0)
+    view = memoryview(memory)
+    command = [sys.executable, "-c", _CHANGE, str(shared), str(os.getpid())]
+    with open_small(tmp_path / "s", record_crc=True) as store, subprocess.Popen(command) as other:
+        try:
+            until(lambda: view[0] != ord("-"))
+            put_one = store.producer("t").put
+            for _ in range(count // 4):
+                four = [Message("t", view)] * 4
+                match call:
+                    case "put" | "put_async":
+                        for each in four:
+                            getattr(store, call)(each)
+                    case "put_batch":
+                        store.put_batch(four)
+                    case "put_columns":
+                        store.put_columns("t", [view] * 4)
+                    case _:
+                        for each in four:
+                            put_one(each.body)
+        finally:
+            other.kill()
+        store.flush()
+        assert sum(len(each.body) for each in store.scan()) == count * len(view)

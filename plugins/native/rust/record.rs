@@ -2,6 +2,7 @@
 //! `lakelog/format/layout.py`.
 
 pub const BLANK_BYTES: usize = 8;
+const AT_BODY_CRC: usize = 8;
 const AT_QUEUE_ID: usize = 12;
 const AT_QUEUE_OFFSET: usize = 20;
 const AT_BORN_HOST: usize = 48;
@@ -76,6 +77,9 @@ pub fn size(fields: &Fields<'_>, hosts: &Hosts, topic: &[u8], sealed: bool) -> u
 }
 
 /// Write the record to `out`, which has its length, without the fields that depend on its place.
+///
+/// The body may be memory that others write to meanwhile: it is read once, and the checksum is that
+/// of the copy.
 pub fn write(
     out: &mut [u8],
     fields: &Fields<'_>,
@@ -85,7 +89,6 @@ pub fn write(
     topic: &[u8],
     sealed: bool,
 ) {
-    let crc = crc32fast::hash(fields.body) & MASK;
     let size = out.len() as u32;
     let mut at = 0;
     let mut add = |bytes: &[u8]| {
@@ -95,7 +98,6 @@ pub fn write(
     let mut head = [0u8; AT_BORN_HOST];
     head[0..4].copy_from_slice(&size.to_be_bytes());
     head[4..8].copy_from_slice(&magic.to_be_bytes());
-    head[8..12].copy_from_slice(&crc.to_be_bytes());
     head[12..16].copy_from_slice(&fields.queue.to_be_bytes());
     head[16..20].copy_from_slice(&fields.flag.to_be_bytes());
     head[36..40].copy_from_slice(&flags.to_be_bytes());
@@ -130,6 +132,9 @@ pub fn write(
     if sealed {
         add(SEAL);
     }
+    let body_at = hosts.head_bytes();
+    let crc = crc32fast::hash(&out[body_at..body_at + fields.body.len()]) & MASK;
+    out[AT_BODY_CRC..AT_BODY_CRC + 4].copy_from_slice(&crc.to_be_bytes());
 }
 
 /// Fill in the queue of a record that was written without one.

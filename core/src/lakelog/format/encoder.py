@@ -44,7 +44,7 @@ from lakelog.format.properties import (
 )
 from lakelog.format.queue_offsets import Queue, QueueOffsets
 from lakelog.format.record import SECTOR_BYTES
-from lakelog.message import Body, Message, MessageColumns, PropertiesLike
+from lakelog.message import Message, MessageColumns, PropertiesLike
 from lakelog.results import AppendStatus, PutResult, PutStatus
 
 _RECORD_OVERHEAD_BYTES = 64 << 10
@@ -143,9 +143,12 @@ def encode_topic(topic: str) -> bytes:
     return data
 
 
-def as_body(body: object) -> Body:
-    """``body`` as contiguous bytes; raises :class:`~lakelog.errors.IllegalMessage`."""
-    if isinstance(body, bytes | bytearray):
+def as_body(body: object) -> bytes | memoryview:
+    """``body`` as contiguous bytes of a fixed length.
+
+    Raises :class:`~lakelog.errors.IllegalMessage`.
+    """
+    if isinstance(body, bytes):
         return body
     try:
         return memoryview(body).cast("B")  # type: ignore[arg-type]  # the except clause handles other types
@@ -268,6 +271,7 @@ class EncodedBatch(ABC):
 
 _pack_offsets: Final = Struct(">qq").pack_into
 _pack_long: Final = Struct(">q").pack_into
+_pack_crc: Final = Struct(">I").pack_into
 
 
 @attrs.define(weakref_slot=False, eq=False, repr=False)
@@ -601,23 +605,26 @@ class Encoder:
         Raises :class:`~lakelog.errors.IllegalMessage`; ``struct.error``, ``TypeError`` or
         ``AttributeError`` for a field of a wrong type or range.
         """
-        body = as_body(message.body)
+        topic, body = message.topic, as_body(message.body)
         properties = message_properties(message.tags, message.keys, message.properties)
         if self.record_crc:
             properties = ended(properties) + PLACEHOLDER
-        hosts, block = self.hosts_of(message), topic_block(message.topic)
+        hosts, block = self.hosts_of(message), topic_block(topic)
         size = hosts.fixed_bytes + len(body) + len(block.data) + len(properties)
         self.limits.check(len(body), len(properties), size)
         flags = message.sys_flag & _GIVEN_BITS | hosts.sys_flag
         queue_id, born = self.queue_of(message), message.born_timestamp_ms
         head = hosts.head.pack(
-            size, block.magic, body_crc(body), queue_id, message.flag, 0, 0, flags,
+            size, block.magic, 0, queue_id, message.flag, 0, 0, flags,
             time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
             message.reconsume_times, message.prepared_transaction_offset, len(body),
         )  # fmt: skip  # in the order of the format
         length = _SHORT.pack(len(properties))
         buffer = bytearray().join((head, body, block.data, length, properties))
-        queue, queued = (message.topic, queue_id), not flags & layout.PREPARED
+        # Others may write to the memory of a body meanwhile: the checksum is that of the copy.
+        copied = memoryview(buffer)[hosts.head.size : hosts.head.size + len(body)]
+        _pack_crc(buffer, layout.AT_BODY_CRC, body_crc(copied))
+        queue, queued = (topic, queue_id), not flags & layout.PREPARED
         one = EncodedRecord(buffer, queue, queued, message.wait_store_ok, hosts, self.record_crc)
         return one, properties
 

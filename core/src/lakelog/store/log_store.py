@@ -183,8 +183,8 @@ class LogStore:
         :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
             :meth:`put`; it cannot be cancelled
 
-        A callback of the future may put again and wait for the result. Callbacks run in the
-        answering thread: a slow callback delays the other results.
+        The body is copied before this returns. A callback of the future may put again and wait for
+        the result. Callbacks run in the answering thread: a slow callback delays the other results.
         """
         return self._current.last().puts.put_async(message)
 
