@@ -38,7 +38,9 @@ class TestInlineFlush(DurableFlushStrategyContract):
     def make(self) -> InlineFlush:
         return InlineFlush()
 
-    def test_a_put_that_comes_while_another_starts_the_thread(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_put_that_comes_while_another_starts_the_thread(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Both may start one; the close ends all."""
         threads: list[Thread] = []
 

@@ -444,7 +444,7 @@ def is_inside() -> bool:
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if not name.startswith("lakelog."):
-            is_outside |= name != "contextlib"
+            is_outside |= name != "contextlib" and not name.startswith("lakelog_")
         elif is_outside:
             return True
         frame = frame.f_back
