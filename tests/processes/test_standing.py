@@ -1,8 +1,8 @@
-"""Processes that are stopped, killed and continued at random: the others go on, and nothing is lost.
+"""Processes that are stopped, killed and continued at random: the others go on, nothing is lost.
 
-Each opens the store, puts from two threads, waits until its messages are durable, closes the store,
-and begins again. A stop may come at any instruction: inside of an append, of a sync that others wait
-for, of joining and leaving. The test prints its figures; ``PROCESSES_MEMBERS``,
+Each opens the store, puts durable messages from two threads, closes the store, and begins again. A
+stop may come at any instruction: inside of an append, of a sync that others wait for, of joining
+and leaving. The test prints its figures; ``PROCESSES_MEMBERS``,
 ``PROCESSES_SECONDS`` and ``PROCESSES_SEED`` set its size.
 """
 
@@ -12,8 +12,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -37,51 +38,64 @@ END: Final = "end"
 
 
 def member(folder: Path, name: int, seed: int) -> None:
-    """Put until the file :data:`END` is there; a line of the journal for each event."""
-    dice = random.Random(seed)
-    journal = os.open(folder / f"{name}.journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    """One of the processes: open, put and close, until the file :data:`END` is there."""
+    one = Member(folder, name, random.Random(seed))
+    while not (folder / END).exists():
+        one.round()
 
-    def note(*words: object) -> None:
-        os.write(journal, (" ".join(map(str, words)) + "\n").encode())
 
-    def timed(what: str, work: Callable[[], Any]) -> Any:
+class Member:
+    """One process; it writes a line of its journal for each event."""
+
+    def __init__(self, folder: Path, name: int, dice: random.Random) -> None:
+        self.folder = folder
+        self.name = name
+        self.dice = dice
+        self.journal = (folder / f"{name}.journal").open("ab", buffering=0)
+
+    def note(self, *words: object) -> None:
+        self.journal.write((" ".join(map(str, words)) + "\n").encode())
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
         begun = time.monotonic()
         try:
-            return work()
+            yield
         finally:
             if time.monotonic() - begun >= LONG_S:
-                note(WAITED, begun, time.monotonic(), what)
+                self.note(WAITED, begun, time.monotonic(), what)
 
-    def put(store: lakelog.Store, thread: int, until_s: float) -> None:
-        number = 0
-        while time.monotonic() < until_s:
-            body = f"{name}.{os.getpid()}.{thread}.{until_s}.{number}"
-            message = lakelog.Message("t", body.encode() + b" " * 2000)
-            try:
-                result = timed("put", lambda: store.put(message))
-            except StoreFailed as error:
-                note(FAILED, error)
-            except LakelogError:
-                time.sleep(0.01)  # it is refused while a stopped process appends
-                continue
-            if result.status.name == "PUT_OK":
-                note(ACKED, body)
-            number += 1
-
-    while not (folder / END).exists():
+    def round(self) -> None:
         try:
-            store = timed("open", lambda: lakelog.open(folder / "s", **SETTINGS))
+            with self.timed("open"):
+                store = lakelog.open(self.folder / "s", **SETTINGS)
         except LakelogError:
             time.sleep(0.05)
-            continue
-        until_s = time.monotonic() + dice.uniform(0.1, 2)
+            return
+        until_s = time.monotonic() + self.dice.uniform(0.1, 2)
         with ThreadPoolExecutor(2) as threads:
-            for each in [threads.submit(put, store, thread, until_s) for thread in range(2)]:
+            for each in [threads.submit(self.puts, store, number, until_s) for number in range(2)]:
                 each.result()
         try:
-            timed("close", store.close)
+            with self.timed("close"):
+                store.close()
         except LakelogError as error:
-            note(FAILED, error)
+            self.note(FAILED, error)
+
+    def puts(self, store: lakelog.Store, thread: int, until_s: float) -> None:
+        number = 0
+        while time.monotonic() < until_s:
+            body = f"{self.name}.{os.getpid()}.{thread}.{until_s}.{number}"
+            try:
+                with self.timed("put"):
+                    store.put(lakelog.Message("t", body.encode() + b" " * 2000))
+                self.note(ACKED, body)
+                number += 1
+            except StoreFailed as error:
+                self.note(FAILED, error)
+                return
+            except LakelogError:
+                time.sleep(0.01)  # it is refused while a stopped process appends
 
 
 @attrs.define
@@ -166,7 +180,7 @@ def run(folder: Path, members: int, seconds: float) -> float:
         crowd.go_on(all_of_them=True)
         (folder / END).touch()
         for each in crowd.members:
-            until(lambda each=each: each.exitcode is not None, 120)
+            each.join(120)
             assert each.exitcode == 0
     finally:
         for each in crowd.members:
@@ -181,7 +195,7 @@ def run(folder: Path, members: int, seconds: float) -> float:
     assert not acked - found, f"{len(acked - found)} of {len(acked)} are lost; seed {seed}"
     wait_s, what = crowd.longest(events[WAITED])
     stops = sum(map(len, crowd.stops.values()))
-    print(
+    print(  # noqa: T201  # the record of a soak
         f"{members} members, {len(crowd.stops) - members} killed, {stops} stops, "
         f"{len(acked)} acknowledged, none lost, longest wait {wait_s:.2f} s ({what}), seed {seed}"
     )
@@ -199,7 +213,7 @@ def stops_in_a_sync(path: Path) -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(LogFiles, "sync_bytes", stop)
             store.put_async(lakelog.Message("t", b"second"))
-            until(lambda: False, 3600)
+            time.sleep(3600)
 
 
 @pytest.mark.both_ways
@@ -210,7 +224,7 @@ def test_a_process_that_is_stopped_in_a_sync(tmp_path: Path) -> None:
         other = FORKS.Process(target=stops_in_a_sync, args=(tmp_path / "s",), daemon=True)
         other.start()
         try:
-            until(lambda: is_stopped(other.pid or 0), 60)
+            until(lambda: is_stopped(other.pid or 0))
             for number in range(3):
                 result = store.put(lakelog.Message("t", b"%d" % number))
                 assert result.status is PutStatus.PUT_OK

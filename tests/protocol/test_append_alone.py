@@ -1,8 +1,8 @@
-"""Appends without a lock by a process that is alone, and others that join: all orders of the steps.
+"""Appends without a lock by a process that is alone, and others that join: all orders of steps.
 
-The processor of the process alone keeps its stores in a buffer, in their order, so that a later read
-may pass them; a barrier empties the buffer. Process 0 is alone at first, the others join, append by
-the lock, and leave. Process 0 may die.
+The processor of the process alone keeps its stores in a buffer, in their order, so that a later
+read may pass them; a barrier empties the buffer. Process 0 is alone at first, the others join,
+append by the lock, and leave. Process 0 may die.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ def first(s: State, bug: str) -> Iterator[State]:
     if s.buffer:
         yield s._replace(alone=s.buffer[0], buffer=s.buffer[1:])
     if step == "begin":
-        if s.appends == APPENDS:
-            yield s.at(0, "over")
-        elif s.several:
-            yield s.at(0, "lock")
-        else:
-            yield s.at(0, "store")
+        yield s.at(0, "over" if s.appends == APPENDS else "lock" if s.several else "store")
         if s.several and (bug == "forgets early" or {*s.steps[1:]} <= {"outside", "over"}):
             yield s._replace(several=0)
-    elif step == "store":
+    else:
+        yield from _append(s, step, bug)
+    if step not in ("over", "dead"):
+        dead = s.at(0, "dead", lock=-1 if s.lock == 0 else s.lock)
+        yield dead._replace(alone=(s.alone, *s.buffer)[-1], buffer=())
+
+
+def _append(s: State, step: str, bug: str) -> Iterator[State]:
+    if step == "store":
         yield s.at(0, "inside" if bug == "no second look" else "look", buffer=(*s.buffer, 1))
     elif step == "look":
         buffer = (*s.buffer, 0) if s.several else s.buffer
@@ -63,9 +66,6 @@ def first(s: State, bug: str) -> Iterator[State]:
         yield s.at(0, "inside by lock", lock=0)
     elif step == "inside by lock":
         yield s.at(0, "begin", appends=s.appends + 1, lock=-1)
-    if step not in ("over", "dead"):
-        dead = s.at(0, "dead", lock=-1 if s.lock == 0 else s.lock)
-        yield dead._replace(alone=(s.alone, *s.buffer)[-1], buffer=())
 
 
 def joining(s: State, me: int, bug: str) -> Iterator[State]:

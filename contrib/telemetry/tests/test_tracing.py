@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -143,3 +144,26 @@ def test_a_reader_makes_no_spans(tmp_path: Path, spans: InMemorySpanExporter) ->
         with lakelog.open(tmp_path / "shop", mode="read", dispatchers=dispatchers) as reader:
             assert len(reader.get("orders", 0, 0).messages) == 1
         assert spans.get_finished_spans() == ()
+
+
+WRONG: list[Any] = [b"x", None, lakelog.Message, *[
+    lakelog.Message(**{"topic": "t", "body": b"x", **wrong})
+    for wrong in ({"topic": 5}, {"body": 5}, {"body": "x"}, {"properties": 5}, {"properties": [5]})
+]]  # fmt: skip  # no messages, then messages with a field of a wrong type
+
+
+def test_errors_are_those_of_the_store(store: lakelog.Store) -> None:
+    traced, tracer = TracedStore(store), trace.get_tracer("test")
+    batches = [*([each] for each in WRONG), None, 5]
+    with tracer.start_as_current_span("outer"):
+        for name, wrongs in (("put", WRONG), ("put_batch", batches)):
+            for wrong in wrongs:
+                said = []
+                for each in (store, traced):
+                    with pytest.raises(lakelog.errors.WrongType) as caught:
+                        getattr(each, name)(wrong)
+                    said.append(str(caught.value))
+                assert said[0] == said[1]
+        given = bytearray(b"a\x011\x02")
+        result = traced.put(lakelog.Message("t", b"x", properties=given))
+    assert store.look_up(result.physical_offset).properties["a"] == "1"

@@ -77,7 +77,10 @@ def test_the_same_bytes_and_results(
     ("wrong", "words"),
     [
         ({"queue_ids": [0] * 30 + [-1] + [0] * (_COUNT - 31)}, "message 30 .*queue_id is -1"),
-        ({"bodies": [b""] * 7 + [None] + [b""] * (_COUNT - 8)}, "message 7 .*body is NoneType"),
+        (
+            {"bodies": [b""] * 7 + [None] + [b""] * (_COUNT - 8)},
+            "message 7 .*body is None; give bytes",
+        ),
         ({"keys": ["k"] * 9 + ["a\x01"] + ["k"] * (_COUNT - 10)}, "message 9 .*0x01"),
         ({"tags": 5}, "message 0"),
         ({"flag": 2**40}, "message 0 .*flag is 1099511627776; give a number"),
@@ -87,7 +90,7 @@ def test_the_same_bytes_and_results(
 def test_refusals_name_the_message(wrong: dict[str, Any], words: str) -> None:
     messages = MessageColumns(**{"topic": "t", "bodies": [b""] * _COUNT, **wrong})
     for each in (messages, list(messages)):
-        with pytest.raises(IllegalMessage, match=words):
+        with pytest.raises((IllegalMessage, WrongType), match=words):
             an_encoder().encode(each)
 
 
@@ -131,22 +134,30 @@ def test_offsets_that_cannot_be() -> None:
 
 
 _TOPICS: list[Any] = [
-    "", "t" * 256, "ä" * 128, "a\0b", "../x", "/", "..", ".", "a\nb", "\ud800", 5, None, b"t", [],
+    "", "t" * 256, "ä" * 128, "a\0b", "../x", "/", "..", ".", "a\nb", "\ud800",
 ]  # fmt: skip  # a table of wrong topics
 _FIELDS: list[dict[str, Any]] = [
-    {"body": "text"}, {"body": None}, {"body": 5}, {"body": memoryview(b"abcd")[::2]},
-    {"queue_id": -1}, {"queue_id": 2**31}, {"queue_id": "1"}, {"queue_id": 1.5},
-    {"flag": 2**31}, {"flag": -(2**31) - 1}, {"flag": "1"}, {"flag": 0.5}, {"flag": None},
-    {"sys_flag": 2**31}, {"sys_flag": "x"}, {"sys_flag": 0.5},
+    {"body": memoryview(b"abcd")[::2]}, {"queue_id": -1}, {"queue_id": 2**31},
+    {"flag": 2**31}, {"flag": -(2**31) - 1}, {"sys_flag": 2**31},
     {"reconsume_times": 2**31}, {"prepared_transaction_offset": 2**63},
-    {"born_timestamp_ms": 2**63}, {"born_timestamp_ms": 1.5}, {"born_timestamp_ms": "now"},
+    {"born_timestamp_ms": 2**63},
     {"born_host": "localhost:80"}, {"born_host": "127.0.0.1"}, {"born_host": "127.0.0.1:65536"},
-    {"store_host": "::1:80"}, {"store_host": "[::1]"}, {"store_host": 5}, {"store_host": "a\0:1"},
+    {"store_host": "::1:80"}, {"store_host": "[::1]"}, {"store_host": "a\0:1"},
     {"store_host": "127.0.0.1:²"},
-    {"tags": "a\x01b"}, {"tags": "a\x02b"}, {"tags": 5}, {"tags": "\ud800"},
-    {"keys": "a\x02b"}, {"keys": 5}, {"keys": ["a", 5]}, {"keys": ["a\x01"]},
-    {"properties": {"a": 5}}, {"properties": {"a\x01": "b"}}, {"properties": {"a": "\ud800"}},
-    {"properties": "text"}, {"properties": 5}, {"properties": b"A\x01b\x02", "tags": "t"},
+    {"tags": "a\x01b"}, {"tags": "a\x02b"}, {"tags": "\ud800"},
+    {"keys": "a\x02b"}, {"keys": ["a\x01"]},
+    {"properties": {"a\x01": "b"}}, {"properties": {"a": "\ud800"}},
+    {"properties": b"A\x01b\x02", "tags": "t"},
+]  # fmt: skip  # a table, a field a group
+_WRONG_TYPES: list[dict[str, Any]] = [
+    {"topic": 5}, {"topic": None}, {"topic": b"t"}, {"topic": []},
+    {"body": "text"}, {"body": None}, {"body": 5}, {"queue_id": "1"}, {"queue_id": 1.5},
+    {"flag": "1"}, {"flag": 0.5}, {"flag": None}, {"sys_flag": "x"}, {"sys_flag": 0.5},
+    {"reconsume_times": "x"}, {"prepared_transaction_offset": "x"},
+    {"born_timestamp_ms": 1.5}, {"born_timestamp_ms": "now"},
+    {"born_host": b"x"}, {"born_host": ["x"]}, {"store_host": 5},
+    {"tags": 5}, {"keys": 5}, {"keys": ["a", 5]},
+    {"properties": {"a": 5}}, {"properties": "text"}, {"properties": 5}, {"properties": [5]},
 ]  # fmt: skip  # a table, a field a group
 
 
@@ -167,6 +178,16 @@ def test_fields(fields: dict[str, Any]) -> None:
     assert _status(wrong) is PutStatus.MESSAGE_ILLEGAL
     with pytest.raises(IllegalMessage, match="message 0 of the batch"):
         an_encoder().encode([wrong] * 60)
+
+
+@pytest.mark.parametrize("fields", _WRONG_TYPES)
+def test_fields_of_wrong_types(fields: dict[str, Any]) -> None:
+    (name,) = fields
+    wrong, named = attrs.evolve(Message("t", b"x"), **fields), f"(^|: )({name}|property 'a') is "
+    with pytest.raises(WrongType, match=named):
+        an_encoder().encode_one(wrong)
+    with pytest.raises(WrongType, match=rf"message 41 of the batch: ({name}|property 'a') is "):
+        an_encoder().encode([*[Message("t", b"x", queue_id=0)] * 41, wrong])
 
 
 def test_what_is_no_message() -> None:

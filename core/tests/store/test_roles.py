@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -20,8 +21,10 @@ from core.tests.store.workers import SERVE, a_worker, an_owner
 from lakelog import Message, PutRefused
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import segment_name
+from lakelog.format.layout import ABORT_FILE, OWN_DIR, segment_name
 from lakelog.hooks import DiskState
+from lakelog.processes.membership import Membership
+from lakelog.processes.ownership import is_owned
 from lakelog.processes.queue_table import FIRST_SLOTS, table_path
 from lakelog_testing.contracts.writer import open_in
 from tests.support.waiting import until
@@ -264,3 +267,130 @@ def test_a_pause_ends_with_the_process_that_said_it(tmp_path: Path, ended: str) 
                 assert next_one.hear() == {"role": "owner"}
                 assert store.put(Message("t", b"taken", queue_id=0)).queue_offset == 1
                 assert store.is_writable
+
+
+REMOVED: Final = (
+    "process {} .*has this store open, and the file lock was removed meanwhile; close it there"
+)
+
+
+@pytest.mark.parametrize("mode", ["write", "exclusive"])
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_removed_lock_file_makes_no_second_owner(
+    tmp_path: Path, mode: str, *, is_made: bool
+) -> None:
+    """As a cleaner of temporary files removes it; RocketMQ may have made another one."""
+    with an_owner(tmp_path) as first:
+        assert first.ask("put", "a", 1)["offsets"] == [0]
+        (tmp_path / "lock").unlink()
+        if is_made:
+            (tmp_path / "lock").touch()
+        assert is_owned(FILES, tmp_path)
+        match = REMOVED.format(first.process.pid)
+        with pytest.raises(StoreLocked, match=match):
+            open_small(tmp_path, mode=mode)
+        with a_worker(tmp_path, SERVE, attach={"reconnect_timeout_ms": 0}) as other:
+            assert other.hear()["error"] == "StoreLocked"
+        assert first.ask("put", "a", 1)["offsets"] == [95]
+        assert len(bodies_of(tmp_path)) == 2
+        first.kill()
+    assert not is_owned(FILES, tmp_path)
+    with open_small(tmp_path) as store:
+        assert len(bodies(store.scan())) == 2
+
+
+def test_who_closes_after_its_lock_file_was_removed_leaves_the_store_free(tmp_path: Path) -> None:
+    with open_small(tmp_path) as first, open_small(tmp_path) as second:
+        second.put(Message("t", b"x"))
+        (tmp_path / "lock").unlink()
+        first.close()
+        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
+            open_small(tmp_path)
+        second.put(Message("t", b"y"))
+    with open_small(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.clean
+        assert bodies(store.scan()) == [b"x", b"y"]
+
+
+def test_a_directory_that_cannot_be_locked_is_no_reason_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refuses it on what is not open for writing."""
+
+    def refuse(_fd: int, _kind: int) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with open_small(tmp_path) as store, open_small(tmp_path) as other:
+        other.put(Message("t", b"x"))
+        assert store.role == "owner"
+
+
+def test_a_forked_child_unlocks_nothing(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        store.put(Message("t", b"x"))
+        child = os.fork()
+        if child == 0:
+            store.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        (tmp_path / "lock").unlink()
+        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
+            open_small(tmp_path, mode="exclusive")
+
+
+def test_an_interrupted_open_that_another_process_has_joined_undoes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its undoing removed ``abort`` and the shared page of the other one."""
+    let_in, others = Membership.let_in, []
+
+    def interrupted(lock: Membership, *, share: bool = True) -> None:
+        let_in(lock, share=share)
+        monkeypatch.undo()
+        others.append(open_small(tmp_path, attach={"take_over": False}))
+        others[0].put(Message("t", b"x"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Membership, "let_in", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_small(tmp_path)
+    assert (tmp_path / ABORT_FILE).exists()
+    others[0].put(Message("t", b"y"))
+    with open_small(tmp_path) as third:
+        assert bodies(third.scan()) == [b"x", b"y"]
+    others[0].close()
+    assert not (tmp_path / ABORT_FILE).exists()
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_whatever_small_file_a_cleaner_removes_nothing_is_lost(tmp_path: Path, ended: str) -> None:
+    """All files but the log, while two processes have the store open."""
+    with an_owner(tmp_path) as first, open_small(tmp_path, attach={"take_over": False}) as store:
+        first.ask("put", "a", 1)
+        store.put(Message("t", b"b 0"))
+        for each in [*tmp_path.iterdir(), *(tmp_path / OWN_DIR).iterdir()]:
+            if each.is_file():
+                each.unlink()
+        assert first.ask("put", "a", 1)["offsets"]
+        if ended == "killed":
+            first.kill()
+        else:
+            first.ask("close")
+        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
+            open_small(tmp_path)
+        store.put(Message("t", b"b 1"))
+        assert len(bodies(store.scan())) == 4
+    assert not (tmp_path / ABORT_FILE).exists()
+    with open_small(tmp_path) as again:
+        assert len(bodies(again.scan())) == 4
+
+
+@pytest.mark.parametrize("name", ["shared", "queues.1"])
+def test_who_misses_a_removed_file_of_the_processes_says_so(tmp_path: Path, name: str) -> None:
+    with open_small(tmp_path) as store:
+        (tmp_path / OWN_DIR / name).unlink()
+        with pytest.raises(StoreError, match=f"{name}: .*gone.*; close the store in all of them"):
+            open_small(tmp_path)
+        store.put(Message("t", b"x"))

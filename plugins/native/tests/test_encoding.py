@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakelog.builtin import RocketmqAppendCallback
-from lakelog.errors import IllegalMessage
+from lakelog.errors import IllegalMessage, WrongType
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Message, MessageColumns, body_column
@@ -88,6 +88,8 @@ def outcome(
         batch = callback.encode(messages)
     except IllegalMessage as error:
         return str(error), error.status
+    except WrongType as error:
+        return str(error)
     status = callback.place(batch, 1000, remaining, offsets, 77)
     if status is not AppendStatus.PUT_OK:
         return status, len(batch.buffer)

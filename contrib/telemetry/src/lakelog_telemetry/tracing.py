@@ -7,7 +7,7 @@ the puts, which are thousands: it has links to their spans.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,8 @@ SYSTEM: Final = "lakelog"
 class TracedStore:
     """Puts messages with a span each, whose context is in the message.
 
+    What is no message is left to the store, which raises its own error.
+
     :ivar store: the store that puts them
     """
 
@@ -40,8 +42,11 @@ class TracedStore:
 
     def put(self, message: Message) -> PutResult:
         """As :meth:`lakelog.Store.put`; the span ends when it returns."""
-        found = {"messaging.message.body.size": len(message.body)}
-        with _current("send", message.topic, SpanKind.PRODUCER, found) as span:
+        if not isinstance(message, Message):
+            return self.store.put(message)
+        body: object = message.body
+        found = {"messaging.message.body.size": len(body)} if isinstance(body, Sized) else {}
+        with _current("send", str(message.topic), SpanKind.PRODUCER, found) as span:
             try:
                 result = self.store.put(_with_context(message))
             except lakelog.NotDurable as late:
@@ -53,7 +58,9 @@ class TracedStore:
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
         """As :meth:`lakelog.Store.put_batch`, with one span; each message has its context."""
-        topics = ", ".join(sorted({each.topic for each in messages}))
+        if not isinstance(messages, Sequence) or not all(isinstance(m, Message) for m in messages):
+            return self.store.put_batch(messages)
+        topics = ", ".join(sorted({str(each.topic) for each in messages}))
         found = {"messaging.batch.message_count": len(messages)}
         with _current("send", topics, SpanKind.PRODUCER, found):
             return self.store.put_batch([_with_context(each) for each in messages])
@@ -112,10 +119,11 @@ def _with_context(message: Message) -> Message:
     given = message.properties
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
-    if not carrier:
+    if isinstance(given, bytes | bytearray | memoryview):
+        given = decode_properties(bytes(given))
+    if not carrier or not isinstance(given, Mapping | None):
         return message
-    known: Mapping[str, str] = decode_properties(given) if isinstance(given, bytes) else given or {}
-    return attrs.evolve(message, properties={**known, **carrier})
+    return attrs.evolve(message, properties={**(given or {}), **carrier})
 
 
 MOST_LINKS: Final = 128

@@ -147,6 +147,9 @@ class FileSystem(Protocol):
         Anything else, symbolic links included, raises ``OSError``.
         """
 
+    def open_dir(self, path: Path) -> File:
+        """Open a directory, to lock or to sync it."""
+
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """Names and lengths of the entries that are not directories, sorted; empty if absent.
 
@@ -447,6 +450,12 @@ class RealFileSystem:
         flags = os.O_RDWR if write else os.O_RDONLY
         with _Naming("open", path):
             fd = open_regular(path, flags, self.access, create=create)
+            return RealFile(path, fd, used=self._used)
+
+    def open_dir(self, path: Path) -> File:
+        """``open``, for reading; child programs do not inherit the descriptor."""
+        with _Naming("open", path):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             return RealFile(path, fd, used=self._used)
 
     def list(self, directory: Path) -> list[tuple[str, int]]:

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from lakelog.arguments import whole, wrong_type
+from lakelog.arguments import WrongType, whole, wrong_type
 from lakelog.errors import IllegalMessage, PutRefused
 from lakelog.format import layout
 from lakelog.format.checksum import PLACEHOLDER, body_crc, is_sealed, seal, without_seal
@@ -104,23 +104,28 @@ _FIELDS = {
 }
 """Valid range of each numeric field of a message."""
 _NONE_ALLOWED = ("queue_id", "born_timestamp_ms")
+_HOST = "a str such as '127.0.0.1:10911'"
 
 
-def misfit(message: object) -> str | None:
-    """Describe the first field of ``message`` that is out of range; ``None`` if all are valid."""
-    topic = getattr(message, "topic", "")
-    if not isinstance(topic, str):
-        return f"topic {topic!r:.80} is not a str that UTF-8 can encode"
+def misfit(message: Message) -> WrongType | IllegalMessage | None:
+    """The error for the first field of a wrong type or out of range; ``None`` if all are valid.
+
+    It is called once an encoding has failed, so that good messages are not checked field by field.
+    """
+    for name, wanted in (("topic", "a str"), ("born_host", _HOST), ("store_host", _HOST)):
+        value = getattr(message, name)
+        if not isinstance(value, str) and (name == "topic" or value is not None):
+            return wrong_type(name, value, wanted)
     for name, fits in _FIELDS.items():
-        value = getattr(message, name, 0)
+        value = getattr(message, name)
         if value is None and name in _NONE_ALLOWED:
             continue
         try:
             whole(name, value, None)
-        except (TypeError, ValueError) as error:
-            return str(error)
+        except WrongType as error:
+            return error
         if value not in fits:
-            return f"{name} is {value}; give a number from {fits[0]} to {fits[-1]}"
+            return illegal(f"{name} is {value}; give a number from {fits[0]} to {fits[-1]}")
     return None
 
 
@@ -130,11 +135,13 @@ def encode_topic(topic: str) -> bytes:
     A topic names a directory: it must not contain ``/`` or a character below U+0020, and must not
     be ``.`` or ``..``. It takes 1 to 255 bytes.
 
-    Raises :class:`~lakelog.errors.IllegalMessage`.
+    Raises :class:`~lakelog.errors.IllegalMessage`, and ``TypeError`` for anything but a ``str``.
     """
+    if not isinstance(topic, str):
+        raise wrong_type("topic", topic, "a str")
     try:
         data = topic.encode()
-    except (UnicodeEncodeError, AttributeError):
+    except UnicodeEncodeError:
         raise illegal(f"topic {topic!r} is not a str that UTF-8 can encode") from None
     if not 0 < len(data) <= layout.MAX_TOPIC_BYTES:
         raise illegal(f"topic {topic!r} takes {len(data)} bytes, not 1 to {layout.MAX_TOPIC_BYTES}")
@@ -146,15 +153,19 @@ def encode_topic(topic: str) -> bytes:
 def as_body(body: object) -> bytes | memoryview:
     """``body`` as contiguous bytes of a fixed length.
 
-    Raises :class:`~lakelog.errors.IllegalMessage`.
+    Raises :class:`~lakelog.errors.IllegalMessage` for bytes that are not contiguous, and
+    ``TypeError`` for anything but bytes.
     """
     if isinstance(body, bytes):
         return body
     try:
-        return memoryview(body).cast("B")  # type: ignore[arg-type]  # the except clause handles other types
-    except (TypeError, ValueError, BufferError):
-        kind = type(body).__name__
-        raise illegal(f"the body is {kind}, not bytes; encode it first") from None
+        found = memoryview(body)  # type: ignore[arg-type]  # the except clause handles other types
+    except (TypeError, BufferError):
+        raise wrong_type("body", body, "bytes: encode it first") from None
+    try:
+        return found.cast("B")
+    except TypeError:
+        raise illegal("the body is a view with gaps; give contiguous bytes") from None
 
 
 Keys = str | Sequence[str] | None
@@ -163,7 +174,8 @@ Keys = str | Sequence[str] | None
 def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike | None) -> bytes:
     """The encoded properties of one message.
 
-    Raises :class:`~lakelog.errors.IllegalMessage` for values that a record cannot hold.
+    Raises :class:`~lakelog.errors.IllegalMessage` for values that a record cannot hold, and
+    ``TypeError`` for those of wrong types.
     """
     if properties:
         return _with_more(tags, keys, properties)
@@ -182,9 +194,8 @@ def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> byte
     try:
         more = dict(properties)
     except (ValueError, TypeError):
-        raise illegal(
-            f"properties is {properties!r:.80}; give a mapping of names to values, or bytes"
-        ) from None
+        wanted = "a mapping of names to values, or bytes"
+        raise wrong_type("properties", properties, wanted) from None
     named = _named(tags, keys)
     for name, value in () if named.keys().isdisjoint(more) else named.items():
         if more.get(name, value) != value:
@@ -199,7 +210,7 @@ def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> byte
 def _encoded_properties(named: dict[str, str]) -> bytes:
     try:
         return encode_properties(named)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise illegal(str(error)) from None
 
 
@@ -222,7 +233,7 @@ def _named(tags: str | None, keys: Keys) -> dict[str, str]:
             named[TAGS] = check_tags(tags)
         if keys is not None:
             named[KEYS] = join_keys(keys)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise illegal(str(error)) from None
     return named
 
@@ -578,16 +589,20 @@ class Encoder:
         return EncodedRecordList([self._numbered(at, each) for at, each in enumerate(messages)])
 
     def encode_one(self, message: Message) -> EncodedRecord:
-        """The record of one message; raises :class:`~lakelog.errors.IllegalMessage`."""
+        """The record of one message.
+
+        Raises :class:`~lakelog.errors.IllegalMessage` for values that no record can hold, and
+        ``TypeError`` for a field of a wrong type.
+        """
         try:
             one, properties = self._encoded(message)
-        except struct.error as error:
-            raise illegal(misfit(message) or f"a number does not fit its field: {error}") from None
-        except (AttributeError, TypeError) as error:
+        except WrongType:
+            raise
+        except (AttributeError, TypeError, struct.error) as error:
             if not isinstance(message, Message):
                 raise wrong_type("message", message, "a lakelog.Message") from None
-            what = misfit(message) or f"{message!r:.200} cannot be stored: {error}"
-            raise illegal(what) from error
+            what = f"{message!r:.200} cannot be stored: {error}"
+            raise misfit(message) or illegal(what) from error
         if self.max_light_queues is None or _DISPATCHED not in properties:
             return one
         if not one.queued or not feeds_light_queues(message.topic):
@@ -648,15 +663,17 @@ class Encoder:
             return self.queues.choose(message.topic)
         try:
             return whole("queue_id", queue_id)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise illegal(str(error)) from None
 
     def _numbered(self, at: int, message: Message) -> EncodedRecord:
+        where = f"message {at} of the batch"
         try:
             return self.encode_one(message)
+        except WrongType as error:
+            raise WrongType(f"{where}: {error}") from None
         except IllegalMessage as error:
-            what = f"message {at} of the batch: {error}"
-            raise IllegalMessage(what, status=error.status) from None
+            raise IllegalMessage(f"{where}: {error}", status=error.status) from None
 
 
 class RoundRobin:

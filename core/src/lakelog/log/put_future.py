@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 from lakelog.accelerate import current
 from lakelog.errors import StrategyFailed
 from lakelog.results import PutResult, PutStatus
+from lakelog.runtime.forks import OfThisProcess
 from lakelog.runtime.threads import LockFreeFuture, wake_waiting
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def is_called_back() -> bool:
     return getattr(_HERE, "calls_back", False)
 
 
-class AwaitableFuture(LockFreeFuture[T]):
+class AwaitableFuture(OfThisProcess, LockFreeFuture[T]):
     """A :class:`concurrent.futures.Future` that can also be awaited."""
 
     _state = RUNNING  # it cannot be cancelled: the message is in the log already, or refused

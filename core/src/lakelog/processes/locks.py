@@ -28,6 +28,10 @@ thread appends or syncs while it holds one of the short ones: ``Segments._keepin
 ``LogFiles._committing``; a group sync takes both inside of byte 9. Members of groups lock bytes of
 ``groups.lock``, see ``lakelog_queues.groups.members``.
 
+The store's directory is locked too (flock(2)), shared, by each process that shares byte 0: if a
+cleaner of temporary files removes ``lock``, the next process makes another file, and finds itself
+alone there. RocketMQ does not look at that lock.
+
 The lock and unlock calls of :class:`ByteLock` do not block, and keep the interpreter lock.
 Releasing it inside the section could cost milliseconds to get it back, while all other processes
 wait. A waiter sleeps at a futex word (futex(2)), which is incremented on release. A dead holder
@@ -178,6 +182,26 @@ def described(pid: int) -> str:
 def unlock_all(file: File) -> None:
     """Release all locks of this open file; raises ``OSError``."""
     fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def lock_directory(directory: File, kind: int) -> bool:
+    """Set or convert this open directory's lock by ``flock``, without blocking.
+
+    :param kind: ``LOCK_SH`` or ``LOCK_EX``
+    :returns: whether it was done, or the file system refuses such locks (NFS: on anything that is
+        not open for writing). On a conflict nothing is locked any more: a conversion releases first
+    """
+    try:
+        fcntl.flock(directory.fileno(), kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise with_path(error, "lock", directory.path) from None
+    return True
+
+
+_NO_FLOCK: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
 def is_locked(file: File, at: int, kind: int) -> bool:

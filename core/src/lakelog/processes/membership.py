@@ -10,6 +10,10 @@ Otherwise an earlier member lives, and the shared state is valid. In the reverse
 member could die between the two steps, and RocketMQ could append. The kernel converts a lock in one
 step.
 
+``lock`` is only a name: if it is removed while the store is open, the next process makes another
+file. So members share a lock on the directory too, and a process that finds itself alone must get
+that lock exclusively.
+
 ``tests/protocol/joining.py`` checks this with deaths at every step.
 
 A process alone appends without the append lock. A process that joins sets a word of the shared
@@ -38,6 +42,7 @@ from lakelog.processes.locks import (
     Holder,
     can_fence_all,
     futex,
+    lock_directory,
     set_lock,
     unlock_all,
     wait_lock,
@@ -48,6 +53,7 @@ from lakelog.runtime.threads import started
 
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
+_DYING_S: Final = 1.0
 ALONE: Final = "alone"
 """The key in the shared page for the reason why a process excludes others."""
 
@@ -64,6 +70,7 @@ class Membership:
     path: Path
     is_alone: bool
     file: File
+    _directory: File
     is_parting: bool = attrs.field(default=False, init=False)
     _is_open: bool = attrs.field(default=True, init=False)
 
@@ -75,7 +82,12 @@ class Membership:
 
         Raises :class:`~lakelog.errors.StoreLocked` if another program has the store, or on timeout.
         """
-        membership = cls(path, False, files.open(path / LOCK_FILE, write=True, create=True))
+        file = files.open(path / LOCK_FILE, write=True, create=True)
+        try:
+            membership = cls(path, False, file, files.open_dir(path))
+        except BaseException:
+            file.close()
+            raise
         register_forked(membership)
         try:
             membership._begin(timeout_s)
@@ -84,6 +96,9 @@ class Membership:
             if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
                 raise _taken(files, path)
             membership.is_alone = membership._set(ownership.OPEN, fcntl.F_WRLCK)
+            if not membership._lock_directory():
+                membership.leave()
+                raise ownership.locked(files, path)
             if membership.is_alone and membership.file.size() == 0:
                 membership.file.write_at(0, LOCK_CONTENT)
         except BaseException:  # Ctrl-C too
@@ -117,6 +132,20 @@ class Membership:
                 "it",
                 path=self.path,
             )
+
+    def _lock_directory(self) -> bool:
+        """Lock the directory as a member; ``False`` if others are members by another ``lock``.
+
+        Tried for :data:`_DYING_S`: the locks of a killed process end one after the other.
+        """
+        end = time.monotonic() + _DYING_S
+        while True:
+            kinds = (fcntl.LOCK_EX, fcntl.LOCK_SH) if self.is_alone else (fcntl.LOCK_SH,)
+            if all(lock_directory(self._directory, kind) for kind in kinds):
+                return True
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_JOIN_S)
 
     def let_in(self, *, share: bool = True) -> None:
         """Allow others to join and leave; the shared state must be complete.
@@ -170,14 +199,19 @@ class Membership:
     def leave(self) -> None:
         """End the membership; a second call does nothing."""
         if self._is_open:
-            with suppress(OSError):  # a child between fork and exec may have the file open too
+            # A child between fork and exec may have both open too. The directory is first: who then
+            # gets byte 0 must get it as well.
+            with suppress(OSError):
+                fcntl.flock(self._directory.fileno(), fcntl.LOCK_UN)
+            with suppress(OSError):
                 unlock_all(self.file)
             self.forked()
 
     def forked(self) -> None:
-        """Close the file; in a forked child, only its copy, since the parent stays a member."""
+        """Close the files; in a forked child, only its copies, since the parent stays a member."""
         if self._is_open:
             self._is_open = False
+            self._directory.close()
             self.file.close()
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,6 +18,7 @@ from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
 from lakelog.processes.locks import described, is_locked
 
+_LOG: Final = logging.getLogger("lakelog")
 SERVICES: Final = 16
 """The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the
 checkpoint.
@@ -31,7 +33,24 @@ PUBLISHED: Final = 2
 
 def is_owned(files: FileSystem, path: Path) -> bool:
     """Whether a process has the store directory ``path`` open; changes nothing."""
-    return is_held(files, path, OPEN)
+    return is_held(files, path, OPEN) or _holder(path) is not None
+
+
+def _holder(path: Path) -> int | None:
+    """A process that locks the directory, which each one of lakelog with the store open does.
+
+    From the kernel's list, since a lock for a look would refuse a process that joins meanwhile.
+    ``None`` if there is none, or it cannot be seen: in another container, or on btrfs.
+    """
+    with suppress(OSError):
+        found = path.stat()
+        major, minor = os.major(found.st_dev), os.minor(found.st_dev)
+        name = f"{major:02x}:{minor:02x}:{found.st_ino}"
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and name in words:
+                return int(words[words.index(name) - 1])
+    return None
 
 
 def is_followed(files: FileSystem, path: Path) -> bool:
@@ -88,6 +107,8 @@ def locked(files: FileSystem, path: Path, more: str | None = None) -> StoreLocke
     :param more: continues the sentence, as with advice
     """
     pid = owner_pid(files, path)
+    if not is_held(files, path, OPEN) and (holder := _holder(path)) is not None:
+        pid, more = holder, f", and the file {LOCK_FILE} was removed meanwhile; close it there"
     who = described(pid) if pid and Path(f"/proc/{pid}").exists() else "another process"
     return StoreLocked(f"{who} has this store open{more or CLOSE_IT}", path=path, owner_pid=pid)
 
@@ -112,5 +133,13 @@ def write_abort(files: FileSystem, path: Path) -> None:
 
 def remove_abort(files: FileSystem, path: Path) -> None:
     """Mark the store as cleanly stopped; all else must be durable already."""
-    files.unlink(path / ABORT_FILE)
+    try:
+        files.unlink(path / ABORT_FILE)
+    except FileNotFoundError:
+        _LOG.warning(
+            "%s: the file %s was removed while the store was open; exclude its directory from "
+            "what removes old files",
+            path,
+            ABORT_FILE,
+        )
     files.sync_dir(path)

@@ -28,6 +28,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileMap, FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX
@@ -77,6 +78,26 @@ class QueueTable(QueueOffsets):
         slots = _slots(FIRST_SLOTS, 2 * len(start), _words_of_all(topic for topic, _ in start))
         _write(files, path, generation, slots, start.items())
         return cls(files, path, generation)
+
+    @classmethod
+    def join(cls, files: FileSystem, path: Path, page: memoryview[int]) -> QueueTable:
+        """Map the present table; another process may replace it meanwhile.
+
+        :param page: the words of the shared page
+
+        Raises :class:`~lakelog.errors.StoreError` if it was removed.
+        """
+        while True:
+            generation = page[TABLE_GENERATION]
+            try:
+                return cls(files, path, generation)
+            except FileNotFoundError:
+                if page[TABLE_GENERATION] == generation:
+                    raise StoreError(
+                        "the table of queues that the processes of this store share is gone; close "
+                        "the store in all of them, then open it again",
+                        path=table_path(path, generation),
+                    ) from None
 
     def reopen(self, generation: int) -> None:
         """Map the file of ``generation``, and drop cached entries of the former one.

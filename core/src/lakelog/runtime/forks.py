@@ -16,8 +16,10 @@ import os
 import time
 from contextlib import suppress
 from threading import get_ident
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 from weakref import WeakValueDictionary
+
+from lakelog.arguments import WrongType
 
 IMPORT_WAIT_SECONDS: Final = 5.0
 """Longest wait of a fork, in seconds: an import may itself wait for the forking thread."""
@@ -108,3 +110,16 @@ _OBJECTS: Final = _ForkedObjects()
 def register_forked(one: Forked) -> None:
     """Call ``one.forked()`` in every child that is forked while ``one`` is alive."""
     _OBJECTS.add(one)
+
+
+class OfThisProcess:
+    """An object with locks, threads and maps of one process: it is not pickled, nor copied."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        """Raise :class:`~lakelog.errors.WrongType`; ``pickle``, ``copy`` and ``spawn`` call it."""
+        raise WrongType(
+            f"a {type(self).__name__} belongs to its process: it is neither pickled nor copied; "
+            "give the other process the path of the store, and call lakelog.open(path) there"
+        )

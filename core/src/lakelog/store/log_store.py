@@ -23,6 +23,7 @@ from lakelog.log.put_future import BatchFuture, PutFuture, is_called_back
 from lakelog.log.store_directory import readable
 from lakelog.message import Body, Message, MessageColumns, StoredMessage
 from lakelog.results import PutResult
+from lakelog.runtime.forks import OfThisProcess
 from lakelog.settings.effective import Settings
 from lakelog.store.owner import OwnedStore
 from lakelog.store.parts import RefusingWriter, Role, RoleParts, RoleState
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from lakelog.recovery.report import RecoveryReport
 
 
-class Producer:
+class Producer(OfThisProcess):
     """Puts messages of one topic into one store; made by :meth:`lakelog.Store.producer`.
 
     Thread-safe; usable as long as the store is open.
@@ -82,7 +83,7 @@ class Producer:
         return f"<lakelog.Producer of {self.topic!r}>"
 
 
-class LogStore:
+class LogStore(OfThisProcess):
     """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
 
     Thread-safe.

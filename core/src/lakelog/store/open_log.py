@@ -24,7 +24,7 @@ from lakelog.processes.locks import ProcessLock
 from lakelog.processes.membership import LEAVE_SECONDS, Membership, MemberWatch
 from lakelog.processes.positions import PageWaiter, Positions
 from lakelog.processes.queue_table import QueueTable
-from lakelog.processes.shared_page import TABLE_GENERATION, SharedPage
+from lakelog.processes.shared_page import SharedPage
 from lakelog.store.strategies import Strategies
 
 MAKING: Final = 10
@@ -148,7 +148,7 @@ class LogMaker:
         """Build the log, start its flush strategy and replicator, and prepare the watch thread."""
         directory, strategies, page = self.directory, self.strategies, self.page
         positions = Positions(page.words)
-        table = QueueTable(directory.files, directory.path, page.words[TABLE_GENERATION])
+        table = QueueTable.join(directory.files, directory.path, page.words)
         log = CommitLog(
             segments,
             page,

@@ -291,6 +291,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         undo.callback(owned.watch.close)
         begin_services(owned)
         undo.callback(owned.reput.close)
+        undo.callback(_close_if_shared, owned, undo)
         lock.let_in(share=alone is None)
         undo.pop_all()
     owned.last_record = plan.found.last_offset
@@ -298,6 +299,13 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
     if not report.clean or report.changed:
         _LOG.info("%s: %s", directory.path, report)
     return owned
+
+
+def _close_if_shared(owned: OwnedStore, undo: ExitStack) -> None:
+    """Close the store instead of undoing its opening, which others may have joined."""
+    if not owned.lock.is_alone:
+        undo.pop_all()
+        quietly(owned.close)
 
 
 def _examined(

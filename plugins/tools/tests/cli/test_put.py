@@ -66,9 +66,10 @@ def test_bad_json_is_refused_with_its_line(lakelog: Run) -> None:
         ('{"body": 1}', 2, "its body is no text"),
         ('{"body_base64": "?"}', 2, "no base64"),
         ('{"body": "a", "body_base64": ""}', 2, "not both"),
-        ('{"queue_id": "x"}', 4, "lakelog: MESSAGE_ILLEGAL"),
-        ('{"flag": 1.5}', 4, "lakelog: MESSAGE_ILLEGAL"),
-        ('{"properties": [1]}', 4, "lakelog: MESSAGE_ILLEGAL"),
+        ('{"queue_id": "x"}', 2, "queue_id is 'x' (str); give a whole number"),
+        ('{"queue_id": -1}', 4, "lakelog: MESSAGE_ILLEGAL"),
+        ('{"flag": 1.5}', 2, "flag is 1.5 (float); give a whole number"),
+        ('{"properties": [1]}', 2, "properties is [1] (list); give a mapping"),
     ):
         done = lakelog("put", "s", "t", "--jsonl", "-", text=line)
         assert (done.returncode, done.stdout) == (code, ""), line

@@ -23,6 +23,7 @@ from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
+from lakelog.runtime.forks import OfThisProcess
 from lakelog_queues.consumers.offsettable import CurrentOffsets, offsets_name
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.readers import ArrivalSignal
@@ -42,7 +43,7 @@ _NAP_S: Final = 0.5
 """Interval at which a waiting consumer checks whether it was closed."""
 
 
-class Consumer:
+class Consumer(OfThisProcess):
     """Reads messages in the order of each queue; created by ``Store.consumer``.
 
     :ivar group: the consumer group

@@ -20,7 +20,7 @@ from lakelog.errors import LakelogError, NotDurable, SettingsError, StoreClosed,
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
-from lakelog.runtime.forks import register_forked
+from lakelog.runtime.forks import OfThisProcess, register_forked
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
 from lakelog_queues.consumers.offsettable import check_group, offsets_name
@@ -64,7 +64,7 @@ class GroupAccess:
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
 
-class GroupConsumer:
+class GroupConsumer(OfThisProcess):
     """A member of a group; created by ``Store.subscribe``, ended by :meth:`close` or ``with``.
 
     Thread-safe: a thread may acknowledge messages that another thread polled. Delivery is at least
