@@ -25,6 +25,7 @@ from threading import Thread
 from typing import Final, NamedTuple, Protocol
 
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
+from lakelog.files.filesystem import lacks_resources
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
@@ -102,6 +103,8 @@ class DispatchCursor:
                 try:
                     each.dispatcher.dispatch(record)
                 except Exception as error:
+                    if lacks_resources(error):
+                        raise
                     raise self.stop(each.name, error) from error
             self._reached(record)
 
@@ -313,6 +316,7 @@ class DispatchRunner:
         self._hurry = LockFreeEvent()
         self._lock = Mutex()
         self._asked = list[object]()  # one for each thread that waits in `paused`
+        self._lacks = False  # descriptors
         self._begun_ms = _now_ms()
         self._closing = False
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
@@ -463,8 +467,14 @@ class DispatchRunner:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
-                _log.error("%s", self._dispatching.stop("the log's reader", error))
+                if not lacks_resources(error):
+                    _log.error("%s", self._dispatching.stop("the log's reader", error))
+                elif not self._lacks:
+                    self._lacks = True  # the thread tries again
+                    _log.warning("dispatching waits: %r", error)
                 _log.debug("the failure in full", exc_info=error)
+            else:
+                self._lacks = False
             finally:
                 self._publish()
 

@@ -22,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import ThreadNotStarted
+from lakelog.errors import NotOpened, ThreadNotStarted
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import segment_name
 from lakelog.runtime.threads import LockFreeFuture, Workers, submitted
@@ -52,7 +52,7 @@ def _as_making_failed(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in but:
+        if error.errno in but or isinstance(error, NotOpened):
             raise
         raise MakingFailed(error) from error
 
@@ -141,7 +141,12 @@ class SegmentMaker:
         return self.path(start_offset).exists()
 
     def adopt(self, start_offset: int, position: int = 0) -> Blocks:
-        """Open an existing segment, to continue at ``position``; allocates no blocks."""
+        """Open an existing segment, to continue at ``position``; allocates no blocks.
+
+        Its creator may have died, or lacked a descriptor, before it synced the name.
+        """
+        with _as_making_failed():
+            self.files.sync_dir(self.directory)
         file = self.files.open(self.path(start_offset), write=True)
         return Blocks(file, position - position % mmap.PAGESIZE)
 
@@ -215,8 +220,6 @@ class Preallocator:
         if future is not None:
             with suppress(OSError):
                 return future.result()
-        if self._maker.is_there(start_offset):  # another process has created it
-            return self._maker.adopt(start_offset)
         try:
             return self._make(start_offset)
         except OSError as error:

@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import field, frozen, validators
 
 from lakelog.accelerate import Accelerator
-from lakelog.errors import StoreFailed
+from lakelog.errors import NotOpened, StoreFailed
 from lakelog.hooks import AppendedPut, Flushable, Outcome, Settle
 from lakelog.results import PutStatus
 from lakelog.runtime.locks import LockFreeEvent, Mutex, YieldLock
@@ -39,6 +39,8 @@ EVERY_SECONDS: Final = 1.0
 """Interval between two log lines about puts that were not durable in time."""
 TICK_SECONDS: Final = 0.5
 """Upper bound for the delay if a notification were lost."""
+RETRY_SECONDS: Final = 0.1
+"""Wait after a sync for which a file could not be opened."""
 _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 MOST_OF_A_SYNC: Final = 0.3
@@ -217,15 +219,24 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._wakeup.sleep(TICK_SECONDS, self._has_work)
-                if self._has_puts() or log.flushed < self._requested_end:
-                    self._sync(log)
-                elif self._asked:
-                    self._asked = False
-                    log.try_sync()
+                try:
+                    self._work(log)
+                except NotOpened as error:  # puts that wait have their timeout
+                    if self._closing:
+                        raise
+                    _log.warning("it is tried again: %s", error)
+                    time.sleep(RETRY_SECONDS)
         except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error
         self._ended = True
         self._answer_late()
+
+    def _work(self, log: Flushable) -> None:
+        if self._has_puts() or log.flushed < self._requested_end:
+            self._sync(log)
+        elif self._asked:
+            self._asked = False
+            log.try_sync()
 
     def _sync(self, log: Flushable) -> None:
         """Sync, answer, and wait for the puts that may share the next sync."""
