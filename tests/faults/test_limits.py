@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +35,29 @@ def test_a_limit_on_the_length_of_files(workers: Workers, tmp_path: Path, writer
     assert not outcome.acks
     assert outcome.failures
     check_recovered(path, {**settings, "writer": "file"}, [])
+
+
+# --- descriptors ---
+
+
+@pytest.mark.both_ways
+@pytest.mark.parametrize(
+    ("flush", "last"),
+    [
+        *(pytest.param(flush, 5) for flush in ("inline", "group-commit", "timed")),
+        *(pytest.param(flush, 41, marks=pytest.mark.slow) for flush in ("inline", "group-commit")),
+    ],
+)
+def test_operations_work_again_after_a_lack_of_descriptors(
+    flush: str, last: int, tmp_path: Path
+) -> None:
+    """With few descriptors left, for each number of them: only errors of lakelog, nothing lost."""
+    command = ["tests.faults.shortage", str(tmp_path / "s"), "descriptors", flush, "0", str(last)]
+    done = subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
+    outcome = json.loads(done.stdout)
+    assert not outcome["violations"]
+    assert outcome["failed"]["put_batch: PutRefused"]
+    sys.stdout.write(f"{last} places, {outcome['operations']} operations, {outcome['failed']}\n")
 
 
 # --- a full disk ---

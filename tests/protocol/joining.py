@@ -27,6 +27,7 @@ BUGS: Final = {
     "page made first": "the page is made before it is known that nobody else is there",
     "last one is not asked": "who leaves writes the mark of a clean stop without being alone",
     "page is trusted": "who finds itself alone goes on with the page that is there",
+    "open is undone": "an open that fails after others were let in says that the store is stopped",
     "lets go between": "the exclusive lock is let go before the shared one is taken",
 }
 """What can be planted, and what it means."""
@@ -116,6 +117,7 @@ _RULES: Final = {
     2: "a recovery beside a living process",
     3: "a process joined a page that is not whole",
     4: "the mark of a clean stop stands while somebody appends",
+    5: "the last process that leaves finds that the store is marked as stopped already",
 }
 
 
@@ -188,12 +190,17 @@ def _down(m: Joining, s: State, p: int) -> tuple[str, ...]:
     return ("join",)
 
 
-def _join(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+def _join(m: Joining, s: State, p: int) -> tuple[str, ...]:
     if not s[PAGE_WHOLE]:
         s[WRONG] = 3
     if s[SET_UP_LOCK] == p:
         s[SET_UP_LOCK] = 0
-    return ("append", "leave")
+    return ("append", "leave", "undo") if m.bug == "open is undone" else ("append", "leave")
+
+
+def _undo(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    s[CLEAN] = 1
+    return ("let go",)
 
 
 def _append(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
@@ -225,6 +232,8 @@ def _last(m: Joining, s: State, p: int) -> tuple[str, ...]:
 
 
 def _clean_stop(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    if s[CLEAN]:
+        s[WRONG] = 5
     s[CLEAN] = 1
     return ("let go",)
 

@@ -390,6 +390,13 @@ class ReadFailed(StoreError, OSError):
         self.errno, self.strerror, self.filename = error.errno, error.strerror, str(path)
 
 
+class NotOpened(ReadFailed):
+    """A file or folder could not be opened for want of descriptors or memory; a retry is safe.
+
+    Nothing was done: it is no failed write or sync, and the store goes on.
+    """
+
+
 class ThreadNotStarted(StoreError):
     """The system refuses this process another thread; nothing was done, and a retry is safe.
 

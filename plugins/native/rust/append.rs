@@ -14,6 +14,7 @@ use pyo3::types::{PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::batch::{Batch, Shared};
+use crate::memory;
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
 use crate::names;
 use crate::page::{monotonic_ms, AppendLock, WordPositions, Words, LONGEST_WAIT};
@@ -332,7 +333,9 @@ impl Putter {
         if size >= MOST_BYTES {
             return Ok(None);
         }
-        state.record.resize(size, 0);
+        if memory::resize(&mut state.record, size).is_none() {
+            return Ok(None);
+        }
         let (magic, sealed) = (of.magic, self.shared.sealed);
         record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
         self.in_section(py, state, size as i64, |state, position| {

@@ -9,6 +9,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::columns::Columns;
+use crate::memory;
 use crate::message::{now_ms, HostPair, Messages, Read, Topic};
 use crate::names;
 use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
@@ -180,7 +181,9 @@ impl BatchEncoder {
         };
         let now = now_ms();
         let mut topics: Vec<Topic> = Vec::new();
-        let mut reads: Vec<(Read<'_>, usize)> = Vec::with_capacity(list.len());
+        let Some(mut reads) = memory::with_room::<(Read<'_>, usize)>(list.len()) else {
+            return Ok(None);
+        };
         for message in list.iter() {
             let Some(read) = self.messages.read(&message, now) else {
                 return Ok(None);
@@ -228,7 +231,11 @@ impl BatchEncoder {
         mut reads: Vec<(Read<'_>, usize)>,
     ) -> PyResult<Option<Batch>> {
         let shared = &self.shared;
-        let mut sizes = Vec::with_capacity(reads.len());
+        let (Some(mut sizes), Some(mut entries)) =
+            (memory::with_room(reads.len()), memory::with_room(reads.len()))
+        else {
+            return Ok(None);
+        };
         let mut pairs = vec![shared.own.clone()];
         for (read, topic) in &reads {
             let pair = pair_of(&mut pairs, read)?;
@@ -241,7 +248,6 @@ impl BatchEncoder {
         }
         self.choose(py, &topics, &mut reads)?;
         let mut queues: Vec<Queue> = Vec::new();
-        let mut entries = Vec::with_capacity(reads.len());
         let total = sizes.iter().map(|(size, ..)| size).sum();
         let buffer = unwritten(py, total)?;
         let mut rest = unsafe { buffer.as_bytes_mut() };
@@ -282,7 +288,9 @@ impl BatchEncoder {
         let Some(topic) = Topic::of(&name, self.topic_block.bind(py))? else {
             return Ok(None);
         };
-        let mut reads = Vec::with_capacity(columns.count());
+        let Some(mut reads) = memory::with_room(columns.count()) else {
+            return Ok(None);
+        };
         for at in 0..columns.count() {
             let Some(read) = columns.read(&self.messages.unusual, at) else {
                 return Ok(None);

@@ -18,6 +18,7 @@ mod index;
 mod log;
 mod lookups;
 mod maps;
+mod memory;
 mod message;
 mod names;
 mod octets;

@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::maps::FileMap;
+use crate::memory;
 use crate::names;
 use crate::page::Words;
 use crate::run::{answer, given, octets};
@@ -276,7 +277,7 @@ impl Piece {
             Piece::File(start, file, most) => {
                 let at = u64::try_from(offset.checked_sub(*start)?).ok()?;
                 let rest = usize::try_from(most.checked_sub(at as i64)?).ok()?;
-                read.resize(length.min(rest), 0);
+                memory::resize(read, length.min(rest))?;
                 let length = read_at(file.as_raw_fd(), read, at)?;
                 read.get(..length)
             }

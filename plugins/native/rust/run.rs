@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::frame::{Frame, Head, RECORD_MIN_BYTES};
+use crate::memory;
 use crate::octets::Octets;
 
 /// Below this size, releasing the interpreter lock is not worth its cost.
@@ -198,8 +199,8 @@ impl Packed {
         let most: i64 = pointed.iter().map(|&(_, _, size)| most_of(size)).sum();
         i32::try_from(most).ok()?;
         let mut made = Packed {
-            bytes: Vec::with_capacity(most as usize),
-            offsets: Vec::with_capacity(4 * (pointed.len() + 1)),
+            bytes: memory::with_room(most as usize)?,
+            offsets: memory::with_room(4 * (pointed.len() + 1))?,
         };
         made.add(&[]);
         Some(made)
@@ -232,7 +233,7 @@ fn prefetch(data: &[u8], start: i64, size: i32) {
 /// `None` if a record extends past the buffer.
 fn check(data: &[u8], pointed: &[Pointed], verify: bool, pack: bool) -> Option<Checked> {
     let checks = Checks { verify, sealed: false };
-    let mut good = Vec::with_capacity(pointed.len());
+    let mut good = memory::with_room(pointed.len())?;
     let mut columns = Columns::of(pointed.len());
     let mut bodies = if pack { Packed::of(pointed) } else { None };
     for (number, &(start, offset, size)) in pointed.iter().enumerate() {

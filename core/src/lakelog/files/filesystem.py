@@ -27,7 +27,7 @@ from weakref import ref
 
 import attrs
 
-from lakelog.errors import ReadFailed
+from lakelog.errors import NotOpened, ReadFailed
 from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
 from lakelog.message import Body
 
@@ -448,7 +448,7 @@ class RealFileSystem:
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; child programs do not inherit the descriptor."""
         flags = os.O_RDWR if write else os.O_RDONLY
-        with _Naming("open", path):
+        with _Naming("open", path, opens=True):
             fd = open_regular(path, flags, self.access, create=create)
             return RealFile(path, fd, used=self._used)
 
@@ -507,7 +507,8 @@ class RealFileSystem:
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
         with _Naming("sync", path):
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with _Naming("open", path, opens=True):
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(fd)
             finally:
@@ -521,15 +522,41 @@ class _Naming:
     (Python 3.12 and later), and these frames may hold views of maps.
     """
 
-    def __init__(self, operation: str, path: Path) -> None:
-        self._names = operation, path
+    def __init__(self, operation: str, path: Path, *, opens: bool = False) -> None:
+        self._names, self._opens = (operation, path), opens
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, NotOpened):
+            return
         if isinstance(error, OSError):
+            if error.errno in _NO_DESCRIPTOR or (self._opens and error.errno == errno.ENOMEM):
+                raise not_opened(error, *self._names) from None
             raise with_path(error, *self._names) from None
+
+
+_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+
+
+def lacks_resources(error: Exception) -> bool:
+    """Whether a call failed for want of descriptors or memory, and may work later."""
+    return isinstance(error, MemoryError | NotOpened) or (
+        isinstance(error, OSError) and error.errno in (*_NO_DESCRIPTOR, errno.ENOMEM)
+    )
+
+
+def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
+    """The error for a file that cannot be opened for want of descriptors or memory."""
+    import resource
+
+    limit = ""
+    if error.errno == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit = f"; this process may have {most} open files (RLIMIT_NOFILE): raise it (ulimit -n)"
+    what = f"cannot {operation}: {error.strerror}{limit}, or close some, then try again"
+    return NotOpened(what, path=path, error=error)
 
 
 def with_path(error: OSError, operation: str, path: Path) -> OSError:
@@ -559,6 +586,8 @@ def _length(entry: os.DirEntry[str]) -> int:
 
 def unreadable(path: Path, error: OSError, what: str = "read") -> ReadFailed:
     """The error for an existing file that cannot be read, or, as ``what`` says, be opened."""
+    if isinstance(error, NotOpened):
+        return error
     return ReadFailed(
         f"it cannot be {what} ({error.strerror or error}); check the disk, permissions and the "
         "limit of open files",

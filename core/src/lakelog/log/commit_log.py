@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.errors import LakelogError, PutRefused, StoreFailed
+from lakelog.errors import LakelogError, NotOpened, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
+from lakelog.files.preallocation import MakingFailed
 from lakelog.format.encoder import EncodedBatch
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.record_batch import Blank, Damage, RecordBatch
@@ -150,8 +151,10 @@ class CommitLog:
     def failed(self, error: OSError | None) -> Exception:
         """Fail the store with an error of this process, or, given ``None``, of another process.
 
-        :returns: the error to raise
+        :returns: the error to raise; a file that cannot be opened fails nothing
         """
+        if isinstance(error, NotOpened):
+            return PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error))
         if error is not None:
             self._page.fail(str(error))
         return self.health.fail(error or RuntimeError(self._page.failure or "unknown"))
@@ -273,6 +276,8 @@ class CommitLog:
         """Refuse the put if there is no room for ``what``."""
         try:
             yield
+        except MakingFailed as error:
+            raise self.failed(error.cause) from error.cause
         except OSError as error:
             why = f"no room for {what}: {error}"
             self.health.lacks_room(why)
@@ -414,6 +419,8 @@ class CommitLog:
         before = self.positions.flushed
         try:
             yield
+        except NotOpened:
+            raise
         except OSError as error:
             raise self.failed(error) from error
         if self.positions.flushed > before:

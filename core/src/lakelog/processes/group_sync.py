@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from lakelog.errors import NotOpened
 from lakelog.processes.locks import LONGEST_SLEEP_S, ByteLock, Holder, futex
 from lakelog.runtime.locks import YieldLock
 
@@ -218,6 +219,8 @@ class GroupSync:
                 self._write_again(start, words[MARKED])
             end = words[MARKED] = self._end_to_sync()
             self._sync_bytes(start, end)
+        except NotOpened:  # no sync was tried
+            raise
         except OSError as error:
             words[FAILED] = 1
             raise self._fail(error) from error

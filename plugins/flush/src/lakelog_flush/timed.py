@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import field, frozen, validators
 
-from lakelog.errors import StoreFailed
+from lakelog.errors import NotOpened, StoreFailed
 from lakelog.hooks import Flushable, Outcome
 from lakelog.results import PutStatus
 from lakelog.runtime.threads import started
@@ -90,11 +90,17 @@ class Timed:
             while not self._closing:
                 self._wakeup.sleep(self._interval_seconds, lambda: self._closing)
                 if not self._closing and self._is_due(log):
-                    self._flush(log)
+                    self._flush_soon(log)
         except StoreFailed as error:
             _log.error("flushing stops: %s", error)
         except Exception:  # noqa: BLE001  # log why the thread ends
             _log.exception("flushing stops")
+
+    def _flush_soon(self, log: Flushable) -> None:
+        try:
+            self._flush(log)
+        except NotOpened as error:
+            _log.warning("the next interval tries again: %s", error)
 
     def _is_due(self, log: Flushable) -> bool:
         now = time.monotonic()
