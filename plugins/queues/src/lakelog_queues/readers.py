@@ -233,7 +233,6 @@ async def queue_growth(
     :param queues: lists the queues of a topic, or all
     :param since: ends of queues to compare with at first; ``None`` is the present ones
     """
-
     if since is not None and not isinstance(since, Mapping):
         raise wrong_type("since", since, "a mapping of (topic, queue_id) to a queue offset")
 

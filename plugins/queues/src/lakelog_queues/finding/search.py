@@ -12,8 +12,8 @@ time, and all at once when a search has narrowed to a short range.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
 import sys
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
