@@ -330,7 +330,7 @@ class Appender:
             raise PutRefused(error.status, str(error)) from None
 
     def _put_pieces(self, batches: Sequence[EncodedBatch]) -> Sequence[PutResult]:
-        results: Sequence[PutResult] = ()
+        results: Sequence[PutResult] = []
         worst = _PUT_OK
         for batch in batches:
             try:
