@@ -46,7 +46,7 @@ def test_what_is_no_message_is_a_type_error(store: Store, put: str) -> None:
 
 CALLS: Final[dict[str, tuple[str, Callable[[Any, Path], Any]]]] = {
     "put": (r"^Store\.put\(\) takes", lambda store, _: store.put("t", b"x")),
-    "open": (r"^open\(\) takes", lambda _, path: lakelog.open(path, "w")),  # type: ignore[call-arg,arg-type]  # the error
+    "open": (r"^open\(\) takes", lambda _, path: lakelog.open(path, "w")),  # type: ignore[call-arg,arg-type]  # the wrong call is the subject of the test
     "get": ("queue_id is -1", lambda store, _: store.get("t", -1, 0)),
     "get of no queue": ("queue_id is '0'", lambda store, _: store.get("t", "0", 0)),
     "get of no topic": ("topic is b't'", lambda store, _: store.get(b"t", 0, 0)),

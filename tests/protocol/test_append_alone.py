@@ -35,7 +35,7 @@ class State(NamedTuple):
 
     def at(self, me: int, step: str, **words: object) -> State:
         steps = (*self.steps[:me], step, *self.steps[me + 1 :])
-        return self._replace(steps=steps, **words)  # type: ignore[arg-type]  # fields of this class
+        return self._replace(steps=steps, **words)  # type: ignore[arg-type]  # mypy does not type the keywords of _replace
 
 
 def first(s: State, bug: str) -> Iterator[State]:

@@ -50,9 +50,9 @@ from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from lakelog.arguments import LakelogError as LakelogError  # noqa: PLC0414  # public here
-from lakelog.arguments import WrongType as WrongType  # noqa: PLC0414  # public here
-from lakelog.arguments import WrongValue as WrongValue  # noqa: PLC0414  # public here
+from lakelog.arguments import LakelogError as LakelogError  # noqa: PLC0414  # exported: users import it from here, but the rooms put it above
+from lakelog.arguments import WrongType as WrongType  # noqa: PLC0414  # exported: users import it from here, but the rooms put it above
+from lakelog.arguments import WrongValue as WrongValue  # noqa: PLC0414  # exported: users import it from here, but the rooms put it above
 from lakelog.results import PutStatus
 
 if TYPE_CHECKING:
