@@ -16,15 +16,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np  # noqa: F401  # half of an import that fails for want of memory stays
+
 import lakelog
 from lakelog import LakelogError, Message, Store
 
-SETTINGS: Final[dict[str, Any]] = {
-    "segment_size_bytes": "64KiB",
-    "hash_index": {"slots": 100, "entries": 400},
+SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "descriptors": {
+        "segment_size_bytes": "64KiB",
+        "hash_index": {"slots": 100, "entries": 400},
+    },
+    "memory": {
+        "segment_size_bytes": "4MiB",
+        "hash_index": {"slots": 1000, "entries": 40_000},
+    },
 }
 BODY_BYTES: Final = 30_000
-STEP_BYTES: Final = 200_000
+LARGE_BYTES: Final = 1_000_000
+SMALL: Final = 2_000
+STEP_BYTES: Final = 100_000
+LAST: Final = 16
 DESCRIPTORS: Final = 128
 
 
@@ -49,15 +60,22 @@ def few_descriptors(spare: int) -> Iterator[None]:
 
 @contextmanager
 def little_memory(steps: int) -> Iterator[None]:
-    """Leave some address space."""
+    """Leave some memory; what the heap has free is taken first, in large pieces, then in small."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    used = pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + steps * STEP_BYTES, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize(), hard))
+    taken = list[bytearray]()
     try:
+        for size in (STEP_BYTES, STEP_BYTES // 16, 2048):
+            with suppress(MemoryError):
+                while True:
+                    taken.append(bytearray(size))
+        del taken[max(len(taken) - LAST, 0) :]  # what any program needs
+        del taken[:steps]
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        taken.clear()
 
 
 LIMITS: Final = {"descriptors": few_descriptors, "memory": little_memory}
@@ -71,15 +89,15 @@ class Run:
     :ivar violations: raw errors, and operations that fail without the limit
     """
 
-    def __init__(self, path: Path, flush: str) -> None:
-        self.path, self.flush = path, flush
+    def __init__(self, path: Path, flush: str, limit: str) -> None:
+        self.path, self.flush, self.limit = path, flush, limit
         self.acked, self.violations = list[str](), list[str]()
         self.failed = dict[str, int]()
         self.operations = 0
 
     def opened(self, path: Path) -> Store:
         """Open a store."""
-        return lakelog.open(path, flush=self.flush, **SETTINGS)
+        return lakelog.open(path, flush=self.flush, **SETTINGS[self.limit])
 
     def put(self, store: Store) -> None:
         """Every second put rolls."""
@@ -93,6 +111,21 @@ class Run:
         store.put_batch([Message("u", bytes(BODY_BYTES), keys=key) for key in keys])
         self.acked += keys
 
+    def put_large(self, store: Store) -> None:
+        """A record that no other allocation has left room for."""
+        store.put(Message("large", bytes(LARGE_BYTES)))
+
+    def put_many(self, store: Store) -> None:
+        """Many records, once as messages and once as columns."""
+        store.put_batch([Message("many", b"", keys="k")] * SMALL)
+        store.put_columns("many", [b"body"] * SMALL, keys="k")
+
+    def get_many(self, store: Store) -> None:
+        """All queues of a topic."""
+        for queue_id in range(4):
+            store.get("many", queue_id, 0, SMALL)
+            store.get_records("many", queue_id, 0, SMALL)
+
     def open_another(self, _: Store) -> None:
         """A put in a store of its own."""
         with self.opened(self.path.with_name("another")) as another:
@@ -100,7 +133,15 @@ class Run:
 
     def all(self) -> dict[str, Callable[[Store], object]]:
         """The operations, by their names."""
+        many: dict[str, Callable[[Store], object]] = {
+            "put_large": self.put_large,
+            "put_many": self.put_many,
+            "get_large": lambda store: store.get("large", 0, 0, 50),
+            "get_many": self.get_many,
+            "query": lambda store: store.query("many", "k", max_messages=SMALL),
+        }
         return {
+            **(many if self.limit == "memory" else {}),
             "put": self.put,
             "put_batch": self.put_batch,
             "get": lambda store: store.get("t", 0, 0, 50),
@@ -120,21 +161,21 @@ class Run:
             if place is None or not isinstance(error, LakelogError | MemoryError):
                 self.violations.append(f"{place or 'no limit'}: {name}: {error!r}")
 
-    def run(self, limit: str, places: range) -> None:
+    def run(self, places: range) -> None:
         """All operations at each place, and all again behind each place."""
         with self.opened(self.path) as store:
-            for name in self.all():
-                self.one(name, store, None)
+            for name in [*self.all()] * 2:
+                self.one(name, store, None)  # with all imports
             for place in places:
-                with LIMITS[limit](place):
+                with LIMITS[self.limit](place):
                     for name in self.all():
-                        self.one(name, store, f"{limit} {place}")
+                        self.one(name, store, f"{self.limit} {place}")
                 for name in self.all():
                     self.one(name, store, None)
             if not store.wait_dispatched(timeout_ms=10_000):
                 self.violations.append("dispatching has stopped")
         with self.opened(self.path) as store:
-            kept = {each.properties["KEYS"] for each in store.scan()}
+            kept = {each.properties.get("KEYS") for each in store.scan()}
             missing = [key for key in self.acked if key not in kept]
             missing += [
                 f"{key} in the index"
@@ -145,8 +186,8 @@ class Run:
 
 
 if __name__ == "__main__":
-    found = Run(Path(sys.argv[1]), sys.argv[3])
-    found.run(sys.argv[2], range(int(sys.argv[4]), int(sys.argv[5])))
+    found = Run(Path(sys.argv[1]), sys.argv[3], sys.argv[2])
+    found.run(range(int(sys.argv[4]), int(sys.argv[5])))
     outcome = {
         "operations": found.operations,
         "failed": found.failed,

@@ -371,9 +371,14 @@ impl Putter {
             state.topics.clear();
         }
         state.last = state.known.len();
-        state.topics.insert(text.into(), state.last);
-        state.known.push(Known { topic, ends: Vec::new() });
-        Ok(Some(state.last))
+        if state.topics.try_reserve(1).is_err() {
+            return Ok(None);
+        }
+        let added = memory::push(&mut state.known, Known { topic, ends: Vec::new() });
+        Ok(added.map(|()| {
+            state.topics.insert(text.into(), state.last);
+            state.last
+        }))
     }
 
     /// Call `work` with the end of the log in the section, if `size` bytes fit there.
@@ -497,14 +502,16 @@ impl Putter {
         batch: &mut Batch,
         position: i64,
     ) -> PyResult<Option<i64>> {
-        let mut ends = Vec::with_capacity(batch.queues.len());
+        let Some(mut ends) = memory::with_room(batch.queues.len()) else {
+            return Ok(None);
+        };
         for queue in batch.queues.iter().filter(|queue| queue.queued > 0) {
             let Some(topic) = self.topic(py, state, &queue.name(py)?)? else {
                 return Ok(None);
             };
             match self.queue_end(py, state, topic, queue.id)? {
                 0 => return Ok(None),
-                at => ends.push(at),
+                at => ends.push(at), // there is room
             }
         }
         let Some((_, table)) = &state.table else {
@@ -627,10 +634,10 @@ impl Putter {
             return Ok(0);
         }
         if (queue as usize) < DENSE {
-            if known.ends.len() <= queue as usize {
-                known.ends.resize(queue as usize + 1, 0);
+            let length = known.ends.len().max(queue as usize + 1);
+            if memory::resize(&mut known.ends, length).is_some() {
+                known.ends[queue as usize] = at;
             }
-            known.ends[queue as usize] = at;
         }
         Ok(at)
     }
