@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-from lakelog.arguments import WrongValue, wrong_type
+from lakelog.arguments import WrongValue, encodable, shown, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
@@ -39,7 +39,7 @@ def known_mode(mode: str) -> Mode:
     for each in MODES:
         if mode == each:
             return each
-    raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    raise WrongValue(f"mode {shown(mode)} is unknown; give one of {', '.join(map(repr, MODES))}")
 
 
 _EXCLUSIVE: Final = "mode='exclusive' admits no other process"
@@ -198,6 +198,9 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     """
     check_interpreter()
     place = _place(path)
+    for name, given in (("path", path), ("settings", settings), ("broker_conf", broker_conf)):
+        if isinstance(given, str | os.PathLike):
+            encodable(name, given)
     if broker_conf is not None and not isinstance(broker_conf, str | os.PathLike):
         raise wrong_type("broker_conf", broker_conf, "RocketMQ's settings file, a str or a Path")
     if files is not None and not isinstance(files, FileSystem):
@@ -225,7 +228,7 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
 
 
 def _place(path: str | os.PathLike[str]) -> Path:
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise wrong_type("path", path, "the folder of a store, as a str or a Path")
     if path == "":
         raise WrongValue("path is empty; give the folder of a store, '.' for this one")
