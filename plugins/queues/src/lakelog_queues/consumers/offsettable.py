@@ -295,7 +295,7 @@ def check_topic(topic: str) -> str:
 
 def offsets_name(topic: str, group: str) -> str:
     """The key of a topic and group in RocketMQ's table; raises ``SettingsError``."""
-    if config.SEPARATOR in text("topic", topic, "orders"):
+    if not topic or config.SEPARATOR in text("topic", topic, "orders"):
         raise SettingsError(
             f"offsets cannot be kept for topic {topic!r}: RocketMQ joins topic and group by "
             f"{config.SEPARATOR!r}",
