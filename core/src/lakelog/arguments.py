@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 LONGEST_MS: Final = 100 * 365 * 86_400_000
@@ -75,6 +76,16 @@ def encodable(name: str, value: str | os.PathLike[str]) -> None:
         fits = False
     if not fits:
         raise WrongValue(f"{name} is {shown(value)}; give text without NUL that UTF-8 can encode")
+
+
+def folder(name: str, value: str | os.PathLike[str]) -> Path:
+    """The absolute path of a folder; raises :class:`WrongType` and :class:`WrongValue`."""
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        raise wrong_type(name, value, "the folder of a store, as a str or a Path")
+    if value == "":
+        raise WrongValue(f"{name} is empty; give the folder of a store, '.' for this one")
+    encodable(name, value)
+    return Path(value).absolute()
 
 
 def span_ms(name: str, value: Any) -> float:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-from lakelog.arguments import WrongValue, encodable, shown, wrong_type
+from lakelog.arguments import WrongValue, encodable, folder, shown, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
@@ -197,8 +197,8 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     :class:`~lakelog.errors.PluginError` and :class:`~lakelog.errors.ReadFailed`.
     """
     check_interpreter()
-    place = _place(path)
-    for name, given in (("path", path), ("settings", settings), ("broker_conf", broker_conf)):
+    place = folder("path", path)
+    for name, given in (("settings", settings), ("broker_conf", broker_conf)):
         if isinstance(given, str | os.PathLike):
             encodable(name, given)
     if broker_conf is not None and not isinstance(broker_conf, str | os.PathLike):
@@ -225,14 +225,6 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
         if other is not None:
             raise other
     return opening
-
-
-def _place(path: str | os.PathLike[str]) -> Path:
-    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
-        raise wrong_type("path", path, "the folder of a store, as a str or a Path")
-    if path == "":
-        raise WrongValue("path is empty; give the folder of a store, '.' for this one")
-    return Path(path).absolute()
 
 
 class Opening(OpenRequest):
