@@ -105,7 +105,7 @@ impl Putter {
             pid: std::process::id() as u64,
             state: Mutex::default(),
             take: local.getattr("take")?.unbind(),
-            at_once: (false,).into_pyobject(log.py())?.unbind(),
+            at_once: (false,).into_pyobject(log.py())?.unbind(), // of bounded length
             release: local.getattr("release")?.unbind(),
             is_mine: local.getattr("is_mine")?.unbind(),
             section: section.unbind(),
@@ -279,14 +279,14 @@ impl Putter {
             None => self.shared.own.clone(),
             Some(pair) => match state.hosts.as_ref().filter(|last| last.is_of(pair)) {
                 Some(last) => last.clone(),
-                None => state.hosts.insert(Arc::new(HostPair::of(pair)?)).clone(),
+                None => state.hosts.insert(Arc::new(HostPair::of(pair)?)).clone(), // of bounded length
             },
         };
         let put = self.append(py, &mut state, read, &pair)?;
         drop(state);
         match put {
             None => Ok(None),
-            Some(Put::Chosen(queue)) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())),
+            Some(Put::Chosen(queue)) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())), // of bounded length
             Some(Put::Done(done)) => {
                 if !self.is_durable {
                     self.moved(py)?;
@@ -376,7 +376,7 @@ impl Putter {
         }
         let added = memory::push(&mut state.known, Known { topic, ends: Vec::new() });
         Ok(added.map(|()| {
-            state.topics.insert(text.into(), state.last);
+            state.topics.insert(text.into(), state.last); // there is room
             state.last
         }))
     }
@@ -562,9 +562,9 @@ impl Putter {
     #[cold]
     fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
-        let why = std::io::Error::from_raw_os_error(code).to_string();
+        let why = std::io::Error::from_raw_os_error(code).to_string(); // of bounded length
         let why = why.split(" (os error").next().unwrap_or_default();
-        let cause = PyOSError::new_err((code, format!("cannot write to the log: {why}")));
+        let cause = PyOSError::new_err((code, format!("cannot write to the log: {why}"))); // of bounded length
         match self.failed.bind(py).call1((cause.value(py),)) {
             Ok(made) => {
                 let raised = PyErr::from_value(made);

@@ -192,7 +192,7 @@ impl BatchEncoder {
             let Some(topic) = self.topic(py, &mut topics, &read.topic)? else {
                 return Ok(None);
             };
-            reads.push((read, topic)); // there is room, as in the vectors below
+            reads.push((read, topic)); // there is room
         }
         self.made(py, topics, reads)
     }
@@ -248,7 +248,7 @@ impl BatchEncoder {
             let (Some(size), Some(flags)) = (size, read.fields.flags(hosts)) else {
                 return Ok(None);
             };
-            sizes.push((size, pair, flags));
+            sizes.push((size, pair, flags)); // there is room
         }
         if !self.choose(py, &topics, &mut reads)? {
             return Ok(None);
@@ -267,7 +267,7 @@ impl BatchEncoder {
             };
             let is_queued = flags & PREPARED == 0;
             queues[queue].queued += is_queued as i64;
-            entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 });
+            entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 }); // there is room
             rest = behind;
         }
         Ok(Some(Batch {
@@ -303,7 +303,7 @@ impl BatchEncoder {
             let Some(read) = columns.read(&self.messages.unusual, at) else {
                 return Ok(None);
             };
-            reads.push((read, 0));
+            reads.push((read, 0)); // there is room
         }
         if reads.is_empty() {
             return Ok(None);

@@ -170,7 +170,7 @@ impl Groups {
         if self.topics.is_empty() || self.last_topic.0 != topic {
             let next = self.topics.len();
             self.topics.try_reserve(1).ok()?;
-            let number = *self.topics.entry(memory::copied(topic)?).or_insert(next);
+            let number = *self.topics.entry(memory::copied(topic)?).or_insert(next); // there is room
             self.last_topic = (memory::copied(topic)?, number);
         }
         let key = (self.last_topic.1, queue_id);
@@ -181,7 +181,7 @@ impl Groups {
         self.numbers.try_reserve(1).ok()?;
         let group = Group { topic, queue_id, count: 0, first: 0, last: 0, follow: true };
         memory::push(&mut self.found, group)?;
-        self.numbers.insert(key, number);
+        self.numbers.insert(key, number); // there is room
         Some(number)
     }
 

@@ -84,8 +84,8 @@ fn host(raw: &[u8]) -> Option<String> {
     }
     let text = CStr::from_bytes_until_nul(&text).ok()?.to_str().ok()?;
     Some(match family {
-        libc::AF_INET => format!("{text}:{port}"),
-        _ => format!("[{text}]:{port}"),
+        libc::AF_INET => format!("{text}:{port}"), // of bounded length
+        _ => format!("[{text}]:{port}"),           // of bounded length
     })
 }
 

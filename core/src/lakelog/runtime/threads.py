@@ -84,7 +84,7 @@ def started(thread: AnyThread) -> AnyThread:
 
     Raises :class:`~lakelog.errors.ThreadNotStarted`; nothing runs then. Retry with a new thread.
     """
-    begin = partial(thread._bootstrap)
+    begin = partial(thread._bootstrap)  # type: ignore[attr-defined]  # not in the stubs
     vars(thread).update(_bootstrap=begin, _started=_Started(thread, ref(begin)))
     del begin
     try:
@@ -115,7 +115,7 @@ class _Started(Event):
             if timeout is not None:
                 return False
             if self._begin() is None and not self.is_set():
-                threading._limbo.pop(thread, None)
+                threading._limbo.pop(thread, None)  # type: ignore[attr-defined]  # not in the stubs
                 raise MemoryError("the new thread had no memory for its first frame")
         return True
 
