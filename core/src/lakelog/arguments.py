@@ -6,9 +6,12 @@ for an invalid value. Both name the argument, the given value, and a valid one.
 
 from __future__ import annotations
 
+import errno
 import math
 import operator
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 LONGEST_MS: Final = 100 * 365 * 86_400_000
@@ -74,6 +77,36 @@ def span_ms(name: str, value: Any) -> float:
         most = f"0 or more, and at most {LONGEST_MS} (100 years)"
         raise WrongValue(f"{name} is {value}; give a number of milliseconds, {most}")
     return value
+
+
+def file_path(name: str, value: Any, wanted: str) -> Path:
+    """``value`` as the absolute path of a file or folder, which need not exist.
+
+    Raises :class:`WrongType`, and :class:`WrongValue` for a path that the system cannot look up: an
+    empty one, with a null byte, too long, or by links that lead in a circle.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise wrong_type(name, value, f"{wanted}, as a str or a Path")
+    text = os.fsdecode(value)
+    if not text:
+        raise WrongValue(f"{name} is empty; give {wanted}")
+    path = Path(text).absolute()
+    try:
+        os.stat(path / _LONGEST_NAME)
+    except ValueError:
+        why = "no path has a null byte"
+    except OSError as error:
+        if error.errno not in _NO_PATH:
+            return path
+        why = f"{os.strerror(error.errno)}"
+    else:
+        return path
+    raise WrongValue(f"{name} is {text!r:.200}: {why}; give {wanted}")
+
+
+_LONGEST_NAME: Final = "0" * 64
+"""No shorter than the names that lakelog adds to the path of a store, but for those of topics."""
+_NO_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def wrong_type(name: str, value: Any, wanted: str) -> WrongType:

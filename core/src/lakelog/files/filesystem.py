@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -496,7 +497,7 @@ class RealFileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        with _Naming(f"rename {source.name}", target):
+        with _Naming("replace" if _known(source) == target else f"rename {source.name}", target):
             os.replace(source, target)
 
     def exchange(self, one: Path, other: Path) -> bool:
@@ -576,17 +577,26 @@ def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         limit = f"; this process may have {most} open files (RLIMIT_NOFILE): raise it (ulimit -n)"
     what = f"cannot {operation}: {error.strerror}{limit}, or close some, then try again"
-    return NotOpened(what, path=path, error=error)
+    return NotOpened(what, path=_known(path), error=error)
 
 
 def with_path(error: OSError, operation: str, path: Path) -> OSError:
     """A copy of the error that names the file and the operation.
 
     Errors of calls on a descriptor lack both. Type and number are kept. An error with two file
-    names gets one, ``path``.
+    names gets one, ``path``. A temporary file is named as the one that it is to replace.
     """
     why = f"cannot {operation}: {error.strerror or error}"
-    return OSError(error.errno, why, str(path)) if error.errno is not None else error
+    known = _known(path)
+    return OSError(error.errno, why, str(known)) if error.errno is not None else error
+
+
+def _known(path: Path) -> Path:
+    """The file that users know, for a temporary one that is to replace it."""
+    return path.with_name(_TEMPORARY_SUFFIX.sub("", path.name) or path.name)
+
+
+_TEMPORARY_SUFFIX: Final = re.compile(r"(\.\d+)?\.tmp$")
 
 
 def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:

@@ -157,6 +157,8 @@ _STRICT: Final[Mapping[Any, tuple[Any, str]]] = {
     Path: (str | Path, "a path"),
 }
 """For each type: the accepted input types, and its name for errors."""
+LARGEST: Final = (1 << 63) - 1
+"""The largest whole number: offsets and lengths have 64 bits, with a sign."""
 _LISTS: Final = (list, tuple, set, frozenset)
 _type_hints: Final = lru_cache(maxsize=64)(get_type_hints)
 
@@ -231,6 +233,10 @@ def _typed(value: Any, hint: Any) -> Any:
     if kind in _STRICT:
         accepted, name = _STRICT[kind]
         if isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
+            if kind is int and abs(value) > LARGEST:
+                raise ValueError(f"{value} is too large: at most {LARGEST}")
+            if kind is Path and "\0" in str(value):
+                raise ValueError(f"{str(value)!r} has a null byte, which no path has")
             return kind(value)
         raise _unfit(value, name)
     return _instance(value, object if kind is Any else kind, args)

@@ -18,7 +18,7 @@ from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.processes import membership, ownership
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import READING, Progress, RecoveryReport, begin
-from lakelog.store.open import Opening, prepare
+from lakelog.store.open import Opening, prepare, store_path
 
 _NOTHING_IS_PUT: Final = {
     "flush": "none",
@@ -153,9 +153,12 @@ def _of_replica(
     path: str | os.PathLike[str],
 ) -> Iterator[tuple[filesystem.FileSystem, Path, identity.ReplicaState]]:
     """Lock a replica, and yield its state; raises as :func:`promote`."""
-    place = Path(path).absolute()
+    place = store_path(path)
     files = filesystem.RealFileSystem.of_store(place)
-    state = identity.read_replica(files, place)
+    try:
+        state = identity.read_replica(files, place)
+    except OSError as error:
+        raise readable(error, place) from error
     if state is None:
         raise StoreError("it is no replica: it has no lakelog/replica.json", path=place)
     lock = membership.Membership.alone(files, place)
