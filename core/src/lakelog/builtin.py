@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from mmap import PAGESIZE
 from threading import Event, Lock, Thread
 from typing import Final
@@ -26,7 +25,7 @@ from typing import Final
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.errors import SettingsError, StoreFailed
+from lakelog.errors import NotOpened, SettingsError, StoreFailed
 from lakelog.files.filesystem import File, FileMap
 from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
 from lakelog.format.message_id import encode_host
@@ -36,7 +35,7 @@ from lakelog.hooks.hookspecs import hookimpl
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Body, Message
 from lakelog.results import AppendStatus, PutStatus
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Shortage, started
 
 
 class RocketmqAppendCallback:
@@ -223,6 +222,7 @@ class InlineFlush:
         self._log: Flushable | None = None
         self._asked = Event()
         self._closing = False
+        self._shortage = Shortage("syncing is delayed")
         self._starting = Lock()
         self._thread: Thread | None = None
 
@@ -267,8 +267,14 @@ class InlineFlush:
             self._asked.clear()
             if self._closing:  # after the clear, which may have cleared the event set by close()
                 return
-            with suppress(StoreFailed):  # the next put raises it
+            try:
                 log.sync()
+                self._shortage.end()
+            except StoreFailed:
+                pass  # the next put raises it
+            except NotOpened as error:
+                self._shortage.begin(error)
+                self._asked.set()
             time.sleep(SOON_SECONDS)
 
     def close(self) -> None:

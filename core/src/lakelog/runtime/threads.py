@@ -10,6 +10,7 @@ steps of the main thread, also inside ``Event.wait``. ``Event.wait`` holds the l
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from _thread import start_new_thread
@@ -23,6 +24,8 @@ from types import CodeType
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from lakelog.errors import StoreError, ThreadNotStarted
+
+_LOG: Final = logging.getLogger("lakelog")
 
 AnyThread = TypeVar("AnyThread", bound=Thread)
 
@@ -108,6 +111,31 @@ def soon_done(submit: Submit, name: str, work: Callable[[], Result]) -> Future[R
         future: Future[Result] = Future()
         _run(work, future)
         return future
+
+
+class Shortage:
+    """Logs a lack that a thread gets over by itself: once, and again after its end.
+
+    The text is a clear sentence: what waits, and the error, which names the cause.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.is_there = False
+
+    def begin(self, error: Exception) -> None:
+        """Note the lack; the caller tries again later."""
+        if not self.is_there:
+            self.is_there = True
+            _LOG.warning(
+                "%s, and tried again until it works: %s", self._what, str(error) or repr(error)
+            )
+
+    def end(self) -> None:
+        """Note that the work was done."""
+        if self.is_there:
+            self.is_there = False
+            _LOG.info("%s no longer", self._what)
 
 
 async def in_thread(work: Callable[P, Result], *arguments: P.args, **named: P.kwargs) -> Result:
