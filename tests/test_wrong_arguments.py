@@ -19,6 +19,7 @@ import pytest
 
 import lakelog
 from lakelog import LakelogError, Message, PutRefused, Store, aio
+from lakelog.arguments import shown
 from lakelog.errors import CorruptRecord, OffsetOutOfRange, StoreFailed
 from lakelog.hooks.kinds import StoreSettings
 from lakelog_lake import Landing
@@ -26,7 +27,9 @@ from lakelog_telemetry import TracedStore
 
 pytestmark = pytest.mark.both_ways
 
-NO_MESSAGES: Final[list[Any]] = [b"x", None, "x", 3, 1.5, object(), [Message("t", b"x")]]
+NO_MESSAGES: Final[list[Any]] = [
+    *(b"x", None, "x", 3, 10**5000, 1.5, object(), [Message("t", b"x")], Message),
+]
 
 
 @pytest.fixture
@@ -65,7 +68,10 @@ def test_the_error_of_a_wrong_count_names_what_was_called(store: Store, tmp_path
 
 # --- each parameter of each public method, found by reflection ---
 
-WRONG: Final[list[Any]] = [None, b"", b"x", "x", 1.5, object(), -1, 2**64, ["x"], {}]
+WRONG: Final[list[Any]] = [
+    *(None, b"", b"x", "x", 1.5, object(), -1, 2**64, ["x"], {}),
+    *(float("nan"), float("inf"), 10**5000, "\ud800", "\0", [[1]], {"x": b""}, {"x"}, str, Message),
+]
 """Values, most of which each parameter refuses."""
 STORED: Final = 10
 OF_THE_OWNER: Final = "this process owns the store"
@@ -78,6 +84,8 @@ SAID: Final = {
     "deliveries": "delivery",
     "bodies": "bodies|body",
     "to": "to|offset",
+    "topics": "topics?|tags",
+    "properties": "propert(y|ies)",
     "dispatchers": "dispatcher",
     "archive": "archive|segment source",
     "append": "append",
@@ -196,7 +204,7 @@ def _wrongly(name: str, call: Call) -> list[str]:
         except Exception as error:  # noqa: BLE001  # each one may be a finding
             is_right = isinstance(error, LakelogError) and not isinstance(error, DAMAGE)
             if not ((is_right and re.search(said, str(error))) or OF_THE_OWNER in str(error)):
-                found.append(f"{name}={wrong!r}: {type(error).__name__}: {error}")
+                found.append(f"{name}={shown(wrong)}: {type(error).__name__}: {error}")
     return found
 
 
@@ -232,9 +240,7 @@ def test_each_argument_of_open_is_named_in_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = [
-        each.name for each in attrs.fields(StoreSettings) if each.name != "segment_size_bytes"
-    ]
+    settings = [each.name for each in attrs.fields(StoreSettings)]
     names = [name for name in inspect.signature(lakelog.open).parameters if name != "arguments"]
     found = []
     for at, name in enumerate([*names, *settings]):

@@ -160,7 +160,7 @@ class StoreSettings:
     group: str | None = None
     commitlog_path: Path | None = None
     segment_size_bytes: int = field(
-        default=DEFAULT_SEGMENT_SIZE_BYTES, validator=validators.ge(4096)
+        default=DEFAULT_SEGMENT_SIZE_BYTES, validator=[validators.ge(4096), validators.le(1 << 40)]
     )
     append: str = field(default="rocketmq", validator=_named)
     writer: str = field(default="file", validator=_named)

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from lakelog.arguments import file_path
+from lakelog.arguments import encodable, file_path
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem, read_file, unreadable
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, SETTINGS_FILE, is_segment_name
@@ -189,6 +189,8 @@ def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
 def _segments(chosen: Chosen, path: Path) -> Iterator[tuple[str, int, Path]]:
     given = chosen[CORE].get("commitlog_path")
     value = given.value if given else None
+    if isinstance(value, str | Path):
+        encodable("commitlog_path", value)
     directory = path / (value if value and isinstance(value, str | Path) else COMMITLOG_DIR)
     found = file_size(listing(directory))
     if found is not None and found[0] >= SMALLEST_SEGMENT_BYTES:
@@ -235,7 +237,7 @@ def entries(directory: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
             return list(found)
-    except (OSError, ValueError):  # a null byte in a setting that is checked later
+    except OSError:
         return []
 
 

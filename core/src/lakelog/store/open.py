@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-from lakelog.arguments import WrongValue, file_path, wrong_type
+from lakelog.arguments import WrongValue, file_path, shown, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
@@ -39,7 +39,7 @@ def known_mode(mode: str) -> Mode:
     for each in MODES:
         if mode == each:
             return each
-    raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    raise WrongValue(f"mode {shown(mode)} is unknown; give one of {', '.join(map(repr, MODES))}")
 
 
 _EXCLUSIVE: Final = "mode='exclusive' admits no other process"
