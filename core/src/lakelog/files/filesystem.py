@@ -603,15 +603,18 @@ def with_path(error: OSError, operation: str, path: Path) -> OSError:
 
     Errors of calls on a descriptor lack both. Type and number are kept, except that an error for
     want of room becomes :class:`NoRoom`. An error with two file names gets one, ``path``. A
-    temporary file is named as the one that it is to replace.
+    temporary file is named as the one that it is to replace, unless its own name is in the way.
     """
     why = f"cannot {operation}: {error.strerror or error}"
     if error.errno is None:
         return error
+    known = path if error.errno in _IN_THE_WAY else _known(path)
     is_no_room = error.errno in NO_ROOM and operation not in _OF_EARLIER_WRITES
-    return (NoRoom if is_no_room else OSError)(error.errno, why, str(_known(path)))
+    return (NoRoom if is_no_room else OSError)(error.errno, why, str(known))
 
 
+_IN_THE_WAY: Final = (errno.ELOOP, errno.EISDIR, errno.EINVAL)
+"""Errors of a name that is a link, a folder, or no regular file."""
 _OF_EARLIER_WRITES: Final = ("sync", "close")
 """Operations whose error may be that of a write that seemed to succeed."""
 
