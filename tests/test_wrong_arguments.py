@@ -270,6 +270,25 @@ def test_each_argument_of_a_landing_is_named_in_its_error(
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("name", ["recover", "repair", "promote", "cut_replica"])
+def test_each_argument_of_a_repair_is_named_in_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with lakelog.open(tmp_path / "s") as store:
+        store.put(Message("t", b"x"))
+    function: Any = getattr(lakelog, name)
+    parameters = inspect.signature(function).parameters
+    given = {"path": tmp_path / "s", "offset": 0}
+    found = []
+    for each in {"path", "progress", "offset"} & parameters.keys():
+        of = {other: given[other] for other in given.keys() & parameters.keys()}
+        found += _wrongly(each, lambda wrong, n=each, g=of: function(**g | {n: wrong}))
+    # Checked only by the files, and by a call: str is a function that raises.
+    own = ("it is no replica", "progress=<class 'str'>")
+    assert not [each for each in found if not any(words in each for words in own)]
+
+
 def test_an_offset_inside_of_a_record_is_no_damage(store: Store) -> None:
     """But a record that should begin there, and whose magic number is wrong, is damaged."""
     results = [store.put(Message("t", b"x" * 50)) for _ in range(3)]

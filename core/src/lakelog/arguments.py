@@ -79,6 +79,11 @@ def encodable(name: str, value: str | os.PathLike[str]) -> None:
         raise WrongValue(f"{name} is {shown(value)}; give text without NUL that UTF-8 can encode")
 
 
+def folder(name: str, value: str | os.PathLike[str]) -> Path:
+    """The absolute path of a folder; raises as :func:`file_path`."""
+    return file_path(name, value, "the folder of a store, '.' for this one")
+
+
 def span_ms(name: str, value: Any) -> float:
     """``value`` as a duration in ms, from 0 to :data:`LONGEST_MS`.
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-from lakelog.arguments import WrongValue, file_path, shown, wrong_type
+from lakelog.arguments import WrongValue, file_path, folder, shown, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
@@ -197,7 +197,7 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     :class:`~lakelog.errors.PluginError` and :class:`~lakelog.errors.ReadFailed`.
     """
     check_interpreter()
-    place = store_path(path)
+    place = folder("path", path)
     if broker_conf is not None:
         broker_conf = file_path("broker_conf", broker_conf, "RocketMQ's settings file")
     if files is not None and not isinstance(files, FileSystem):
@@ -222,11 +222,6 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
         if other is not None:
             raise other
     return opening
-
-
-def store_path(path: str | os.PathLike[str]) -> Path:
-    """The absolute path of a store directory; raises as :func:`lakelog.arguments.file_path`."""
-    return file_path("path", path, "the folder of a store, '.' for this one")
 
 
 class Opening(OpenRequest):

@@ -9,7 +9,7 @@ from threading import Event
 
 import attrs
 
-from lakelog.arguments import encodable, file_path, span_ms, whole, wrong_type
+from lakelog.arguments import encodable, folder, span_ms, whole, wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing import dispatcher, targets
@@ -37,7 +37,7 @@ class LandingResult:
 
 
 def _path(given: str | Path) -> Path:
-    return file_path("store", given, "the folder of a store")
+    return folder("store", given)
 
 
 @attrs.frozen
