@@ -52,10 +52,9 @@ def _dispatched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Handler:
-    """Acts at the n-th call of a function of lakelog, or return from one, while it is on.
+    """Acts at the n-th call of a function of lakelog, or behind one of a built-in one, while on.
 
-    Those are where the interpreter looks for signals: at the begin of a function, and behind a
-    call. A call of a built-in function counts, too.
+    Those are where the interpreter looks for signals. It does not at the return of a function.
     """
 
     def __init__(self, at: int, act: Callable[[], object]) -> None:
@@ -63,7 +62,7 @@ class Handler:
         self.act = act
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        if event not in ("call", "c_return", "return"):
+        if event not in ("call", "c_return"):
             return
         code = frame.f_code
         if code.co_filename not in SOURCES or code.co_qualname.startswith(OF_THE_APPEND):
