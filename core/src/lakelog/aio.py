@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import (
@@ -201,7 +202,7 @@ class AsyncConsumer:
         return seen, self._consumer.fetch(max_messages)
 
     def _ready(self, most: int) -> Iterator[StoredMessage]:
-        return islice(iter(self._consumer.take, None), most)
+        return islice(iter(self._consumer.take, None), min(most, sys.maxsize))
 
     async def fetch(self, max_messages: int = _BATCH_MESSAGES) -> bool:
         """Fetch messages for :meth:`take`; returns whether there are any."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 LONGEST_MS: Final = 100 * 365 * 86_400_000
@@ -54,6 +54,13 @@ def whole(name: str, value: Any, least: int | None = 0) -> int:
     if least is not None and value < least:
         raise WrongValue(f"{name} is {value}; give {least} or more")
     return value  # type: ignore[no-any-return]  # the checks above leave only int
+
+
+def listed(name: str, value: Any, wanted: str) -> list[Any]:
+    """The items of ``value``; raises :class:`WrongType` for text, and for what has no items."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise wrong_type(name, value, wanted)
+    return list(value)
 
 
 def span_ms(name: str, value: Any) -> float:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakelog.arguments import WrongValue, wrong_type
+from lakelog.arguments import WrongValue, listed
 from lakelog.errors import CorruptRecord
 from lakelog.format import layout
 from lakelog.format.compression import decompress
@@ -339,9 +339,8 @@ def schema(columns: Iterable[str] | None = None) -> pa.Schema:
 
     Raises ``ValueError`` for an unknown or repeated name, and ``TypeError`` for a single string.
     """
-    if isinstance(columns, str):
-        raise wrong_type("columns", columns, f"a list such as [{columns!r}]")
-    names = COLUMNS if columns is None else tuple(columns)
+    wanted = "a list of names, such as ['body']"
+    names = COLUMNS if columns is None else tuple(listed("columns", columns, wanted))
     unknown = [name for name in names if name not in _COLUMNS]
     if unknown:
         raise WrongValue(f"column {unknown[0]!r} is unknown; there are {', '.join(COLUMNS)}")

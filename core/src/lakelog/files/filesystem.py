@@ -28,7 +28,14 @@ from weakref import ref
 import attrs
 
 from lakelog.errors import NotOpened, ReadFailed
-from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
+from lakelog.files.access import (
+    PRIVATE,
+    Access,
+    access_of,
+    make_folder,
+    open_link,
+    open_regular,
+)
 from lakelog.message import Body
 
 NextData: TypeAlias = "Callable[[int], int | None]"
@@ -145,6 +152,13 @@ class FileSystem(Protocol):
         """Open an existing regular file; with ``create``, create it if missing.
 
         Anything else, symbolic links included, raises ``OSError``.
+        """
+
+    def open_again(self, path: Path, link: str, *, write: bool = False) -> File:
+        """Open the very file that a process has open, which may have no name any more.
+
+        :param path: its former name, for errors
+        :param link: the link of its descriptor in ``/proc``
         """
 
     def open_dir(self, path: Path) -> File:
@@ -450,6 +464,12 @@ class RealFileSystem:
         flags = os.O_RDWR if write else os.O_RDONLY
         with _Naming("open", path, opens=True):
             fd = open_regular(path, flags, self.access, create=create)
+            return RealFile(path, fd, used=self._used)
+
+    def open_again(self, path: Path, link: str, *, write: bool = False) -> File:
+        """``open``, which follows the link; child programs do not inherit the descriptor."""
+        with _Naming("open", path, opens=True):
+            fd = open_link(link, os.O_RDWR if write else os.O_RDONLY)
             return RealFile(path, fd, used=self._used)
 
     def open_dir(self, path: Path) -> File:

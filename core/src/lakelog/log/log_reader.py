@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -29,6 +29,8 @@ from lakelog.message import StoredMessage
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
+_FIRST_READ_BYTES: Final = 1024
+"""Most records are shorter, and need no second read."""
 
 
 class LogReader:
@@ -264,12 +266,15 @@ class LogReader:
 
     @staticmethod
     def _decode_from(extent: sources.Extent, offset: int) -> StoredMessage:
-        size, magic = sources.head_in(extent, offset)
+        view = extent.read(offset, _FIRST_READ_BYTES)
+        size, magic = sources.stated(view, extent, offset)
         if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
         if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:
             raise _none_at(extent, offset)
-        return decode(extent.read(offset, size), offset=offset)
+        if size > len(view):
+            view = extent.read(offset, size)
+        return decode(view[:size], offset=offset)
 
 
 def _none_at(extent: sources.Extent, offset: int) -> CorruptRecord | OffsetOutOfRange:

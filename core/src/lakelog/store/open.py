@@ -198,6 +198,10 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     """
     check_interpreter()
     place = _place(path)
+    if broker_conf is not None and not isinstance(broker_conf, str | os.PathLike):
+        raise wrong_type("broker_conf", broker_conf, "RocketMQ's settings file, a str or a Path")
+    if files is not None and not isinstance(files, FileSystem):
+        raise wrong_type("files", files, "a lakelog.files.filesystem.FileSystem")
     registry = Registry.load(plugins, os.environ)
     effective = resolve(
         place,

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import attrs
 
 from lakelog import dispatch
+from lakelog.arguments import wrong_type
 from lakelog.errors import OffsetOutOfRange, StoreClosed
 from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
@@ -232,6 +233,8 @@ async def queue_growth(
     :param queues: lists the queues of a topic, or all
     :param since: ends of queues to compare with at first; ``None`` is the present ones
     """
+    if since is not None and not isinstance(since, Mapping):
+        raise wrong_type("since", since, "a mapping of (topic, queue_id) to a queue offset")
 
     def ends() -> dict[Queue, int]:
         return {(each.topic, each.queue_id): each.max_offset for each in queues(topic)}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from lakelog.arguments import WrongValue
+from lakelog.arguments import WrongValue, whole
 from lakelog.errors import StoreError
 from lakelog.hooks import DispatchedLog
 from lakelog.lazy import cached_property
@@ -280,7 +280,7 @@ class Store(LogStore):
             tags=tags,
             columns=columns,
             decompress=decompress,
-            verify=verify,
+            verify=bool(verify),
         )
 
     @reads
@@ -301,7 +301,8 @@ class Store(LogStore):
             RocketMQ's broker does; its clients compare the tags. ``None`` selects all
         :param verify: whether to compute checksums; lengths and places are always checked
         """
-        queue, get = (topic, queue_id, offset, max_records), self._find.getter.get_records
+        most, get = whole("max_records", max_records, 1), self._find.getter.get_records
+        queue = topic, queue_id, offset, most
         return get(*queue, max_bytes=max_bytes, tags_codes=tags_codes, verify=verify)
 
     @reads

@@ -74,8 +74,11 @@ class OpenFiles:
         Raises :class:`~lakelog.errors.StoreError` if the file cannot be opened or read.
         """
         try:
-            with self.use(path) as file:
-                return file.read_at(position, length)
+            opened = self._take(path, create=False)
+            try:
+                return opened.file.read_at(position, length)
+            finally:
+                self._give_back(opened)
         except FileNotFoundError:
             return b""
         except OSError as error:

@@ -12,6 +12,7 @@ time, and all at once when a search has narrowed to a short range.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -71,7 +72,7 @@ class KeyQuery:
         """
         (begin, end), most = _times(since_ms, until_ms), whole("max_messages", max_messages, 1)
         found: list[StoredMessage] = []
-        tombstone = self.tombstone_of(topic)
+        tombstone = self.tombstone_of(topic_name(topic))
         for offset in self._offsets(topic, key, begin, end):
             if len(found) >= most:
                 break
@@ -95,7 +96,9 @@ class KeyQuery:
         Raises :class:`~lakelog.errors.MissingIndex`.
         """
         most = whole("max_count", max_count, 1)
-        return list(islice(self._offsets(topic, key, *_times(since_ms, until_ms)), most))
+        return list(
+            islice(self._offsets(topic, key, *_times(since_ms, until_ms)), min(most, sys.maxsize))
+        )
 
     def _offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         topic_name(topic)
