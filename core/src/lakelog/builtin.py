@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from mmap import PAGESIZE
 from typing import Final
 
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.errors import SettingsError, StoreFailed
+from lakelog.errors import NotOpened, SettingsError, StoreFailed
 from lakelog.files.filesystem import File, FileMap
 from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
 from lakelog.format.message_id import encode_host
@@ -35,7 +34,7 @@ from lakelog.hooks.hookspecs import hookimpl
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Body, Message
 from lakelog.results import AppendStatus, PutStatus
-from lakelog.runtime.threads import Background
+from lakelog.runtime.threads import Background, Shortage
 
 
 class RocketmqAppendCallback:
@@ -221,6 +220,7 @@ class InlineFlush:
     def __init__(self) -> None:
         self._log: Flushable | None = None
         self._thread = Background("lakelog-inline-flush", self._sync_soon)
+        self._shortage = Shortage("syncing is delayed")
 
     def start(self, log: Flushable) -> None:
         """Keep the log to sync."""
@@ -245,9 +245,16 @@ class InlineFlush:
 
     def _sync_soon(self) -> None:
         """Sync for puts that do not wait, many at a time."""
-        if self._log is not None:
-            with suppress(StoreFailed):  # the next put raises it
-                self._log.sync()
+        if self._log is None:
+            return
+        try:
+            self._log.sync()
+            self._shortage.end()
+        except StoreFailed:
+            pass  # the next put raises it
+        except NotOpened as error:
+            self._shortage.begin(error)
+            self._thread.wake()
         time.sleep(SOON_SECONDS)
 
     def close(self) -> None:

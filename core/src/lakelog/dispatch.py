@@ -30,7 +30,7 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
 from lakelog.runtime.locks import LockFreeEvent, Mutex, WaitList
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Shortage, started
 
 _log = logging.getLogger("lakelog")
 
@@ -247,6 +247,8 @@ interpreter, as their puts.
 """
 GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
 """The pause if a reader waits, and more messages were appended during the round."""
+RETRY_SECONDS: Final = 0.2
+"""The pause after a round that lacked descriptors, memory or room."""
 LET_IN_SECONDS: Final = 0.001
 """How long a thread in :meth:`DispatchRunner.paused` has to take the lock."""
 FEW_BYTES: Final = 1 << 18
@@ -316,7 +318,7 @@ class DispatchRunner:
         self._hurry = LockFreeEvent()
         self._lock = Mutex()
         self._asked = list[object]()  # one for each thread that waits in `paused`
-        self._lacks = False  # descriptors
+        self._shortage = Shortage("dispatching is stopped")
         self._begun_ms = _now_ms()
         self._closing = False
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
@@ -435,6 +437,9 @@ class DispatchRunner:
         has_waiters = self.arrivals.has_waiters
         if self._closing or (has_waiters and not self._is_behind()):
             return
+        if self._shortage.is_there:
+            self._hurry.wait(RETRY_SECONDS)
+            return
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
     def _sleep(self) -> None:
@@ -469,12 +474,11 @@ class DispatchRunner:
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
                 if not lacks_resources(error):
                     _log.error("%s", self._dispatching.stop("the log's reader", error))
-                elif not self._lacks:
-                    self._lacks = True  # the thread tries again
-                    _log.warning("dispatching waits: %r", error)
+                else:
+                    self._shortage.begin(error)
                 _log.debug("the failure in full", exc_info=error)
             else:
-                self._lacks = False
+                self._shortage.end()
             finally:
                 self._publish()
 

@@ -12,7 +12,6 @@ files is unknown, so the store fails.
 
 from __future__ import annotations
 
-import errno
 import mmap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -23,12 +22,9 @@ from typing import Final
 import attrs
 
 from lakelog.errors import NotOpened, ThreadNotStarted
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import NO_ROOM, File, FileSystem, RealFile
 from lakelog.format.layout import segment_name
 from lakelog.runtime.threads import LockFreeFuture, Workers, submitted
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a full disk, a quota, or the process's file size limit (``RLIMIT_FSIZE``)."""
 
 FIRST_STEP_BYTES: Final = 1 << 20
 MOST_STEPS: Final = 16
@@ -132,6 +128,8 @@ class SegmentMaker:
             file.sync()
         with _as_making_failed(but=NO_ROOM):
             self.files.rename(temporary, target)
+        if isinstance(file, RealFile):  # for the errors of later calls
+            file.path = target
         with _as_making_failed():
             self.files.sync_dir(self.directory)
         return blocks

@@ -36,7 +36,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreError, StoreLocked
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import File, FileSystem, lacks_resources
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.processes import ownership
 from lakelog.processes.locks import (
@@ -50,7 +50,7 @@ from lakelog.processes.locks import (
 )
 from lakelog.processes.shared_page import SEVERAL, SharedPage
 from lakelog.runtime.forks import register_forked
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Shortage, started
 
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
@@ -277,6 +277,7 @@ class MemberWatch:
         self.on_turn: Callable[[], None] | None = None
         self._futex = futex(page.memory, _AT)
         self._over = False
+        self._shortage = Shortage(f"{lock.path}: looking after the other processes is delayed")
         self._thread = Thread(target=self._run, name="lakelog-member", daemon=True)
 
     def start(self) -> None:
@@ -305,8 +306,12 @@ class MemberWatch:
                     self._lock.if_alone(self._forget_others)
                 if self.on_turn is not None:
                     self.on_turn()
-            except Exception:  # noqa: BLE001  # the thread must continue, or no joining process could append
-                _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
+                self._shortage.end()
+            except Exception as error:  # noqa: BLE001  # the thread must continue, or no joining process could append
+                if lacks_resources(error):
+                    self._shortage.begin(error)
+                else:
+                    _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
 
     def _sleep(self, seen: int) -> None:
         """Sleep for :data:`TURN_S`, or until another process joins."""

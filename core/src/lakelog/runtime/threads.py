@@ -13,6 +13,7 @@ A signal handler starts a thread by :func:`soon`.
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from _thread import start_new_thread
@@ -30,6 +31,8 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from lakelog.errors import StoreError, ThreadNotStarted
 from lakelog.runtime.locks import LockFreeEvent, WaitList
+
+_LOG: Final = logging.getLogger("lakelog")
 
 AnyThread = TypeVar("AnyThread", bound=Thread)
 
@@ -144,9 +147,15 @@ class LockFreeFuture(Future[Result]):
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """As in the base class."""
-        self._done_callbacks.append(fn)
-        if self.done():
-            self._call()
+        if not self.done():
+            self._done_callbacks.append(fn)
+            if not self.done():
+                return
+            try:
+                self._done_callbacks.remove(fn)
+            except ValueError:  # the settling thread calls it
+                return
+        super().add_done_callback(fn)  # calls it
 
     def _invoke_callbacks(self) -> None:
         """Called by the base class in a final state."""
@@ -422,6 +431,31 @@ def soon_done(submit: Submit, name: str, work: Callable[[], Result]) -> ThreadTa
         task = ThreadTask(work)
         task.run()
         return task
+
+
+class Shortage:
+    """Logs a lack that a thread gets over by itself: once, and again after its end.
+
+    The text is a clear sentence: what waits, and the error, which names the cause.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.is_there = False
+
+    def begin(self, error: Exception) -> None:
+        """Note the lack; the caller tries again later."""
+        if not self.is_there:
+            self.is_there = True
+            _LOG.warning(
+                "%s, and tried again until it works: %s", self._what, str(error) or repr(error)
+            )
+
+    def end(self) -> None:
+        """Note that the work was done."""
+        if self.is_there:
+            self.is_there = False
+            _LOG.info("%s no longer", self._what)
 
 
 async def in_thread(work: Callable[P, Result], *arguments: P.args, **named: P.kwargs) -> Result:

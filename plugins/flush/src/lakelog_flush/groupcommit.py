@@ -31,7 +31,7 @@ from lakelog.errors import NotOpened, StoreFailed
 from lakelog.hooks import AppendedPut, Flushable, Outcome, Settle
 from lakelog.results import PutStatus
 from lakelog.runtime.locks import LockFreeEvent, Mutex, YieldLock
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Shortage, started
 from lakelog_flush.waiter import Waiter, Wakeup
 
 _log = logging.getLogger("lakelog")
@@ -85,6 +85,7 @@ class GroupCommit:
             self.wait = self._native.wait
         self._wakeup = Wakeup()
         self._timeouts = TimeoutLog(self._queue.timeout_seconds)
+        self._shortage = Shortage("syncing is delayed")
         self._gathering = Gathering()
         self._wanted = 0
         self._requested_end = 0
@@ -221,10 +222,11 @@ class GroupCommit:
                 self._wakeup.sleep(TICK_SECONDS, self._has_work)
                 try:
                     self._work(log)
+                    self._shortage.end()
                 except NotOpened as error:  # puts that wait have their timeout
                     if self._closing:
                         raise
-                    _log.warning("it is tried again: %s", error)
+                    self._shortage.begin(error)
                     time.sleep(RETRY_SECONDS)
         except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error

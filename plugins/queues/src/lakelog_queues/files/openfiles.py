@@ -185,25 +185,39 @@ class DirtyFiles:
             self._ranges.pop(path, None)
 
     def sync(self, least_pages: int) -> None:
-        """Sync the files in which at least ``least_pages`` pages changed; 0 is all, and folders."""
-        for path in self._take(least_pages):
-            with suppress(FileNotFoundError), self._opened.use(path) as file:  # removed meanwhile
-                file.sync()
-        if least_pages:
-            return
-        with self._lock:
-            folders, self._folders = sorted(self._folders), set()
-        for folder in folders:
-            with suppress(FileNotFoundError):  # removed meanwhile
-                self._files.sync_dir(folder)
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all, and folders.
 
-    def _take(self, least_pages: int) -> list[Path]:
+        What could not be opened is left for the next call.
+        """
+        due, folders = self._take(least_pages)
+        try:
+            for path in list(due):
+                with (
+                    suppress(FileNotFoundError),
+                    self._opened.use(path) as file,
+                ):  # removed meanwhile
+                    file.sync()
+                del due[path]
+            for folder in sorted(folders):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    self._files.sync_dir(folder)
+                folders.remove(folder)
+        finally:
+            for path, changed in due.items():
+                self.wrote(path, *changed)
+            with self._lock:
+                self._folders |= folders
+
+    def _take(self, least_pages: int) -> tuple[dict[Path, tuple[int, int]], set[Path]]:
         with self._lock:
-            due = [
-                path
+            due = {
+                path: (low, high)
                 for path, (low, high) in self._ranges.items()
                 if high // PAGE_BYTES - low // PAGE_BYTES >= least_pages
-            ]
+            }
             for path in due:
                 del self._ranges[path]
-            return due
+            folders = set[Path]()
+            if not least_pages:
+                folders, self._folders = self._folders, folders
+            return due, folders
