@@ -19,6 +19,7 @@ import pytest
 
 import lakelog
 from lakelog import LakelogError, Message, PutRefused, Store, aio
+from lakelog.arguments import shown
 from lakelog.errors import CorruptRecord, OffsetOutOfRange, StoreFailed
 from lakelog.hooks.kinds import StoreSettings
 from lakelog_lake import Landing
@@ -26,7 +27,9 @@ from lakelog_telemetry import TracedStore
 
 pytestmark = pytest.mark.both_ways
 
-NO_MESSAGES: Final[list[Any]] = [b"x", None, "x", 3, 1.5, object(), [Message("t", b"x")]]
+NO_MESSAGES: Final[list[Any]] = [
+    *(b"x", None, "x", 3, 10**5000, 1.5, object(), [Message("t", b"x")], Message),
+]
 
 
 @pytest.fixture
@@ -65,7 +68,10 @@ def test_the_error_of_a_wrong_count_names_what_was_called(store: Store, tmp_path
 
 # --- each parameter of each public method, found by reflection ---
 
-WRONG: Final[list[Any]] = [None, b"", b"x", "x", 1.5, object(), -1, 2**64, ["x"], {}]
+WRONG: Final[list[Any]] = [
+    *(None, b"", b"x", "x", 1.5, object(), -1, 2**64, ["x"], {}),
+    *(float("nan"), float("inf"), 10**5000, "\ud800", "\0", [[1]], {"x": b""}, {"x"}, str, Message),
+]
 """Values, most of which each parameter refuses."""
 STORED: Final = 10
 OF_THE_OWNER: Final = "this process owns the store"
@@ -78,6 +84,8 @@ SAID: Final = {
     "deliveries": "delivery",
     "bodies": "bodies|body",
     "to": "to|offset",
+    "topics": "topics?|tags",
+    "properties": "propert(y|ies)",
     "dispatchers": "dispatcher",
     "archive": "archive|segment source",
     "append": "append",
@@ -196,7 +204,7 @@ def _wrongly(name: str, call: Call) -> list[str]:
         except Exception as error:  # noqa: BLE001  # each one may be a finding
             is_right = isinstance(error, LakelogError) and not isinstance(error, DAMAGE)
             if not ((is_right and re.search(said, str(error))) or OF_THE_OWNER in str(error)):
-                found.append(f"{name}={wrong!r}: {type(error).__name__}: {error}")
+                found.append(f"{name}={shown(wrong)}: {type(error).__name__}: {error}")
     return found
 
 
@@ -232,9 +240,7 @@ def test_each_argument_of_open_is_named_in_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = [
-        each.name for each in attrs.fields(StoreSettings) if each.name != "segment_size_bytes"
-    ]
+    settings = [each.name for each in attrs.fields(StoreSettings)]
     names = [name for name in inspect.signature(lakelog.open).parameters if name != "arguments"]
     found = []
     for at, name in enumerate([*names, *settings]):
@@ -262,6 +268,25 @@ def test_each_argument_of_a_landing_is_named_in_its_error(
     for name in ("stop", "interval_ms"):
         found += _wrongly(name, lambda wrong, n=name: landing.follow(**{"stop": stop} | {n: wrong}))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["recover", "repair", "promote", "cut_replica"])
+def test_each_argument_of_a_repair_is_named_in_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with lakelog.open(tmp_path / "s") as store:
+        store.put(Message("t", b"x"))
+    function: Any = getattr(lakelog, name)
+    parameters = inspect.signature(function).parameters
+    given = {"path": tmp_path / "s", "offset": 0}
+    found = []
+    for each in {"path", "progress", "offset"} & parameters.keys():
+        of = {other: given[other] for other in given.keys() & parameters.keys()}
+        found += _wrongly(each, lambda wrong, n=each, g=of: function(**g | {n: wrong}))
+    # Checked only by the files, and by a call: str is a function that raises.
+    own = ("it is no replica", "progress=<class 'str'>")
+    assert not [each for each in found if not any(words in each for words in own)]
 
 
 def test_an_offset_inside_of_a_record_is_no_damage(store: Store) -> None:

@@ -112,10 +112,12 @@ class SegmentMaker:
         file = self.files.open(temporary, write=True, create=True)
         try:
             blocks = self._make(file, temporary, target, step_bytes)
-        except BaseException:  # Ctrl-C too: a partial file would fill the disk
+        except BaseException as error:  # Ctrl-C too: a partial file would fill the disk
             file.close()
             with suppress(OSError):
                 self.files.unlink(temporary)
+            if isinstance(error, OSError):
+                error.filename = str(target)  # which users know
             raise
         return blocks
 

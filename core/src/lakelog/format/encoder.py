@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from lakelog.arguments import WrongType, whole, wrong_type
+from lakelog.arguments import WrongType, shown, whole, wrong_type
 from lakelog.errors import IllegalMessage, PutRefused
 from lakelog.format import layout
 from lakelog.format.checksum import PLACEHOLDER, body_crc, is_sealed, seal, without_seal
@@ -125,7 +125,7 @@ def misfit(message: Message) -> WrongType | IllegalMessage | None:
         except WrongType as error:
             return error
         if value not in fits:
-            return illegal(f"{name} is {value}; give a number from {fits[0]} to {fits[-1]}")
+            return illegal(f"{name} is {shown(value)}; give a number from {fits[0]} to {fits[-1]}")
     return None
 
 
@@ -201,7 +201,7 @@ def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> byte
         if more.get(name, value) != value:
             field = name.lower()
             raise illegal(
-                f"{field} is {value!r}, and properties has {name} {more[name]!r:.80}; give one of "
+                f"{field} is {value!r}, and properties has {name} {shown(more[name])}; give one of "
                 "them"
             )
     return _unsealed(_encoded_properties(named | more))
@@ -596,12 +596,14 @@ class Encoder:
         """
         try:
             one, properties = self._encoded(message)
-        except WrongType:
+        except IllegalMessage:
             raise
-        except (AttributeError, TypeError, struct.error) as error:
+        except (AttributeError, TypeError, ValueError, struct.error) as error:
             if not isinstance(message, Message):
                 raise wrong_type("message", message, "a lakelog.Message") from None
-            what = f"{message!r:.200} cannot be stored: {error}"
+            if isinstance(error, WrongType):
+                raise
+            what = f"{shown(message)} cannot be stored: {error}"
             raise misfit(message) or illegal(what) from error
         if self.max_light_queues is None or _DISPATCHED not in properties:
             return one

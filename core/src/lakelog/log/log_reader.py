@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 
 import attrs
 
-from lakelog.arguments import whole
+from lakelog.arguments import shown, whole
 from lakelog.errors import CorruptRecord, LakelogError, OffsetOutOfRange, StoreClosed
 from lakelog.format import layout
 from lakelog.format.message_id import parse_message_id
@@ -240,7 +240,7 @@ class LogReader:
             raise deleted(offset, minimum)
         if offset < 0 or (end is not None and offset >= end):
             raise OffsetOutOfRange(
-                f"offset {offset} is not in the log, which holds {self.min_offset} to "
+                f"offset {shown(offset)} is not in the log, which holds {self.min_offset} to "
                 f"{self.max_offset}",
                 offset=offset,
             )

@@ -9,7 +9,7 @@ from threading import Event
 
 import attrs
 
-from lakelog.arguments import span_ms, whole, wrong_type
+from lakelog.arguments import encodable, folder, span_ms, whole, wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing import dispatcher, targets
@@ -37,9 +37,7 @@ class LandingResult:
 
 
 def _path(given: str | Path) -> Path:
-    if not isinstance(given, str | Path):
-        raise wrong_type("store", given, "the folder of a store, as a str or a Path")
-    return Path(given).absolute()
+    return folder("store", given)
 
 
 @attrs.frozen
@@ -82,6 +80,11 @@ class Landing:
         for name in ("bodies", "storage"):
             if not isinstance(getattr(self, name), Mapping):
                 raise wrong_type(name, getattr(self, name), "a mapping of str to str")
+        for topic, parser in self.bodies.items():
+            if not isinstance(parser, str):
+                raise wrong_type(f"bodies[{topic!r}]", parser, "a str such as 'json'")
+        if self.store_id is not None:
+            encodable("store_id", self.store_id)
         whole("processes", self.processes, 1)
 
     def once(self) -> LandingResult:

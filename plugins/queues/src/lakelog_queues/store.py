@@ -32,6 +32,7 @@ from lakelog.message import StoredMessage
 from lakelog.runtime.forks import register_forked
 from lakelog.store.log_store import LogStore
 from lakelog.store.parts import RoleParts
+from lakelog_queues.arguments import topic_name
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
@@ -586,6 +587,7 @@ class Store(LogStore):
         the last case either nothing has changed, or the topic is gone and some files remain; the
         message says which. The next call, or the next open, removes those files.
         """
+        topic_name(topic)
         manager, known = self._current.manager(), self.topics()
         known = [*known, *self._left_of]
         if topic not in known and self.wait_dispatched():
@@ -593,7 +595,7 @@ class Store(LogStore):
         if topic not in known:
             from difflib import get_close_matches
 
-            near = ", ".join(map(repr, get_close_matches(str(topic), known)))
+            near = ", ".join(map(repr, get_close_matches(topic, known)))
             raise WrongValue(
                 f"no queue of topic {topic!r} exists" + (f"; do you mean {near}?" if near else "")
             )

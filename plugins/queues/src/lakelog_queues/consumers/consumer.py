@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongValue, listed, span_ms, whole
+from lakelog.arguments import WrongValue, listed, shown, span_ms, whole
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
@@ -204,8 +204,8 @@ class Consumer(OfThisProcess):
         Raises :class:`~lakelog.errors.SettingsError` for an invalid place, ``ValueError`` for an
         offset below 0.
         """
-        if isinstance(to, int):
-            whole("to", to)
+        if hasattr(to, "__index__"):
+            to = whole("to", to)
         else:
             check_start_position(to, "to")
         for queue_id in self._fetching.positions:
@@ -231,7 +231,9 @@ class Consumer(OfThisProcess):
     def _check_queue(self, queue_id: int) -> None:
         if whole("queue_id", queue_id) not in self._fetching.positions:
             known = ", ".join(map(str, sorted(self._fetching.positions))) or "none"
-            raise WrongValue(f"queue_id is {queue_id}; this consumer reads the queues {known}")
+            raise WrongValue(
+                f"queue_id is {shown(queue_id)}; this consumer reads the queues {known}"
+            )
 
     def _relist(self, now_s: float) -> None:
         """List the queues again from time to time, to find new ones."""
@@ -294,8 +296,8 @@ class Consumer(OfThisProcess):
 
 
 def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets) -> None:
-    if commit not in ("explicit", "batch"):
-        raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
+    if not isinstance(commit, str) or commit not in ("explicit", "batch"):
+        raise SettingsError(f"{shown(commit)} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None:
         several = listed("queue_ids", queue_ids, "a list of queue ids, or None for all")
         ids = [whole("queue_ids", each, None) for each in several]
@@ -428,9 +430,9 @@ def check_start_position(position: StartPosition, argument: str = "start") -> St
             raise SettingsError(
                 f"the time {position} has no time zone; add one, such as tzinfo=UTC", key=argument
             )
-    elif position not in (EARLIEST, LATEST):
+    elif not isinstance(position, str) or position not in (EARLIEST, LATEST):
         raise SettingsError(
-            f"{position!r} is not a place in a queue; give 'earliest', 'latest' or a datetime",
+            f"{shown(position)} is not a place in a queue; give 'earliest', 'latest' or a datetime",
             key=argument,
         )
     return position

@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongValue, whole
+from lakelog.arguments import WrongValue, shown, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Queue, Units
@@ -233,8 +233,8 @@ class TimeSearch:
         evidently in seconds, an unknown boundary, or a queue id below 0.
         """
         timestamp_ms = time_ms("timestamp_ms", timestamp_ms)
-        if boundary not in ("lower", "upper"):
-            raise WrongValue(f"boundary {boundary!r} is unknown; give 'lower' or 'upper'")
+        if not isinstance(boundary, str) or boundary not in ("lower", "upper"):
+            raise WrongValue(f"boundary {shown(boundary)} is unknown; give 'lower' or 'upper'")
         bounds = self._bounds(topic, queue_id)
         if bounds is None:
             return 0

@@ -21,6 +21,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import OfThisProcess, register_forked
+from lakelog_queues.arguments import topic_name
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
 from lakelog_queues.consumers.offsettable import check_group, offsets_name
@@ -533,7 +534,7 @@ def _topics(
     elif isinstance(topics, str):
         found = {topics: tags}
     elif isinstance(topics, Sequence) and not isinstance(topics, bytes):
-        found = dict.fromkeys(topics, tags)
+        found = {topic_name(each): tags for each in topics}
     else:
         raise wrong_type("topics", topics, "a str, a list of them, or a dict with tags by topic")
     if not found:
