@@ -6,6 +6,7 @@ for an invalid value. Both name the argument, the given value, and a valid one.
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 from collections.abc import Callable, Iterable
@@ -79,13 +80,8 @@ def encodable(name: str, value: str | os.PathLike[str]) -> None:
 
 
 def folder(name: str, value: str | os.PathLike[str]) -> Path:
-    """The absolute path of a folder; raises :class:`WrongType` and :class:`WrongValue`."""
-    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
-        raise wrong_type(name, value, "the folder of a store, as a str or a Path")
-    if value == "":
-        raise WrongValue(f"{name} is empty; give the folder of a store, '.' for this one")
-    encodable(name, value)
-    return Path(value).absolute()
+    """The absolute path of a folder; raises as :func:`file_path`."""
+    return file_path(name, value, "the folder of a store, '.' for this one")
 
 
 def span_ms(name: str, value: Any) -> float:
@@ -99,6 +95,33 @@ def span_ms(name: str, value: Any) -> float:
         most = f"0 or more, and at most {LONGEST_MS} (100 years)"
         raise WrongValue(f"{name} is {shown(value)}; give a number of milliseconds, {most}")
     return value
+
+
+def file_path(name: str, value: Any, wanted: str) -> Path:
+    """``value`` as the absolute path of a file or folder, which need not exist.
+
+    Raises :class:`WrongType`, and :class:`WrongValue` for a path that the system cannot look up: as
+    :func:`encodable`, an empty one, one that is too long, or by links that lead in a circle.
+    """
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        raise wrong_type(name, value, f"{wanted}, as a str or a Path")
+    if not os.fspath(value):
+        raise WrongValue(f"{name} is empty; give {wanted}")
+    encodable(name, value)
+    path = Path(value).absolute()
+    try:
+        os.stat(path / _LONGEST_NAME)
+    except OSError as error:
+        if error.errno in _NO_PATH:
+            why = os.strerror(error.errno)
+            given = repr(os.fspath(value))[:200]
+            raise WrongValue(f"{name} is {given}: {why}; give {wanted}") from None
+    return path
+
+
+_LONGEST_NAME: Final = "0" * 64
+"""No shorter than the names that lakelog adds to the path of a store, but for those of topics."""
+_NO_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def wrong_type(name: str, value: Any, wanted: str) -> WrongType:

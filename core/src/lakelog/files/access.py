@@ -153,6 +153,12 @@ def make_folder(path: Path, access: Access) -> None:
     except FileExistsError:
         if path.is_dir():
             return
+        if path.is_symlink():
+            raise OSError(
+                errno.ENOENT,
+                f"it is a symbolic link to {os.readlink(path)!r}, which does not exist; make that "
+                "folder, or remove the link",
+            ) from None
         raise
     if access == PRIVATE:
         return

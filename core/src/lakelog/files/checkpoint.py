@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 from lakelog.files.filesystem import FileSystem, lacks_resources, read_file
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog.runtime.locks import Mutex
 
 
 class StoreCheckpoint(NamedTuple):
@@ -77,7 +77,7 @@ class CheckpointKeeper:
         self.on_failure: Callable[[OSError], object] = lambda _error: None  # the caller receives it
         self._files = files
         self._path = path
-        self._lock = Lock()
+        self._lock = Mutex()
         self._frozen = False
         self._is_there = False
         self._sources: list[Callable[[], StoreCheckpoint]] = []

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -480,7 +481,7 @@ class RealFileSystem:
 
     def open_again(self, path: Path, link: str, *, write: bool = False) -> File:
         """``open``, which follows the link; child programs do not inherit the descriptor."""
-        with _Naming("open", path, opens=True):
+        with _Naming("open", path):
             fd = open_link(link, os.O_RDWR if write else os.O_RDONLY)
             return RealFile(path, fd, used=self._used)
 
@@ -508,7 +509,7 @@ class RealFileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        with _Naming(f"rename {source.name}", target):
+        with _Naming("replace" if _known(source) == target else f"rename {source.name}", target):
             os.replace(source, target)
 
     def exchange(self, one: Path, other: Path) -> bool:
@@ -594,24 +595,36 @@ def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
     elif error.errno in NO_RIGHTS:
         remedy = "check permissions of it and of the folders above; see the setting group"
     what = f"cannot {operation}: {error.strerror}; {remedy}"
-    return NotOpened(what, path=path, error=error)
+    return NotOpened(what, path=_known(path), error=error)
 
 
 def with_path(error: OSError, operation: str, path: Path) -> OSError:
     """A copy of the error that names the file and the operation.
 
     Errors of calls on a descriptor lack both. Type and number are kept, except that an error for
-    want of room becomes :class:`NoRoom`. An error with two file names gets one, ``path``.
+    want of room becomes :class:`NoRoom`. An error with two file names gets one, ``path``. A
+    temporary file is named as the one that it is to replace, unless its own name is in the way.
     """
     why = f"cannot {operation}: {error.strerror or error}"
     if error.errno is None:
         return error
+    known = path if error.errno in _IN_THE_WAY else _known(path)
     is_no_room = error.errno in NO_ROOM and operation not in _OF_EARLIER_WRITES
-    return (NoRoom if is_no_room else OSError)(error.errno, why, str(path))
+    return (NoRoom if is_no_room else OSError)(error.errno, why, str(known))
 
 
+_IN_THE_WAY: Final = (errno.ELOOP, errno.EISDIR, errno.EINVAL)
+"""Errors of a name that is a link, a folder, or no regular file."""
 _OF_EARLIER_WRITES: Final = ("sync", "close")
 """Operations whose error may be that of a write that seemed to succeed."""
+
+
+def _known(path: Path) -> Path:
+    """The file that users know, for a temporary one that is to replace it."""
+    return path.with_name(_TEMPORARY_SUFFIX.sub("", path.name) or path.name)
+
+
+_TEMPORARY_SUFFIX: Final = re.compile(r"(\.\d+)?\.tmp$")
 
 
 def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:

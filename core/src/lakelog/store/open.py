@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-from lakelog.arguments import WrongValue, encodable, folder, shown, wrong_type
+from lakelog.arguments import WrongValue, file_path, folder, shown, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
@@ -198,11 +198,8 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     """
     check_interpreter()
     place = folder("path", path)
-    for name, given in (("settings", settings), ("broker_conf", broker_conf)):
-        if isinstance(given, str | os.PathLike):
-            encodable(name, given)
-    if broker_conf is not None and not isinstance(broker_conf, str | os.PathLike):
-        raise wrong_type("broker_conf", broker_conf, "RocketMQ's settings file, a str or a Path")
+    if broker_conf is not None:
+        broker_conf = file_path("broker_conf", broker_conf, "RocketMQ's settings file")
     if files is not None and not isinstance(files, FileSystem):
         raise wrong_type("files", files, "a lakelog.files.filesystem.FileSystem")
     registry = Registry.load(plugins, os.environ)
@@ -211,7 +208,7 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
         installed=registry.installed(place),
         arguments=arguments,
         source=settings,
-        broker_conf=Path(broker_conf) if broker_conf is not None else None,
+        broker_conf=broker_conf,
         environ=os.environ,
         cwd=Path.cwd(),
         tolerate_missing=tolerate_missing,

@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Final, Protocol
 
 import attrs
@@ -30,6 +29,7 @@ from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import unread
 from lakelog.processes.ownership import is_owned
 from lakelog.processes.positions import PageWaiter, WakePage
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.finding.results import QueueInfo
@@ -274,7 +274,7 @@ class ReaderCatchUp:
     _looked: float = float("-inf")
     _state: object | None = None
     _found: int = 0  # the end of the log at the first check
-    _lock: Lock = attrs.field(factory=Lock)
+    _lock: Mutex = attrs.field(factory=Mutex)
 
     @property
     def offset(self) -> int:

@@ -164,7 +164,10 @@ def _of_replica(
     """Lock a replica, and yield its state; raises as :func:`promote`."""
     place = folder("path", path)
     files = filesystem.RealFileSystem.of_store(place)
-    state = identity.read_replica(files, place)
+    try:
+        state = identity.read_replica(files, place)
+    except OSError as error:
+        raise readable(error, place) from error
     if state is None:
         raise StoreError("it is no replica: it has no lakelog/replica.json", path=place)
     lock = membership.Membership.alone(files, place)

@@ -40,6 +40,7 @@ from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import cached_property
 from lakelog.log.sources import FileSource, read_at
+from lakelog.runtime.locks import LockFreeEvent, Mutex
 from lakelog.runtime.threads import Shortage, started
 from lakelog_queues.dispatching import making
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones, read_tombstones
@@ -501,9 +502,9 @@ class Flushing:
     failure: BaseException | None = None
     _thorough_at: float = attrs.field(init=False)
     _thorough_bytes: int = 0
-    _one_at_a_time: threading.Lock = attrs.field(factory=threading.Lock)
+    _one_at_a_time: Mutex = attrs.field(factory=Mutex)
     _over: bool = False
-    _wake: threading.Event = attrs.field(factory=threading.Event)
+    _wake: LockFreeEvent = attrs.field(factory=LockFreeEvent)
     _thread: threading.Thread | None = None
     _has_warned: bool = False
     _shortage: Shortage = attrs.field(factory=lambda: Shortage("syncing queues is delayed"))

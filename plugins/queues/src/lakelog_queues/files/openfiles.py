@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Final, TypeAlias
 
 from lakelog.files.filesystem import File, FileSystem, RealFile, unreadable
+from lakelog.runtime.locks import Mutex
 
 MOST_OPEN: Final = 512
 
@@ -57,7 +57,7 @@ class OpenFiles:
         self._write = write
         self._most = most
         self._opened: OrderedDict[Path, CachedFile] = OrderedDict()
-        self._lock = Lock()
+        self._lock = Mutex()
 
     @contextmanager
     def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
@@ -152,7 +152,7 @@ class DirtyFiles:
         self._opened = opened
         self._ranges: dict[Path, tuple[int, int]] = {}
         self._folders: set[Path] = set()
-        self._lock = Lock()
+        self._lock = Mutex()
 
     def wrote(self, path: Path, begin: int, end: int) -> None:
         """Note that bytes ``begin`` to ``end`` of a file were written."""
