@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.hooks import Factory, SegmentWriter
 from lakelog.message import Body
 from lakelog.registry import Registry
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog_testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,
@@ -37,22 +38,25 @@ class TestInlineFlush(DurableFlushStrategyContract):
     def make(self) -> InlineFlush:
         return InlineFlush()
 
-    def test_one_thread_is_started_by_puts_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The second put comes while the first one makes it."""
+    def test_a_put_that_comes_while_another_starts_the_thread(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Both may start one; the close ends all."""
         threads: list[Thread] = []
 
         def make(**given: Any) -> Thread:
-            threads.append(Thread(**given))
+            thread = Thread(**given)
+            threads.append(thread)
             if len(threads) == 1:
                 inline.submit(log.append(), wait=False)
-            return threads[-1]
+            return thread
 
-        monkeypatch.setattr("lakelog.builtin.Thread", make)
+        monkeypatch.setattr("lakelog.runtime.threads.Thread", make)
         log = FakeLog()
         with running(self.make(), log) as inline:
             inline.submit(log.append(), wait=False)
             self.await_flushed(log)
-        assert len(threads) == 1
+        assert threads
 
     def test_a_thread_that_could_not_be_started_is_started_by_the_next_put(
         self, log: FakeLog, monkeypatch: pytest.MonkeyPatch
@@ -73,14 +77,14 @@ class TestInlineFlush(DurableFlushStrategyContract):
     def test_a_close_while_the_thread_looks_is_seen(self) -> None:
         """What the close sets comes before the thread clears it, behind a wake."""
 
-        class Asked(Event):
+        class Asked(LockFreeEvent):
             def clear(self) -> None:
-                inline._closing = True
+                inline._thread._closing = True
                 self.set()
                 super().clear()
 
         log, inline = FakeLog(), self.make()
-        inline._asked = Asked()
+        inline._thread._asked = Asked()
         with no_thread_left(self.patience_seconds):
             inline.start(log)
             inline.submit(log.append(), wait=False)

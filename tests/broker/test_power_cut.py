@@ -23,6 +23,7 @@ from lakelog_replication.remoting import BrokerRefused, call
 from lakelog_replication.settings import Address
 from plugins.broker.tests.raw_client import answer_to, send
 from tests.broker.later import lakelogs_broker
+from tests.faults.checking import rebooted
 from tests.faults.disks import Disk, eat, made, small
 from tests.replication.masterbroker import SEGMENT
 from tests.support.waiting import until
@@ -149,6 +150,7 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(
         halves |= known[1]
         disk.unmount()
         disk.mount()
+        rebooted(path)
         check_progress(path)
     come(path, acknowledged, halves)
 

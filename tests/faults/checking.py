@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of, message_of
 
 DURABLE: Final = ("inline", "group-commit")
 """Flush strategies with which what was acknowledged outlasts anything."""
+BOOT_ID_AT: Final = 8
 IN_PAGE_CACHE: Final = ("file", "mmap")
 """Writers with which it outlasts the death of the process, whatever the flush strategy."""
 
@@ -35,14 +36,14 @@ def kept(outcome: Outcome, settings: Mapping[str, Any], *, power_cut: bool = Fal
     return {str(event["ack"]) for event in outcome.told("ack") if event["end"] <= flushed}
 
 
-@contextmanager
-def boot(folder: Path) -> Iterator[None]:
-    """As after a power cut: the kernel has another boot id than when the store was written."""
-    told = folder / "boot-id"
-    told.write_text(str(uuid.uuid4()))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_page, "_BOOT_ID", told)
-        yield
+def rebooted(path: Path) -> None:
+    """As after a power cut: the store was written before the kernel had its present boot id.
+
+    For all processes: only the shared page has that id. The cut may have taken it.
+    """
+    with suppress(FileNotFoundError), shared_page.page_path(path).open("r+b") as page:
+        page.seek(BOOT_ID_AT)
+        page.write(uuid.uuid4().bytes)
 
 
 def check_recovered(

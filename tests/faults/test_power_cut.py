@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pytest
 
-from tests.faults.checking import boot, check_recovered, kept
+from tests.faults.checking import check_recovered, kept, rebooted
 from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
 from tests.faults.matrix import named
@@ -103,8 +103,8 @@ def _cut(
     if oracle is not None and must:  # without, there may be no directory
         ends = {event["end"] for event in answered.told("ack") if event["ack"] in must}
         assert ends <= _ends(oracle.dump(path, JAVA))
-    with boot(path.parent):
-        check_recovered(path, settings, must)
+    rebooted(path)
+    check_recovered(path, settings, must)
     if oracle is not None:
         real = [row for row in oracle.dump(path, JAVA) if not _is_empty_queue(row)]
         assert difference(ours(path, JAVA), real) == ""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import boot, check_recovered, kept, opened
+from tests.faults.checking import check_recovered, kept, opened, rebooted
 from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS, Disk
 from tests.faults.recorder import SECTOR, Images, recording
@@ -68,9 +68,9 @@ def _check(
             assert done.returncode in {0, 1}, done.stdout
         cut_disk.mount()  # fails the test where it cannot be mounted
         try:
-            with boot(folder):
-                check_recovered(path, settings, must)
-                _check_index(path, settings, must)
+            rebooted(path)
+            check_recovered(path, settings, must)
+            _check_index(path, settings, must)
         finally:
             cut_disk.unmount()
         checked, lost, torn = checked + len(must), lost + cut.lost, torn + cut.torn

@@ -1,5 +1,7 @@
 """The program of a process that appends and syncs: one store to a shared word at a step.
 
+All take the append lock: ``test_append_alone`` has the process that is alone, and takes none.
+
 Each step says which one follows, or nothing while it waits.
 """
 
@@ -22,10 +24,10 @@ OFFSETS: Final = 200
 # The shared words.
 APPENDED, INTENT_START, INTENT_END, QUEUE_END = 0, 1, 2, 3
 FLUSHED, SYNCING, FAILED, FLUSH_SEQUENCE = 4, 5, 6, 7
-APPEND_LOCK, SYNC_LOCK, LOCK_SEQUENCE, LOCK_WAITED, SHARED = 8, 9, 10, 11, 12
+APPEND_LOCK, SYNC_LOCK, LOCK_SEQUENCE, LOCK_WAITED = 8, 9, 10, 11
 # What the disk and the kernel know, and what may still go wrong.
-DURABLE, DROPPED, DEATHS, ERRORS = 13, 14, 15, 16
-WORDS: Final = 17
+DURABLE, DROPPED, DEATHS, ERRORS = 12, 13, 14, 15
+WORDS: Final = 16
 # A process: where it is, and its variables.
 PC, DONE, END, SEEN, COUNT = 0, 1, 2, 3, 4
 LOCALS: Final = 5
@@ -43,7 +45,6 @@ BUGS: Final = {
     "mark not looked at": "the mark that a dead leader left is overwritten",
     "no second look": "who waits for a sync does not try to lead again before it sleeps",
     "flag not raised again": "who was woken does not say that others may wait still",
-    "company not seen": "a process goes on keeping the lock when another one joins",
 }
 """What can be planted, and what it means."""
 
@@ -74,21 +75,10 @@ class Setting:
         """Where each process stands in a state."""
         return range(WORDS, WORDS + LOCALS * self.processes, LOCALS)
 
-    def has_company(self, s: bytes | State, p: int) -> bool:
-        """Whether another process has joined, and lives."""
-        return any(NAMES[s[each + PC]] not in ("join", "dead") for each in self.all() if each != p)
-
     @property
     def log(self) -> int:
         """Where the log stands in a state."""
         return WORDS + LOCALS * self.processes
-
-
-def _join(m: Setting, s: State, p: int) -> str | None:
-    """From now on nobody keeps the append lock behind an append."""
-    if m.bug != "company not seen":
-        s[SHARED] = m.has_company(s, p)
-    return "begin"
 
 
 def _begin(m: Setting, s: State, p: int) -> str | None:
@@ -127,8 +117,7 @@ def take(s: State, p: int, lock: int) -> bool:
 
 
 def _lock(_m: Setting, s: State, p: int) -> str | None:
-    is_kept = s[APPEND_LOCK] == p
-    return "failed" if is_kept or take(s, p, APPEND_LOCK) else "see lock"
+    return "failed" if take(s, p, APPEND_LOCK) else "see lock"
 
 
 def _see_lock(_m: Setting, s: State, p: int) -> str | None:
@@ -267,12 +256,7 @@ def _clear(m: Setting, s: State, _p: int) -> str | None:
     return "queue end" if m.bug == "intent ends before the queue" else "unlock"
 
 
-def _unlock(_m: Setting, s: State, _p: int) -> str | None:
-    """A process alone keeps the lock; see :meth:`.Appending.successors` for how it lets go."""
-    if not s[SHARED]:
-        return "flushed"
-    s[APPEND_LOCK] = 0
-    return "waited"
+_unlock = sets(APPEND_LOCK, "waited")
 
 
 def _waited(_m: Setting, s: State, _p: int) -> str | None:

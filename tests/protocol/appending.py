@@ -27,8 +27,6 @@ from tests.protocol.append_steps import (
     FLUSHED,
     INTENT_END,
     LOCALS,
-    LOCK_SEQUENCE,
-    LOCK_WAITED,
     NAMES,
     NUMBERS,
     OFFSETS,
@@ -38,7 +36,6 @@ from tests.protocol.append_steps import (
     SECTION,
     SEEN,
     SEGMENT,
-    SHARED,
     STEPS,
     SYNC_LOCK,
     WORDS,
@@ -56,7 +53,7 @@ class Appending(Setting):
         state = bytearray(WORDS + LOCALS * self.processes + self.cells)
         state[DEATHS], state[ERRORS] = self.deaths, self.errors
         for at in self.all():
-            state[at + PC] = NUMBERS["join"]
+            state[at + PC] = NUMBERS["begin"]
         return bytes(state)
 
     def successors(self, state: bytes) -> Iterator[tuple[str, bytes]]:
@@ -68,19 +65,6 @@ class Appending(Setting):
                     yield f"{who} {name}", bytes(after)
                 if state[DEATHS]:
                     yield f"{who} dies before {name}", bytes(self._death(state, at))
-            if name not in SECTION and name not in ("join", "dead"):
-                yield from self._aside(state, at, who)
-
-    def _aside(self, state: bytes, at: int, who: int) -> Iterator[tuple[str, bytes]]:
-        """What another thread of a process does: it lets a kept lock go once others are there."""
-        if not state[SHARED]:
-            return
-        if state[APPEND_LOCK] == at:
-            yield f"{who} lets go", bytes(self._let_go(state))
-        elif not self.has_company(state, at):
-            after = bytearray(state)
-            after[SHARED] = 0
-            yield f"{who} finds itself alone", bytes(after)
 
     def _after(self, state: bytes, at: int, name: str) -> Iterator[State]:
         if name == "wake one":
@@ -94,15 +78,6 @@ class Appending(Setting):
         yield after
         if name == "sync" and state[ERRORS]:
             yield self._error(state, at)
-
-    def _let_go(self, state: bytes) -> State:
-        after = bytearray(state)
-        after[APPEND_LOCK] = after[LOCK_WAITED] = 0
-        after[LOCK_SEQUENCE] = (after[LOCK_SEQUENCE] + 1) & 0xFF
-        for each in self.all():
-            if after[each + PC] == NUMBERS["lock sleep"]:
-                after[each + PC] = NUMBERS["lock again"]
-        return after
 
     def _death(self, state: bytes, at: int) -> State:
         """The kernel lets its locks go; everything else stays as it is."""

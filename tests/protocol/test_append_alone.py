@@ -7,11 +7,12 @@ append by the lock, and leave. Process 0 may die.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import pytest
+
+from tests.protocol import exclusion
 
 APPENDS: Final = 3
 BUGS: Final = {
@@ -87,30 +88,20 @@ def joining(s: State, me: int, bug: str) -> Iterator[State]:
         yield s.at(me, "over", lock=-1)
 
 
+def successors(s: State, bug: str) -> Iterator[State]:
+    yield from first(s, bug)
+    for me in range(1, len(s.steps)):
+        yield from joining(s, me, bug)
+
+
 def problem(count: int, bug: str = "") -> str | None:
     """Two that are inside, or one that waits for ever; ``None`` if there is no such order."""
-    begin = State(("begin", *["outside"] * count))
-    before: dict[State, list[State]] = {begin: []}
-    todo, ends = deque([begin]), list[State]()
-    while todo:
-        s = todo.popleft()
-        if sum(step.startswith("inside") for step in s.steps) > 1:
-            return "two inside"
-        if {*s.steps} <= {"over", "dead"}:
-            ends.append(s)
-        others = (each for me in range(1, count + 1) for each in joining(s, me, bug))
-        for after in (*first(s, bug), *others):
-            if after not in before:
-                before[after] = []
-                todo.append(after)
-            before[after].append(s)
-    good = set(ends)
-    while ends:
-        for s in before[ends.pop()]:
-            if s not in good:
-                good.add(s)
-                ends.append(s)
-    return None if len(good) == len(before) else "stuck"
+    return exclusion.problem(
+        State(("begin", *["outside"] * count)),
+        lambda s: successors(s, bug),
+        lambda s: sum(step.startswith("inside") for step in s.steps),
+        lambda s: {*s.steps} <= {"over", "dead"},
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

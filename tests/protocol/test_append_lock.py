@@ -5,11 +5,12 @@ A process that is killed holds no byte any more; words of the page stay as it le
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import pytest
+
+from tests.protocol import exclusion
 
 COMPILED, PLAIN = "compiled", "plain"
 DEATHS: Final = 2
@@ -131,27 +132,12 @@ def successors(s: State, kinds: tuple[str, ...], bug: str) -> Iterator[State]:
 
 def problem(kinds: tuple[str, ...], bug: str = "") -> str | None:
     """What can go wrong: two that are inside, or one that nobody lets in any more."""
-    begin = State((One(),) * len(kinds))
-    before: dict[State, list[State]] = {begin: []}
-    todo, ends = deque([begin]), list[State]()
-    while todo:
-        state = todo.popleft()
-        if sum(one.step == "inside" for one in state.processes) > 1:
-            return "two inside"
-        if all(one.done or one.step == "dead" for one in state.processes):
-            ends.append(state)
-        for after in successors(state, kinds, bug):
-            if after not in before:
-                before[after] = []
-                todo.append(after)
-            before[after].append(state)
-    good = set(ends)
-    while ends:
-        for state in before[ends.pop()]:
-            if state not in good:
-                good.add(state)
-                ends.append(state)
-    return None if len(good) == len(before) else "stuck"
+    return exclusion.problem(
+        State((One(),) * len(kinds)),
+        lambda s: successors(s, kinds, bug),
+        lambda s: sum(one.step == "inside" for one in s.processes),
+        lambda s: all(one.done or one.step == "dead" for one in s.processes),
+    )
 
 
 @pytest.mark.parametrize(

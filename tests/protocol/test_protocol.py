@@ -151,7 +151,6 @@ SMALLEST = {
     "blank without an intent": Appending(2, 2, 1),
     "sync not marked": Appending(2, 1, 1, 1),
     "mark not looked at": Appending(2, 1, 1, 1),
-    "company not seen": Appending(2, 1, 0),
     "no second look": Appending(3, 1, 0),
     "flag not raised again": Appending(3, 1, 0),
 }
@@ -175,7 +174,7 @@ def test_no_order_of_appends_syncs_and_deaths_is_wrong(model: Appending) -> None
 )
 def test_a_bug_in_the_append_section_is_found(bug: str) -> None:
     small = SMALLEST.get(bug, Appending(2, 1, 1))
-    with pytest.raises(Broken, match="\n  0 join\n"):
+    with pytest.raises(Broken, match="\n  0 begin\n"):
         explore(Appending(small.processes, small.puts, small.deaths, small.errors, bug))
 
 

@@ -27,6 +27,7 @@ from plugins.replication.tests.replica.copies import (
     until,
 )
 from plugins.replication.tests.replica.test_kills import Pair, pair, size_of
+from tests.faults.checking import rebooted
 from tests.faults.disks import Disk, eat, made, small
 
 __all__ = ["pair"]  # a fixture
@@ -67,6 +68,7 @@ def test_what_a_copy_has_acknowledged_outlives_its_disk(
         pair.kill_slave()
         disk.unmount()
         disk.mount()
+        rebooted(pair.copy)
         copy_store(pair.copy, tmp_path / f"promoted-{number}")
         lakelog.promote(tmp_path / f"promoted-{number}")
         pair.check(tmp_path / f"promoted-{number}", acknowledged)
@@ -88,6 +90,7 @@ def test_a_copy_is_never_ahead_of_what_its_master_kept(pair: Pair, disk: Disk, r
         pair.kill_master()
         disk.unmount()
         disk.mount()
+        rebooted(pair.master)
         pair.start_master()
     pair.await_puts(20)
     pair.kill_master()

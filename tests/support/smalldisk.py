@@ -1,7 +1,7 @@
 """File systems that are mounted for one test.
 
-Without root, or if the machine permits no mounts, such tests are skipped. A missing program
-that could be installed fails them in CI.
+Without root such tests are skipped. If the machine permits no mounts, or a program is missing, they
+are skipped, and fail in CI. Any other failure of a mount fails them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ import pytest
 
 from tests.support import required
 
+_ENGLISH: Final = {**os.environ, "LC_ALL": "C"}
+_IMPOSSIBLE: Final = (
+    *("permission denied", "not permitted", "must be superuser"),
+    *("unknown filesystem type", "failed to setup loop device"),
+)
+"""What ``mount`` prints where this user, or this kernel, cannot mount such a file system."""
 PACKAGES: Final = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "filefrag": "e2fsprogs"}
 
 
@@ -45,9 +51,11 @@ def need(*programs: str) -> None:
 @contextmanager
 def mounted(place: Path, command: Sequence[str]) -> Iterator[None]:
     """Mount a file system at ``place`` by ``command``; unmount it at the end of the block."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=_ENGLISH)
     if done.returncode:
-        pytest.skip(f"mounting is not permitted here: {done.stderr}")
+        if any(each in done.stderr for each in _IMPOSSIBLE):
+            required.missing(f"this file system cannot be mounted here: {done.stderr}")
+        pytest.fail(f"{' '.join(command)}: {done.stderr}")
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import (
@@ -30,7 +31,6 @@ from contextlib import suppress
 from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from lakelog import Store
@@ -41,7 +41,7 @@ from lakelog.format.queue_offsets import Queue
 from lakelog.log.put_future import AwaitableFuture
 from lakelog.message import Body, Message, MessageColumns, StoredMessage, body_column
 from lakelog.results import PutResult, PutStatus
-from lakelog.runtime.threads import in_thread, soon_done, started
+from lakelog.runtime.threads import Background, in_thread, soon_done
 from lakelog.settings.effective import Settings
 from lakelog.store.log_store import Producer
 from lakelog.store.open import open_store
@@ -202,7 +202,7 @@ class AsyncConsumer:
         return seen, self._consumer.fetch(max_messages)
 
     def _ready(self, most: int) -> Iterator[StoredMessage]:
-        return islice(iter(self._consumer.take, None), most)
+        return islice(iter(self._consumer.take, None), min(most, sys.maxsize))
 
     async def fetch(self, max_messages: int = _BATCH_MESSAGES) -> bool:
         """Fetch messages for :meth:`take`; returns whether there are any."""
@@ -656,9 +656,8 @@ class PutThread:
 
     def __init__(self) -> None:
         self._given: deque[Given] = deque()
-        self._changed = Condition()
         self._closed = False
-        self._thread: Thread | None = None
+        self._thread = Background("lakelog-aio", self._begin_given)
 
     async def put(self, begin: Callable[[Any], AwaitableFuture[Any]], what: Any) -> Any:
         """Have the thread call ``begin(what)``; then wait for the result of its future.
@@ -670,42 +669,36 @@ class PutThread:
         return await (await begun)
 
     def _give(self, given: Given) -> None:
-        with self._changed:
-            if self._closed:
-                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
-            if self._thread is None:
-                self._start()
-            self._given.append(given)
-            if len(self._given) == 1:
-                self._changed.notify()
-
-    def _start(self) -> None:
+        if self._closed:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the store is closed")
+        self._given.append(given)
         try:
-            self._thread = started(Thread(target=self._run, name="lakelog-aio", daemon=True))
+            self._thread.wake()
         except ThreadNotStarted as error:
+            self._given.remove(given)
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error)) from error
+        if self._closed:  # meanwhile: the thread may have ended before
+            self._begin_given()
 
-    def _run(self) -> None:
+    def _begin_given(self) -> None:
         while burst := self._next():
             those = [(each, _begin(each)) for each in burst]
             with suppress(RuntimeError):  # no task waits in a closed loop
                 burst[0][2].get_loop().call_soon_threadsafe(_finish, those)
 
     def _next(self) -> list[Given]:
-        """The queued puts; empty once the queue is closed and drained."""
-        with self._changed:
-            while not (self._given or self._closed):
-                self._changed.wait()
-            count = min(len(self._given), MOST_AT_ONCE)
-            return [self._given.popleft() for _ in range(count)]
+        """The first queued puts; two threads never take the same one."""
+        burst = list[Given]()
+        with suppress(IndexError):
+            while len(burst) < MOST_AT_ONCE:
+                burst.append(self._given.popleft())
+        return burst
 
     def close(self) -> None:
         """Begin the queued puts, then stop; must not be called in the event loop."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
+        self._closed = True
+        self._thread.close()
+        self._begin_given()
 
 
 def _begin(given: Given) -> AwaitableFuture[Any] | Exception | None:

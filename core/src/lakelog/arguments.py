@@ -6,9 +6,11 @@ for an invalid value. Both name the argument, the given value, and a valid one.
 
 from __future__ import annotations
 
-import math
+import errno
 import operator
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
 LONGEST_MS: Final = 100 * 365 * 86_400_000
@@ -48,12 +50,38 @@ def whole(name: str, value: Any, least: int | None = 0) -> int:
     Raises :class:`WrongType` for anything but an integer, and :class:`WrongValue`.
     """
     if type(value) is not int:
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
+        try:
+            number = None if isinstance(value, bool) else operator.index(value)
+        except TypeError:  # an array of NumPy has the method too
+            number = None
+        if number is None:
             raise wrong_type(name, value, "a whole number")
-        value = operator.index(value)
+        value = number
     if least is not None and value < least:
-        raise WrongValue(f"{name} is {value}; give {least} or more")
+        raise WrongValue(f"{name} is {shown(value)}; give {least} or more")
     return value  # type: ignore[no-any-return]  # the checks above leave only int
+
+
+def listed(name: str, value: Any, wanted: str) -> list[Any]:
+    """The items of ``value``; raises :class:`WrongType` for text, and for what has no items."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise wrong_type(name, value, wanted)
+    return list(value)
+
+
+def encodable(name: str, value: str | os.PathLike[str]) -> None:
+    """Raise :class:`WrongValue` if no file can have this name: UTF-8 cannot encode it, or NUL."""
+    try:
+        fits = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise WrongValue(f"{name} is {shown(value)}; give text without NUL that UTF-8 can encode")
+
+
+def folder(name: str, value: str | os.PathLike[str]) -> Path:
+    """The absolute path of a folder; raises as :func:`file_path`."""
+    return file_path(name, value, "the folder of a store, '.' for this one")
 
 
 def span_ms(name: str, value: Any) -> float:
@@ -63,14 +91,48 @@ def span_ms(name: str, value: Any) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, value, "a number of milliseconds")
-    if not (math.isfinite(value) and 0 <= value <= LONGEST_MS):
+    if not 0 <= value <= LONGEST_MS:  # NaN is in no range
         most = f"0 or more, and at most {LONGEST_MS} (100 years)"
-        raise WrongValue(f"{name} is {value}; give a number of milliseconds, {most}")
+        raise WrongValue(f"{name} is {shown(value)}; give a number of milliseconds, {most}")
     return value
+
+
+def file_path(name: str, value: Any, wanted: str) -> Path:
+    """``value`` as the absolute path of a file or folder, which need not exist.
+
+    Raises :class:`WrongType`, and :class:`WrongValue` for a path that the system cannot look up: as
+    :func:`encodable`, an empty one, one that is too long, or by links that lead in a circle.
+    """
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        raise wrong_type(name, value, f"{wanted}, as a str or a Path")
+    if not os.fspath(value):
+        raise WrongValue(f"{name} is empty; give {wanted}")
+    encodable(name, value)
+    path = Path(value).absolute()
+    try:
+        os.stat(path / _LONGEST_NAME)
+    except OSError as error:
+        if error.errno in _NO_PATH:
+            why = os.strerror(error.errno)
+            given = repr(os.fspath(value))[:200]
+            raise WrongValue(f"{name} is {given}: {why}; give {wanted}") from None
+    return path
+
+
+_LONGEST_NAME: Final = "0" * 64
+"""No shorter than the names that lakelog adds to the path of a store, but for those of topics."""
+_NO_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def wrong_type(name: str, value: Any, wanted: str) -> WrongType:
     """The error for a ``value`` that has a wrong type for argument ``name``."""
-    kind = type(value).__name__
-    shown = "None" if value is None else f"{value!r:.80} ({kind})"
-    return WrongType(f"{name} is {shown}; give {wanted}")
+    kind = "" if value is None else f" ({type(value).__name__})"
+    return WrongType(f"{name} is {shown(value)}{kind}; give {wanted}")
+
+
+def shown(value: Any) -> str:
+    """``value`` in an error, in at most 80 characters."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001  # such as an int of more digits than Python prints
+        return f"a value of {type(value).__name__} that has no repr"

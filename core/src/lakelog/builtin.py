@@ -18,15 +18,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from mmap import PAGESIZE
-from threading import Event, Lock, Thread
 from typing import Final
 
 import attrs
 
 from lakelog.accelerate import Accelerator
-from lakelog.errors import SettingsError, StoreFailed
+from lakelog.errors import NotOpened, SettingsError, StoreFailed
 from lakelog.files.filesystem import File, FileMap
 from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
 from lakelog.format.message_id import encode_host
@@ -36,7 +34,7 @@ from lakelog.hooks.hookspecs import hookimpl
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Body, Message
 from lakelog.results import AppendStatus, PutStatus
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Background, Shortage
 
 
 class RocketmqAppendCallback:
@@ -221,10 +219,8 @@ class InlineFlush:
 
     def __init__(self) -> None:
         self._log: Flushable | None = None
-        self._asked = Event()
-        self._closing = False
-        self._starting = Lock()
-        self._thread: Thread | None = None
+        self._thread = Background("lakelog-inline-flush", self._sync_soon)
+        self._shortage = Shortage("syncing is delayed")
 
     def start(self, log: Flushable) -> None:
         """Keep the log to sync."""
@@ -244,39 +240,26 @@ class InlineFlush:
         if not wait:
             if log.staged:
                 log.commit()
-            if self._thread is None:
-                self._start_thread(log)
-            self._asked.set()
+            self._thread.wake()
         return _PUT_OK
 
-    def _start_thread(self, log: Flushable) -> None:
-        """Start the thread once; a signal handler of this thread may put meanwhile."""
-        if self._starting.acquire(blocking=False):
-            try:
-                if self._thread is None:
-                    thread = Thread(
-                        target=self._run, args=(log,), name="lakelog-inline-flush", daemon=True
-                    )
-                    self._thread = started(thread)
-            finally:
-                self._starting.release()
-
-    def _run(self, log: Flushable) -> None:
+    def _sync_soon(self) -> None:
         """Sync for puts that do not wait, many at a time."""
-        while self._asked.wait():
-            self._asked.clear()
-            if self._closing:  # after the clear, which may have cleared the event set by close()
-                return
-            with suppress(StoreFailed):  # the next put raises it
-                log.sync()
-            time.sleep(SOON_SECONDS)
+        if self._log is None:
+            return
+        try:
+            self._log.sync()
+            self._shortage.end()
+        except StoreFailed:
+            pass  # the next put raises it
+        except NotOpened as error:
+            self._shortage.begin(error)
+            self._thread.wake()
+        time.sleep(SOON_SECONDS)
 
     def close(self) -> None:
         """Stop the thread, and sync the puts that did not wait."""
-        self._closing = True
-        self._asked.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.close()
         if self._log is not None:
             self._log.sync()
 

@@ -19,8 +19,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import count
 from pathlib import Path
-from threading import Condition, Event, Lock, Thread
+from threading import Thread
 from typing import Final, NamedTuple, Protocol
 
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
@@ -28,8 +29,8 @@ from lakelog.files.filesystem import lacks_resources
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
-from lakelog.runtime.locks import Mutex
-from lakelog.runtime.threads import started
+from lakelog.runtime.locks import LockFreeEvent, Mutex, WaitList
+from lakelog.runtime.threads import Shortage, started
 
 _log = logging.getLogger("lakelog")
 
@@ -162,33 +163,29 @@ def always() -> bool:
 class Arrivals:
     """The notifications of an owner; thread-safe.
 
-    :ivar version: the number of calls of :meth:`notify`
+    :ivar version: changed by each call of :meth:`notify`
     :ivar closed: whether :meth:`close` was called
     :ivar on_wait: called when a wait begins, in the waiting thread
     """
 
     def __init__(self) -> None:
         self.on_wait: Callable[[], None] = lambda: None
-        self._lock = Mutex()
-        self._condition = Condition(self._lock)
+        self._waits = WaitList()
+        self._versions = count(1)
         self.version = 0
-        self._waiting = 0
         self.closed = False
         self._listeners: dict[object, tuple[Callable[[], object], Callable[[], bool]]] = {}
 
     @property
     def has_waiters(self) -> bool:
         """Whether there are waiters, or urgent listeners."""
-        return bool(self._waiting) or any(urgent() for _, urgent in tuple(self._listeners.values()))
+        return bool(self._waits) or any(urgent() for _, urgent in tuple(self._listeners.values()))
 
     def notify(self) -> None:
         """Notify the waiters that new messages can be read."""
-        with self._lock:
-            self.version += 1
-            if self._waiting:
-                self._condition.notify_all()
-            listeners = tuple(self._listeners.values())
-        for listener, _ in listeners:
+        self.version = next(self._versions)  # a number of its own for each call
+        self._waits.notify_all()
+        for listener, _ in tuple(self._listeners.values()):
             with suppress(RuntimeError):  # the event loop was closed meanwhile
                 listener()
 
@@ -202,16 +199,10 @@ class Arrivals:
 
         :returns: the version on return
         """
-        with self._lock:
-            self._waiting += 1
-            try:
-                self.on_wait()
-                self._condition.wait_for(
-                    lambda: self.version != seen or self.closed, max(timeout_s, 0)
-                )
-            finally:
-                self._waiting -= 1
-            return self.version
+        self._waits.wait_for(
+            lambda: self.version != seen or self.closed, max(timeout_s, 0), self.on_wait
+        )
+        return self.version
 
     async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
         """As :meth:`wait` without a timeout, in an event loop; uses no thread.
@@ -243,8 +234,7 @@ class Arrivals:
         :returns: a function that removes the listener
         """
         key = object()
-        with self._lock:
-            self._listeners[key] = listener, is_urgent
+        self._listeners[key] = listener, is_urgent
         self.on_wait()
         return lambda: self._listeners.pop(key, None)
 
@@ -257,6 +247,8 @@ interpreter, as their puts.
 """
 GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
 """The pause if a reader waits, and more messages were appended during the round."""
+RETRY_SECONDS: Final = 0.2
+"""The pause after a round that lacked descriptors, memory or room."""
 LET_IN_SECONDS: Final = 0.001
 """How long a thread in :meth:`DispatchRunner.paused` has to take the lock."""
 FEW_BYTES: Final = 1 << 18
@@ -322,11 +314,11 @@ class DispatchRunner:
         self._dispatching = dispatching
         self._positions = positions
         self._known = positions.dispatched
-        self._wake = Event()
-        self._hurry = Event()
-        self._lock = Lock()
-        self._asked = 0
-        self._lacks = False  # descriptors
+        self._wake = LockFreeEvent()
+        self._hurry = LockFreeEvent()
+        self._lock = Mutex()
+        self._asked = list[object]()  # one for each thread that waits in `paused`
+        self._shortage = Shortage("dispatching is stopped")
         self._begun_ms = _now_ms()
         self._closing = False
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
@@ -407,15 +399,15 @@ class DispatchRunner:
 
         Yields the dispatchers.
         """
-        self._asked += 1
+        asking = object()
         try:
-            self._lock.acquire()
+            self._asked.append(asking)
+            with self._lock:
+                self._asked.remove(asking)
+                yield self._dispatching.dispatchers
         finally:
-            self._asked -= 1
-        try:
-            yield self._dispatching.dispatchers
-        finally:
-            self._lock.release()
+            if asking in self._asked:
+                self._asked.remove(asking)
 
     def close(self) -> None:
         """Dispatch the records up to the readable end, then stop."""
@@ -444,6 +436,9 @@ class DispatchRunner:
         self._hurry.clear()
         has_waiters = self.arrivals.has_waiters
         if self._closing or (has_waiters and not self._is_behind()):
+            return
+        if self._shortage.is_there:
+            self._hurry.wait(RETRY_SECONDS)
             return
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
@@ -479,12 +474,11 @@ class DispatchRunner:
             except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
                 if not lacks_resources(error):
                     _log.error("%s", self._dispatching.stop("the log's reader", error))
-                elif not self._lacks:
-                    self._lacks = True  # the thread tries again
-                    _log.warning("dispatching waits: %r", error)
+                else:
+                    self._shortage.begin(error)
                 _log.debug("the failure in full", exc_info=error)
             else:
-                self._lacks = False
+                self._shortage.end()
             finally:
                 self._publish()
 

@@ -391,9 +391,9 @@ class ReadFailed(StoreError, OSError):
 
 
 class NotOpened(ReadFailed):
-    """A file or folder could not be opened for want of descriptors or memory; a retry is safe.
+    """A file or folder could not be opened for want of descriptors, memory or rights.
 
-    Nothing was done: it is no failed write or sync, and the store goes on.
+    A retry is safe. Nothing was done: it is no failed write or sync, and the store goes on.
     """
 
 

@@ -11,7 +11,11 @@ computes. Threads would block each other, and a child forked meanwhile would dea
 
 from __future__ import annotations
 
+import sys
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -23,10 +27,25 @@ else:
         """Imports the module at the first access, and copies all of its names."""
 
         def __getattr__(self, name: str) -> Any:
+            loaded = getattr(sys.modules.get("numpy"), "__spec__", None)
+            if getattr(loaded, "_initializing", True):
+                # An exception of a signal handler would end the import in the middle, and NumPy
+                # cannot be imported again then, or would leave the import's lock acquired. No
+                # signal handler runs in another thread.
+                imported = allocate_lock()
+                imported.acquire()
+                with suppress(RuntimeError):  # no thread: it is imported here
+                    start_new_thread(_import, (imported,))
+                    imported.acquire()
             import numpy
 
             vars(self).update(vars(numpy))
             return getattr(numpy, name)
+
+    def _import(imported: LockType) -> None:
+        with suppress(Exception):  # the waiting thread raises it
+            import_module("numpy")
+        imported.release()
 
     np = _OnFirstUse("numpy")
 

@@ -89,13 +89,13 @@ class MessageColumns(Sequence[Message]):
 
     def __attrs_post_init__(self) -> None:
         """Check the lengths."""
-        if isinstance(self.bodies, str | bytes) or not hasattr(self.bodies, "__len__"):
+        if not _is_column(self.bodies):
             raise wrong_type("bodies", self.bodies, "a list of bytes, or an Arrow array")
         for name in ("queue_ids", "tags", "keys"):
             value = getattr(self, name)
             if is_shared(value):
                 continue
-            if not hasattr(value, "__len__"):
+            if not _is_column(value):
                 raise wrong_type(name, value, "one value for all, or a list of one per body")
             if len(value) != len(self.bodies):
                 raise WrongValue(f"{name} has {len(value)} entries for {len(self.bodies)} bodies")
@@ -127,6 +127,13 @@ class MessageColumns(Sequence[Message]):
 
 def _taken(column: Any, index: int | slice) -> Any:
     return column if is_shared(column) else column[index]
+
+
+def _is_column(values: object) -> bool:
+    """Whether ``values`` have a length, and are found by number: a list, an Arrow array."""
+    kind = type(values)
+    is_other = issubclass(kind, str | bytes | Mapping)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not is_other
 
 
 def is_shared(column: object) -> bool:
@@ -254,9 +261,9 @@ def body_column(bodies: Any) -> Sequence[Body]:
         return bodies  # type: ignore[no-any-return]  # a sequence of any type; the put checks each body
     kind = str(bodies.type)
     if kind not in _OFFSETS:
-        raise ValueError(f"the bodies are {kind}; they must be {', '.join(_OFFSETS)}")
+        raise WrongValue(f"the bodies are {kind}; they must be {', '.join(_OFFSETS)}")
     if bodies.null_count:
-        raise ValueError(f"{bodies.null_count} of the bodies are null; fill them first")
+        raise WrongValue(f"{bodies.null_count} of the bodies are null; fill them first")
     _, offsets, data = bodies.buffers()
     if not len(bodies):
         return BodyColumn(b"", [0])

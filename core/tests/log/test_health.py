@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -291,6 +292,29 @@ def test_a_roll_whose_segment_cannot_be_mapped(tmp_path: Path) -> None:
             assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
         assert len(open_in(tmp_path)) <= len(before) + 1, "the segment waits for the next try"
         files.failing.clear()
+        assert store.put(Message("t", LARGE)).physical_offset == SEGMENT
+    with open_small(tmp_path) as store:
+        assert len(list(store.scan())) == 33
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENOMEM])
+def test_a_folder_that_may_not_be_opened_for_a_sync(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sync was tried, and a later one covers the name: only the put is refused."""
+    opens = os.open
+
+    def fails(path: Any, *arguments: Any, **more: Any) -> int:
+        if path == tmp_path / "commitlog":
+            raise OSError(code, os.strerror(code), str(path))
+        return opens(path, *arguments, **more)
+
+    with open_small(tmp_path, flush="inline", preallocate=False, dispatchers=[]) as store:
+        fill(store, 32)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", fails)
+            with pytest.raises(PutRefused, match=os.strerror(code)):
+                store.put(Message("t", LARGE))
         assert store.put(Message("t", LARGE)).physical_offset == SEGMENT
     with open_small(tmp_path) as store:
         assert len(list(store.scan())) == 33

@@ -245,8 +245,9 @@ def test_the_living_and_the_killed(tmp_path: Path) -> None:
     fourth.leave()
 
 
+@pytest.mark.parametrize("dies_after", [fcntl.F_RDLCK, fcntl.F_WRLCK])
 def test_the_last_other_process_dies_while_one_joins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_after: int
 ) -> None:
     """Nobody else can vouch for the shared page then: the one that joins has to recover."""
     other = join(tmp_path)
@@ -255,7 +256,7 @@ def test_the_last_other_process_dies_while_one_joins(
 
     def taken(self: Membership, at: int, kind: int) -> bool:
         done = take(self, at, kind)
-        if at == OPEN:
+        if (at, kind) == (OPEN, dies_after):
             other.forked()  # its locks end with its file
         return done
 

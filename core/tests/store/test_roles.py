@@ -8,7 +8,7 @@ import logging
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +21,12 @@ from core.tests.store.workers import SERVE, a_worker, an_owner
 from lakelog import Message, PutRefused
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import ABORT_FILE, OWN_DIR, segment_name
+from lakelog.format.layout import ABORT_FILE, LOCK_CONTENT, OWN_DIR, segment_name
 from lakelog.hooks import DiskState
 from lakelog.processes.membership import Membership
-from lakelog.processes.ownership import is_owned
+from lakelog.processes.ownership import is_owned, is_published, is_served
 from lakelog.processes.queue_table import FIRST_SLOTS, table_path
+from lakelog_doctor.recover import recover
 from lakelog_testing.contracts.writer import open_in
 from tests.support.waiting import until
 
@@ -269,15 +270,9 @@ def test_a_pause_ends_with_the_process_that_said_it(tmp_path: Path, ended: str) 
                 assert store.is_writable
 
 
-REMOVED: Final = (
-    "process {} .*has this store open, and the file lock was removed meanwhile; close it there"
-)
-
-
-@pytest.mark.parametrize("mode", ["write", "exclusive"])
 @pytest.mark.parametrize("is_made", [False, True])
-def test_a_removed_lock_file_makes_no_second_owner(
-    tmp_path: Path, mode: str, *, is_made: bool
+def test_a_store_goes_on_for_all_without_the_name_of_its_lock_file(
+    tmp_path: Path, *, is_made: bool
 ) -> None:
     """As a cleaner of temporary files removes it; RocketMQ may have made another one."""
     with an_owner(tmp_path) as first:
@@ -286,31 +281,90 @@ def test_a_removed_lock_file_makes_no_second_owner(
         if is_made:
             (tmp_path / "lock").touch()
         assert is_owned(FILES, tmp_path)
-        match = REMOVED.format(first.process.pid)
-        with pytest.raises(StoreLocked, match=match):
-            open_small(tmp_path, mode=mode)
-        with a_worker(tmp_path, SERVE, attach={"reconnect_timeout_ms": 0}) as other:
-            assert other.hear()["error"] == "StoreLocked"
-        assert first.ask("put", "a", 1)["offsets"] == [95]
-        assert len(bodies_of(tmp_path)) == 2
-        first.kill()
+        assert is_published(FILES, tmp_path)
+        assert is_served(FILES, tmp_path)
+        with pytest.raises(StoreLocked, match=f"process {first.process.pid} .*mode='exclusive'"):
+            open_small(tmp_path, mode="exclusive")
+        with pytest.raises(StoreLocked, match=f"process {first.process.pid} .*stop it first"):
+            recover(tmp_path, plugins=[])
+        with a_worker(tmp_path) as second, open_small(tmp_path, **NEVER) as store:
+            assert second.hear() == {"role": "attach"}
+            assert second.ask("put", "b", 1)["offsets"] == [95]
+            first.kill()
+            assert store.put(Message("t", b"c 0")).end_offset == 285
+            until(lambda: second.ask("store.role")["is_"] == "owner")
+            second.kill()
+            with a_worker(tmp_path) as third:
+                assert third.hear() == {"role": "attach"}
+                assert third.ask("put", "d", 1)["offsets"] == [285]
+                third.kill()
+            assert (tmp_path / "lock").exists() == is_made
+        assert bodies_of(tmp_path) == ["a 0", "b 0", "c 0", "d 0"]
     assert not is_owned(FILES, tmp_path)
     with open_small(tmp_path) as store:
-        assert len(bodies(store.scan())) == 2
+        assert (tmp_path / "lock").read_bytes() == LOCK_CONTENT
+        assert store.role == "owner"
+        assert store.recovery is not None
+        assert store.recovery.clean
+        assert len(bodies(store.scan())) == 4
 
 
-def test_who_closes_after_its_lock_file_was_removed_leaves_the_store_free(tmp_path: Path) -> None:
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("round_", range(20))
+def test_all_that_open_at_once_without_a_lock_file_have_one_store(
+    tmp_path: Path, round_: int
+) -> None:
+    """While the only member closes the store, dies, or stays; the name is removed again."""
+    with ExitStack() as stack:
+        first = stack.enter_context(an_owner(tmp_path))
+        first.ask("put", "a", 1)
+        (tmp_path / "lock").unlink()
+        others = [stack.enter_context(a_worker(tmp_path)) for _ in range(3)]
+        if round_ % 3 == 1:
+            first.say("close")
+        elif round_ % 3 == 2:
+            first.kill()
+        roles = [each.hear()["role"] for each in others]
+        assert roles.count("owner") <= (round_ % 3 > 0)
+        offsets = [each.ask("put", "b", 1)["offsets"][0] for each in others]
+        assert sorted(offsets) == [95, 190, 285]
+        for number, each in enumerate(others):
+            each.kill() if number % 2 else each.ask("close")
+    assert len(bodies_of(tmp_path)) == 4
+
+
+def test_a_lock_file_that_cannot_be_opened_again_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of another user's process, or with ``/proc`` hidden."""
+
+    def refuse(_self: RealFileSystem, path: Path, _link: str, *, write: bool = False) -> None:
+        raise PermissionError(errno.EACCES, f"no, write={write}", str(path))
+
+    with an_owner(tmp_path) as first:
+        (tmp_path / "lock").unlink()
+        monkeypatch.setattr(RealFileSystem, "open_again", refuse)
+        pid = first.process.pid
+        match = f"process {pid} .* but the file lock was removed, .* through /proc: .*; close it"
+        for mode in ("write", "exclusive"):
+            with pytest.raises(StoreLocked, match=match):
+                open_small(tmp_path, mode=mode)
+        assert is_owned(FILES, tmp_path)
+        assert first.ask("put", "a", 1)["offsets"] == [0]
+
+
+def test_the_last_process_closes_a_store_without_the_name_of_its_lock_file(tmp_path: Path) -> None:
     with open_small(tmp_path) as first, open_small(tmp_path) as second:
         second.put(Message("t", b"x"))
         (tmp_path / "lock").unlink()
         first.close()
-        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
-            open_small(tmp_path)
-        second.put(Message("t", b"y"))
+        with open_small(tmp_path) as third:
+            assert third.put(Message("t", b"y")).queue_offset == 1
+        second.put(Message("t", b"z"))
     with open_small(tmp_path) as store:
         assert store.recovery is not None
         assert store.recovery.clean
-        assert bodies(store.scan()) == [b"x", b"y"]
+        assert bodies(store.scan()) == [b"x", b"y", b"z"]
 
 
 def test_a_directory_that_cannot_be_locked_is_no_reason_to_refuse(
@@ -336,7 +390,7 @@ def test_a_forked_child_unlocks_nothing(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         (tmp_path / "lock").unlink()
-        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
+        with pytest.raises(StoreLocked, match=f"process {os.getpid()} .*mode='exclusive'"):
             open_small(tmp_path, mode="exclusive")
 
 
@@ -378,7 +432,7 @@ def test_whatever_small_file_a_cleaner_removes_nothing_is_lost(tmp_path: Path, e
             first.kill()
         else:
             first.ask("close")
-        with pytest.raises(StoreLocked, match=REMOVED.format(os.getpid())):
+        with pytest.raises(StoreError, match=r"shared: the page .* is gone.*; close the store"):
             open_small(tmp_path)
         store.put(Message("t", b"b 1"))
         assert len(bodies(store.scan())) == 4

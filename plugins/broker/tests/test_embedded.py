@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog.errors import SettingsError, StoreFailed, StoreLocked
+from lakelog.errors import SettingsError, StoreFailed, StoreLocked, WrongType, WrongValue
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_broker.codes import Refused
 from lakelog_broker.embedded import EmbeddedBroker, PortUnavailable
@@ -51,6 +51,32 @@ def test_a_topic_is_created_with_its_type(tmp_path: Path) -> None:
     found = topics_of(RealFileSystem(), path)["orders"]
     assert (found.read_queues, found.write_queues) == (2, 2)
     assert found.attributes == {"message.type": "FIFO"}
+
+
+@pytest.mark.parametrize("name", ["name", "queues", "message_type"])
+def test_a_topic_that_topics_json_cannot_hold_is_named_and_not_written(
+    tmp_path: Path, name: str
+) -> None:
+    wrong = [b"x", 1.5, ["x"], object(), *(() if name == "message_type" else (None,))]
+    wrong += ["1", 0, -1, 1 << 31, 10**5000] if name == "queues" else [5]
+    with EmbeddedBroker(tmp_path / "store", **SMALL) as broker:
+        broker.create_topic("orders")
+        before = topics_of(RealFileSystem(), tmp_path / "store")
+        for value in wrong:
+            given: dict[str, Any] = {"name": "orders", name: value}
+            with pytest.raises((WrongType, WrongValue), match=f"{name} is "):
+                broker.create_topic(**given)
+        assert topics_of(RealFileSystem(), tmp_path / "store") == before
+
+
+def test_a_broker_of_wrong_arguments_is_not_made(tmp_path: Path) -> None:
+    wrong: Any
+    for wrong in (b"x", 5, None, ["x"], "\0", "\ud800", ""):
+        with pytest.raises((WrongType, WrongValue), match="path is "):
+            EmbeddedBroker(wrong)
+    for wrong in (b"x", 5, {"port": 0}, BrokerSettings):
+        with pytest.raises(WrongType, match="broker is "):
+            EmbeddedBroker(tmp_path, wrong)
 
 
 def test_files_of_a_shared_store_can_be_read_by_its_group(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ impl Putter {
             segments: log.getattr("segments")?.unbind(),
             table: log.getattr("table")?.unbind(),
             positions: log.getattr("positions")?.unbind(),
-            failed: log.getattr("failed")?.unbind(),
+            failed: log.getattr("not_written")?.unbind(),
             choose: encoder.getattr("queues")?.getattr("choose")?.unbind(),
             topic_block: classes.getattr("topic_block")?.unbind(),
             placed: classes.getattr("PUT_OK")?.unbind(),

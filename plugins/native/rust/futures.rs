@@ -5,13 +5,12 @@ use pyo3::types::{PyList, PyString};
 
 use crate::names;
 
-/// Set the results of futures. A future with a lock, which a waiting thread has made, is left to
-/// Python.
+/// Set the results of futures.
 ///
-/// No Python code runs between the check for a lock and the change of the state, so no lock can be
-/// made in between.
+/// The state is set before the check for waiting threads; a thread that begins to wait adds itself
+/// before it checks the state. So no thread is missed.
 ///
-/// Returns the futures that are left to Python. Adds to `awaited` the futures of event loops, and
+/// Returns the futures for which threads wait. Adds to `awaited` the futures of event loops, and
 /// to `called` the futures with callbacks.
 #[pyfunction]
 pub fn settle<'py>(
@@ -21,15 +20,14 @@ pub fn settle<'py>(
     called: &Bound<'py, PyList>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = futures.py();
-    let left = PyList::empty(py);
+    let waited = PyList::empty(py);
     for future in futures.try_iter()? {
         let future = future?;
         future.setattr(names::RESULT.get(py), future.getattr(names::APPENDED.get(py))?)?;
-        if !future.getattr(names::GATE.get(py))?.is_none() {
-            left.append(future)?;
-            continue;
-        }
         future.setattr(names::STATE.get(py), finished)?;
+        if !future.getattr(names::GATE.get(py))?.is_none() {
+            waited.append(&future)?;
+        }
         if let Ok(tasks) = future.getattr(names::AWAITED.get(py))?.cast_into_exact::<PyList>() {
             tasks.iter().try_for_each(|task| awaited.append(task))?;
         }
@@ -37,5 +35,5 @@ pub fn settle<'py>(
             called.append(future)?;
         }
     }
-    Ok(left)
+    Ok(waited)
 }

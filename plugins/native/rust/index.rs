@@ -66,6 +66,14 @@ impl File<'_> {
         (read_at(self.descriptor, &mut found, at as u64)? == N).then_some(found)
     }
 
+    /// Prefetch the slot of a key.
+    pub fn fetch_slot(&self, wanted: &Wanted) {
+        let slot = wanted.key_hash as usize % self.slots.max(1);
+        if let Some(data) = self.own_map.as_ref().and_then(|map| map.get().bytes()) {
+            fetch(data.get(HEADER_BYTES + slot * SLOT_BYTES..).unwrap_or_default(), SLOT_BYTES);
+        }
+    }
+
     fn entries_at(&self) -> usize {
         HEADER_BYTES + self.slots * SLOT_BYTES
     }

@@ -89,13 +89,21 @@ impl Parts {
         };
         (search.minimum, search.limit) = (minimum, limit);
         let shape = (slots, entries);
+        let newest = files.iter().next_back().map(|file| file_of(&file, shape));
+        let mut newest = newest.transpose()?.flatten();
+        if let Some(file) = &newest {
+            file.fetch_slot(&search.wanted); // it is loaded while Python is called
+        }
         let (Some(buried), Some(others)) = (self.buried(topic)?, search.others(&memory)?) else {
             return Ok(None);
         };
         search.buried = buried;
         let mut others = others.into_iter().peekable();
         for file in files.iter().rev() {
-            let found = file_of(&file, shape)?;
+            let found = match newest.take() {
+                Some(newest) => Some(newest),
+                None => file_of(&file, shape)?,
+            };
             let Some(mut chain) = found.and_then(|file| Chain::of(file, search.wanted)) else {
                 return Ok(None);
             };

@@ -233,7 +233,7 @@ def metrics(
     printed on stderr.
     """
     for store in stores:
-        if not store.is_dir():  # a mistyped path would be reported as down for ever
+        if not os.path.isdir(store):  # a mistyped path would be reported as down for ever
             raise NotAStore("no store is here; is the path right?", path=store)
     if once:
         text = _printed(stores)

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakelog.arguments import WrongValue, wrong_type
+from lakelog.arguments import WrongValue, listed, shown
 from lakelog.errors import CorruptRecord
 from lakelog.format import layout
 from lakelog.format.compression import decompress
@@ -339,12 +339,11 @@ def schema(columns: Iterable[str] | None = None) -> pa.Schema:
 
     Raises ``ValueError`` for an unknown or repeated name, and ``TypeError`` for a single string.
     """
-    if isinstance(columns, str):
-        raise wrong_type("columns", columns, f"a list such as [{columns!r}]")
-    names = COLUMNS if columns is None else tuple(columns)
-    unknown = [name for name in names if name not in _COLUMNS]
+    wanted = "a list of names, such as ['body']"
+    names = COLUMNS if columns is None else tuple(listed("columns", columns, wanted))
+    unknown = [name for name in names if not isinstance(name, str) or name not in _COLUMNS]
     if unknown:
-        raise WrongValue(f"column {unknown[0]!r} is unknown; there are {', '.join(COLUMNS)}")
+        raise WrongValue(f"column {shown(unknown[0])} is unknown; there are {', '.join(COLUMNS)}")
     if len(set(names)) < len(names):
         raise WrongValue(f"a column is given twice: {', '.join(names)}")
     return pa.schema([(name, _COLUMNS[name][0]) for name in names])

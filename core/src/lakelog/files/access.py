@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lakelog.errors import SettingsError
-from lakelog.format.layout import LOCK_FILE
+from lakelog.format.layout import CHECKPOINT_FILE, LOCK_FILE
 
 _GUARDED: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _STANDARD_ERROR: Final = 2
@@ -82,15 +82,16 @@ PRIVATE: Final = Access()
 def access_of(path: Path, group: str | None = None) -> Access:
     """The rights of new files in the store directory ``path``.
 
-    :param group: the setting ``group``; without it, new files get the rights of ``lock``, or
-        are private if there is no ``lock`` yet
+    :param group: the setting ``group``; without it, new files get the rights of ``lock``, or of
+        ``checkpoint`` if that was removed, and are private if there is neither
 
     Raises :class:`~lakelog.errors.SettingsError` for a group that this user cannot assign.
     """
     if group is not None:
         return Access(0o060, _given(group))
     try:
-        found = os.lstat(path / LOCK_FILE)
+        name = LOCK_FILE if os.path.lexists(path / LOCK_FILE) else CHECKPOINT_FILE
+        found = os.lstat(path / name)
     except OSError:
         return PRIVATE
     others = stat.S_IMODE(found.st_mode) & 0o066
@@ -140,6 +141,11 @@ def open_regular(path: Path, flags: int, access: Access, *, create: bool) -> int
             continue  # another process was faster
 
 
+def open_link(link: str, flags: int) -> int:
+    """Open the file of another open descriptor, by its link in ``/proc``. Raises ``OSError``."""
+    return _opened(Path(link), flags, 0, _GUARDED & ~os.O_NOFOLLOW)
+
+
 def make_folder(path: Path, access: Access) -> None:
     """Create one folder unless it exists. Raises ``OSError``."""
     try:
@@ -147,6 +153,12 @@ def make_folder(path: Path, access: Access) -> None:
     except FileExistsError:
         if path.is_dir():
             return
+        if path.is_symlink():
+            raise OSError(
+                errno.ENOENT,
+                f"it is a symbolic link to {os.readlink(path)!r}, which does not exist; make that "
+                "folder, or remove the link",
+            ) from None
         raise
     if access == PRIVATE:
         return
@@ -191,14 +203,14 @@ def _made_at_once(path: Path, flags: int, access: Access) -> int:
     return fd
 
 
-def _opened(path: Path, flags: int, mode: int) -> int:
+def _opened(path: Path, flags: int, mode: int, guards: int = _GUARDED) -> int:
     """Open a file, never under the number of a standard stream, whose output could damage it.
 
     If the process was started without standard streams, the null device takes their numbers.
     ``O_NONBLOCK`` has no effect on regular files.
     """
     try:
-        while (fd := os.open(path, flags | _GUARDED, mode)) <= _STANDARD_ERROR:
+        while (fd := os.open(path, flags | guards, mode)) <= _STANDARD_ERROR:
             os.close(fd)
             flags &= ~os.O_EXCL  # the file exists now, created here
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # for child programs, too

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
-from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.filesystem import FileSystem, lacks_resources, read_file
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog.runtime.locks import Mutex
 
 
 class StoreCheckpoint(NamedTuple):
@@ -69,14 +69,15 @@ class CheckpointKeeper:
     """The only writer of an open store's checkpoint; its numbers never decrease.
 
     :ivar on_failure: called after a failed write or sync, which cannot be repaired; all further
-        changes are stopped by then, see :meth:`freeze`
+        changes are stopped by then, see :meth:`freeze`. A lack of descriptors or room is no such
+        failure: the former numbers stay, and the next change tries again
     """
 
     def __init__(self, files: FileSystem, path: Path) -> None:
         self.on_failure: Callable[[OSError], object] = lambda _error: None  # the caller receives it
         self._files = files
         self._path = path
-        self._lock = Lock()
+        self._lock = Mutex()
         self._frozen = False
         self._is_there = False
         self._sources: list[Callable[[], StoreCheckpoint]] = []
@@ -120,8 +121,9 @@ class CheckpointKeeper:
         try:
             write_checkpoint(self._files, self._path, checkpoint, is_there=self._is_there)
         except OSError as error:
-            self.freeze()
-            self.on_failure(error)
+            if not lacks_resources(error):
+                self.freeze()
+                self.on_failure(error)
             raise
         self._is_there = True
 

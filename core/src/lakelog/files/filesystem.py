@@ -17,6 +17,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -28,7 +30,14 @@ from weakref import ref
 import attrs
 
 from lakelog.errors import NotOpened, ReadFailed
-from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
+from lakelog.files.access import (
+    PRIVATE,
+    Access,
+    access_of,
+    make_folder,
+    open_link,
+    open_regular,
+)
 from lakelog.message import Body
 
 NextData: TypeAlias = "Callable[[int], int | None]"
@@ -37,6 +46,17 @@ Read: TypeAlias = "Callable[[int, int], Body]"
 """Reads bytes, given a position and the largest length."""
 WINDOW_BYTES: Final = 4 << 20
 """The number of bytes read at once."""
+
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a full disk, a quota, or the process's file size limit (``RLIMIT_FSIZE``)."""
+
+
+class NoRoom(OSError):
+    """A write, an allocation or a new name for which there is no room; a retry is safe.
+
+    It says nothing of earlier writes. A sync, and a close, never raise it: their errors do.
+    """
 
 
 def chunks(next_data: NextData, read: Read, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
@@ -145,6 +165,13 @@ class FileSystem(Protocol):
         """Open an existing regular file; with ``create``, create it if missing.
 
         Anything else, symbolic links included, raises ``OSError``.
+        """
+
+    def open_again(self, path: Path, link: str, *, write: bool = False) -> File:
+        """Open the very file that a process has open, which may have no name any more.
+
+        :param path: its former name, for errors
+        :param link: the link of its descriptor in ``/proc``
         """
 
     def open_dir(self, path: Path) -> File:
@@ -452,6 +479,12 @@ class RealFileSystem:
             fd = open_regular(path, flags, self.access, create=create)
             return RealFile(path, fd, used=self._used)
 
+    def open_again(self, path: Path, link: str, *, write: bool = False) -> File:
+        """``open``, which follows the link; child programs do not inherit the descriptor."""
+        with _Naming("open", path):
+            fd = open_link(link, os.O_RDWR if write else os.O_RDONLY)
+            return RealFile(path, fd, used=self._used)
+
     def open_dir(self, path: Path) -> File:
         """``open``, for reading; child programs do not inherit the descriptor."""
         with _Naming("open", path):
@@ -476,7 +509,7 @@ class RealFileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        with _Naming(f"rename {source.name}", target):
+        with _Naming("replace" if _known(source) == target else f"rename {source.name}", target):
             os.replace(source, target)
 
     def exchange(self, one: Path, other: Path) -> bool:
@@ -532,41 +565,66 @@ class _Naming:
         if isinstance(error, NotOpened):
             return
         if isinstance(error, OSError):
-            if error.errno in _NO_DESCRIPTOR or (self._opens and error.errno == errno.ENOMEM):
+            if error.errno in _NO_DESCRIPTOR or (self._opens and error.errno in _NOT_NOW):
                 raise not_opened(error, *self._names) from None
             raise with_path(error, *self._names) from None
 
 
 _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+NO_RIGHTS: Final = (errno.EACCES, errno.EPERM)
+_NOT_NOW: Final = (errno.ENOMEM, *NO_RIGHTS)
+"""Errors of an open that say nothing of the file: a sync of its bytes is still possible later."""
 
 
 def lacks_resources(error: Exception) -> bool:
-    """Whether a call failed for want of descriptors or memory, and may work later."""
-    return isinstance(error, MemoryError | NotOpened) or (
-        isinstance(error, OSError) and error.errno in (*_NO_DESCRIPTOR, errno.ENOMEM)
+    """Whether a call failed for want of descriptors, memory, rights or room, and may work later."""
+    return isinstance(error, MemoryError | NotOpened | NoRoom) or (
+        isinstance(error, OSError) and error.errno in (*_NO_DESCRIPTOR, *_NOT_NOW)
     )
 
 
 def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
-    """The error for a file that cannot be opened for want of descriptors or memory."""
-    import resource
-
-    limit = ""
+    """The error for a file that cannot be opened for want of descriptors, memory or rights."""
+    remedy = "close some files, then try again"
     if error.errno == errno.EMFILE:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        limit = f"; this process may have {most} open files (RLIMIT_NOFILE): raise it (ulimit -n)"
-    what = f"cannot {operation}: {error.strerror}{limit}, or close some, then try again"
-    return NotOpened(what, path=path, error=error)
+        remedy = (
+            f"this process may have {most} open files (RLIMIT_NOFILE): raise it (ulimit -n), or "
+            "close some, then try again"
+        )
+    elif error.errno in NO_RIGHTS:
+        remedy = "check permissions of it and of the folders above; see the setting group"
+    what = f"cannot {operation}: {error.strerror}; {remedy}"
+    return NotOpened(what, path=_known(path), error=error)
 
 
 def with_path(error: OSError, operation: str, path: Path) -> OSError:
     """A copy of the error that names the file and the operation.
 
-    Errors of calls on a descriptor lack both. Type and number are kept. An error with two file
-    names gets one, ``path``.
+    Errors of calls on a descriptor lack both. Type and number are kept, except that an error for
+    want of room becomes :class:`NoRoom`. An error with two file names gets one, ``path``. A
+    temporary file is named as the one that it is to replace, unless its own name is in the way.
     """
     why = f"cannot {operation}: {error.strerror or error}"
-    return OSError(error.errno, why, str(path)) if error.errno is not None else error
+    if error.errno is None:
+        return error
+    known = path if error.errno in _IN_THE_WAY else _known(path)
+    is_no_room = error.errno in NO_ROOM and operation not in _OF_EARLIER_WRITES
+    return (NoRoom if is_no_room else OSError)(error.errno, why, str(known))
+
+
+_IN_THE_WAY: Final = (errno.ELOOP, errno.EISDIR, errno.EINVAL)
+"""Errors of a name that is a link, a folder, or no regular file."""
+_OF_EARLIER_WRITES: Final = ("sync", "close")
+"""Operations whose error may be that of a write that seemed to succeed."""
+
+
+def _known(path: Path) -> Path:
+    """The file that users know, for a temporary one that is to replace it."""
+    return path.with_name(_TEMPORARY_SUFFIX.sub("", path.name) or path.name)
+
+
+_TEMPORARY_SUFFIX: Final = re.compile(r"(\.\d+)?\.tmp$")
 
 
 def _no_directories(directory: Path) -> Iterator[tuple[str, int]]:

@@ -12,10 +12,8 @@ files is unknown, so the store fails.
 
 from __future__ import annotations
 
-import errno
 import mmap
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -24,12 +22,9 @@ from typing import Final
 import attrs
 
 from lakelog.errors import NotOpened, ThreadNotStarted
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import NO_ROOM, File, FileSystem, RealFile
 from lakelog.format.layout import segment_name
-from lakelog.runtime.threads import submitted
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a full disk, a quota, or the process's file size limit (``RLIMIT_FSIZE``)."""
+from lakelog.runtime.threads import LockFreeFuture, Workers, submitted
 
 FIRST_STEP_BYTES: Final = 1 << 20
 MOST_STEPS: Final = 16
@@ -68,7 +63,7 @@ class Blocks:
 
     file: File
     end: int
-    coming: Future[int] | None = None
+    coming: LockFreeFuture[int] | None = None
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -117,10 +112,12 @@ class SegmentMaker:
         file = self.files.open(temporary, write=True, create=True)
         try:
             blocks = self._make(file, temporary, target, step_bytes)
-        except BaseException:  # Ctrl-C too: a partial file would fill the disk
+        except BaseException as error:  # Ctrl-C too: a partial file would fill the disk
             file.close()
             with suppress(OSError):
                 self.files.unlink(temporary)
+            if isinstance(error, OSError):
+                error.filename = str(target)  # which users know
             raise
         return blocks
 
@@ -133,6 +130,8 @@ class SegmentMaker:
             file.sync()
         with _as_making_failed(but=NO_ROOM):
             self.files.rename(temporary, target)
+        if isinstance(file, RealFile):  # for the errors of later calls
+            file.path = target
         with _as_making_failed():
             self.files.sync_dir(self.directory)
         return blocks
@@ -185,14 +184,14 @@ class Preallocator:
         self._maker = maker
         self._ahead = ahead
         self._fail = fail
-        self._ready: dict[int, Future[Blocks]] = {}
+        self._ready: dict[int, LockFreeFuture[Blocks]] = {}
         self._step_bytes = maker.step_bytes
         self.is_scarce: Callable[[int], bool] = lambda _bytes: False
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-preallocate")
+        self._pool = Workers("lakelog-preallocate")
 
     def add_ready(self, start_offset: int, blocks: Blocks) -> None:
         """Keep an existing empty segment for a later :meth:`take`."""
-        done: Future[Blocks] = Future()
+        done = LockFreeFuture[Blocks]()
         done.set_result(blocks)
         self._ready[start_offset] = done
 

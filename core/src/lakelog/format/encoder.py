@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from lakelog.arguments import WrongType, whole, wrong_type
+from lakelog.arguments import WrongType, shown, whole, wrong_type
 from lakelog.errors import IllegalMessage, PutRefused
 from lakelog.format import layout
 from lakelog.format.checksum import PLACEHOLDER, body_crc, is_sealed, seal, without_seal
@@ -125,7 +125,7 @@ def misfit(message: Message) -> WrongType | IllegalMessage | None:
         except WrongType as error:
             return error
         if value not in fits:
-            return illegal(f"{name} is {value}; give a number from {fits[0]} to {fits[-1]}")
+            return illegal(f"{name} is {shown(value)}; give a number from {fits[0]} to {fits[-1]}")
     return None
 
 
@@ -201,7 +201,7 @@ def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> byte
         if more.get(name, value) != value:
             field = name.lower()
             raise illegal(
-                f"{field} is {value!r}, and properties has {name} {more[name]!r:.80}; give one of "
+                f"{field} is {value!r}, and properties has {name} {shown(more[name])}; give one of "
                 "them"
             )
     return _unsealed(_encoded_properties(named | more))
@@ -596,12 +596,14 @@ class Encoder:
         """
         try:
             one, properties = self._encoded(message)
-        except WrongType:
+        except IllegalMessage:
             raise
-        except (AttributeError, TypeError, struct.error) as error:
+        except (AttributeError, TypeError, ValueError, struct.error) as error:
             if not isinstance(message, Message):
                 raise wrong_type("message", message, "a lakelog.Message") from None
-            what = f"{message!r:.200} cannot be stored: {error}"
+            if isinstance(error, WrongType):
+                raise
+            what = f"{shown(message)} cannot be stored: {error}"
             raise misfit(message) or illegal(what) from error
         if self.max_light_queues is None or _DISPATCHED not in properties:
             return one
@@ -620,25 +622,31 @@ class Encoder:
         Raises :class:`~lakelog.errors.IllegalMessage`; ``struct.error``, ``TypeError`` or
         ``AttributeError`` for a field of a wrong type or range.
         """
-        topic, body = message.topic, as_body(message.body)
+        topic, body, queue_id = message.topic, message.body, message.queue_id
+        is_fixed = type(body) is bytes
+        if not is_fixed:
+            body = as_body(body)
+        body_bytes = len(body)
         properties = message_properties(message.tags, message.keys, message.properties)
         if self.record_crc:
             properties = ended(properties) + PLACEHOLDER
         hosts, block = self.hosts_of(message), topic_block(topic)
-        size = hosts.fixed_bytes + len(body) + len(block.data) + len(properties)
-        self.limits.check(len(body), len(properties), size)
+        size = hosts.fixed_bytes + body_bytes + len(block.data) + len(properties)
+        self.limits.check(body_bytes, len(properties), size)
         flags = message.sys_flag & _GIVEN_BITS | hosts.sys_flag
-        queue_id, born = self.queue_of(message), message.born_timestamp_ms
+        if type(queue_id) is not int or queue_id < 0:
+            queue_id = self.queue_of(message)
+        born = message.born_timestamp_ms
         head = hosts.head.pack(
-            size, block.magic, 0, queue_id, message.flag, 0, 0, flags,
-            time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
-            message.reconsume_times, message.prepared_transaction_offset, len(body),
+            size, block.magic, body_crc(body) if is_fixed else 0, queue_id, message.flag, 0, 0,
+            flags, time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0,
+            hosts.store, message.reconsume_times, message.prepared_transaction_offset, body_bytes,
         )  # fmt: skip  # in the order of the format
         length = _SHORT.pack(len(properties))
         buffer = bytearray().join((head, body, block.data, length, properties))
-        # Others may write to the memory of a body meanwhile: the checksum is that of the copy.
-        copied = memoryview(buffer)[hosts.head.size : hosts.head.size + len(body)]
-        _pack_crc(buffer, layout.AT_BODY_CRC, body_crc(copied))
+        if not is_fixed:  # others may write to this memory meanwhile: the checksum of the copy
+            copied = memoryview(buffer)[hosts.head.size : hosts.head.size + body_bytes]
+            _pack_crc(buffer, layout.AT_BODY_CRC, body_crc(copied))
         queue, queued = (topic, queue_id), not flags & layout.PREPARED
         one = EncodedRecord(buffer, queue, queued, message.wait_store_ok, hosts, self.record_crc)
         return one, properties

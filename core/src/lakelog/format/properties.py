@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from lakelog.arguments import WrongValue, wrong_type
+from lakelog.arguments import WrongValue, shown, wrong_type
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 TAGS: Final = "TAGS"
@@ -50,7 +50,10 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         raise _fault(properties) from None
     if text.count(_NAME_VALUE) != len(properties) or text.count(_PROPERTY) != len(properties):
         raise _fault(properties)
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _fault(properties) from None
 
 
 def _fault(properties: Mapping[str, str]) -> TypeError | ValueError:
@@ -58,11 +61,16 @@ def _fault(properties: Mapping[str, str]) -> TypeError | ValueError:
     for name, value in properties.items():
         if not isinstance(name, str):
             return wrong_type("the name of a property", name, "a str")
+        field = name.lower() if name in (TAGS, KEYS) else f"property {name!r}"
         if not isinstance(value, str):
-            return wrong_type(f"property {name!r}", value, "a str")
+            return wrong_type(field, value, "a str")
         if _NAME_VALUE in name + value or _PROPERTY in name + value:
             what = "holds the character 0x01 or 0x02, which separates properties"
-            return WrongValue(f"property {name!r} {what}")
+            return WrongValue(f"{field} {what}")
+        if any("\ud800" <= char <= "\udfff" for char in name + value):
+            return WrongValue(
+                f"{field} is {shown(value)}, which is not a str that UTF-8 can encode"
+            )
     return TypeError("names and values of properties must be str")
 
 

@@ -353,7 +353,7 @@ class RecordBatch:
         return stored if self.decoder is None else self.decoder((stored,))[0]
 
     def _stored(self, at: int) -> StoredMessage:
-        return decode(self.record(at), verify=False)
+        return decode(self.buffer, int(self.raw_starts[at]), verify=False)
 
     @cached_property
     def decoded(self) -> Sequence[StoredMessage]:

@@ -108,6 +108,13 @@ def _pages(_: object, attribute: attrs.Attribute[int], value: int) -> None:
         raise ValueError(f"{attribute.name} must be a multiple of {PAGESIZE}, not {value}")
 
 
+def _named(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if not value:
+        raise ValueError(
+            f"{attribute.name} is empty; give a name that `lakelog plugins` lists, or leave it out"
+        )
+
+
 @attrs.frozen(kw_only=True)
 class StoreSettings:
     """The settings of the core; sizes in bytes, durations in milliseconds.
@@ -153,11 +160,11 @@ class StoreSettings:
     group: str | None = None
     commitlog_path: Path | None = None
     segment_size_bytes: int = field(
-        default=DEFAULT_SEGMENT_SIZE_BYTES, validator=validators.ge(4096)
+        default=DEFAULT_SEGMENT_SIZE_BYTES, validator=[validators.ge(4096), validators.le(1 << 40)]
     )
-    append: str = "rocketmq"
-    writer: str = "file"
-    flush: str = "auto"
+    append: str = field(default="rocketmq", validator=_named)
+    writer: str = field(default="file", validator=_named)
+    flush: str = field(default="auto", validator=_named)
     on_late: Literal["raise", "return"] = "raise"
     replicator: str | None = None
     dispatchers: tuple[str, ...] = ("auto",)
@@ -165,7 +172,7 @@ class StoreSettings:
     cleaner: str | None = None
     disk_watcher: str | None = None
     archive: str | None = None
-    accelerator: str = "auto"
+    accelerator: str = field(default="auto", validator=_named)
     max_message_size_bytes: int = field(
         default=4 << 20, validator=[validators.ge(1), validators.le(1 << 30)]
     )

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from threading import Condition, Thread, get_ident
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -32,11 +31,11 @@ from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.hooks import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle_appended
+from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
-from lakelog.runtime.locks import Mutex
-from lakelog.runtime.threads import raised_by_handler, started
+from lakelog.runtime.locks import WaitList
+from lakelog.runtime.threads import Background, raised_by_handler
 
 MAX_WAITING: Final = 65_536
 """The largest number of waiting messages; a further caller blocks."""
@@ -51,63 +50,47 @@ class AsyncPutQueue:
     def __init__(self, submit: Callable[[Sequence[PutFuture]], object]) -> None:
         self._submit = submit
         self._waiting: deque[PutFuture] = deque()
-        self._lock = Mutex()
-        self._changed = Condition(self._lock)
-        self._closed = False
-        self._thread: Thread | None = None
+        self._room = WaitList()
+        self._thread = Background("lakelog-put-async", self._submit_waiting)
 
     def put(self, future: PutFuture) -> None:
         """Add an appended put for the thread; if none can be started, submit the put here."""
-        with self._lock:
-            while len(self._waiting) >= MAX_WAITING and self._is_elsewhere():
-                self._changed.wait()
-            if self._is_running():
-                self._waiting.append(future)
-                self._changed.notify_all()
-                return
-        self._submit([future])
+        if self._is_crowded():
+            self._room.wait_for(lambda: not self._is_crowded())
+        self._waiting.append(future)
+        with suppress(ThreadNotStarted):
+            self._thread.wake()
+        if not self._thread.is_running:  # looked at after the append, for a close meanwhile
+            self._submit_waiting()
 
-    def _is_running(self) -> bool:
-        if self._thread is None and not self._closed:
-            thread = Thread(target=self._run, name="lakelog-put-async", daemon=True)
-            with suppress(ThreadNotStarted):
-                self._thread = started(thread)
-        return self._thread is not None and not self._closed
+    def _is_crowded(self) -> bool:
+        """Whether to wait for the thread; a callback in that thread cannot."""
+        if len(self._waiting) < MAX_WAITING or not self._thread.is_running:
+            return False
+        return not self._thread.is_here
 
-    def _is_elsewhere(self) -> bool:
-        """Whether another thread takes the waiting puts; false in a callback in that thread."""
-        return not self._closed and self._thread is not None and self._thread.ident != get_ident()
-
-    def _run(self) -> None:
-        while burst := self._next_burst():
+    def _submit_waiting(self) -> None:
+        """Submit the collected puts; two threads never take the same one."""
+        while burst := self._take():
             self._submit(burst)
 
-    def _next_burst(self) -> Sequence[PutFuture]:
-        """The collected puts; empty once closed and drained."""
-        with self._lock:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            return self._take()
-
     def _take(self) -> Sequence[PutFuture]:
-        burst = list(self._waiting)
-        self._waiting.clear()
-        self._changed.notify_all()
+        burst = list[PutFuture]()
+        with suppress(IndexError):
+            while True:
+                burst.append(self._waiting.popleft())
+        self._room.notify_all()
         return burst
 
     def serve(self, _: PutFuture) -> None:
         """Submit the collected puts here: a callback waits for one, maybe in the thread itself."""
-        with self._lock:
-            burst = self._take()
-        if burst:
+        if burst := self._take():
             self._submit(burst)
 
     def close(self) -> None:
         """Submit the waiting puts, then stop."""
-        with self._lock:
-            self._closed = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.close()
+        self._submit_waiting()
 
 
 ErrorBuilder: TypeAlias = "Callable[[str], StrategyFailed]"
@@ -384,12 +367,14 @@ class Appender:
         future = PutFuture()
         try:
             appended = future.appended = self._appended(message)
-        except Exception as error:  # noqa: BLE001  # for a wrong argument too: the future holds the error
-            future.set_exception(error)
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            future.set_exception(error)  # for a wrong argument too
             return future
         end = future.end_offset = appended.end_offset
         if self.answers_at_once:
-            self._settle([future], _PUT_OK)
+            settle([future])
         elif not message.wait_store_ok:
             self._then(end, False, partial(self._settle, [future]))
         elif self._submit_later is None:
@@ -397,7 +382,9 @@ class Appender:
         else:
             try:
                 self._submit_later(future, self._settle)
-            except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler
+            except Exception as error:
+                if raised_by_handler(error):  # the strategy may have it already
+                    raise
                 self._settle([future], self._of_flush.error(error, end))
         return future
 
@@ -415,8 +402,10 @@ class Appender:
                 self._then(self._append(batch), batch.wait, answer)
             else:
                 future.set_result(self._put_pieces(batches))
-        except Exception as error:  # noqa: BLE001  # for a wrong argument too, as in put_async
-            future.set_exception(error)
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            future.set_exception(error)  # for a wrong argument too
         return future
 
     def _submit_burst(self, burst: Sequence[PutFuture]) -> None:

@@ -12,13 +12,14 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import attrs
 
 from lakelog.accelerate import Accelerator
 from lakelog.errors import LakelogError, NotOpened, PutRefused, StoreFailed
-from lakelog.files.filesystem import File
+from lakelog.files.filesystem import NO_ROOM, File, NoRoom, not_opened
 from lakelog.files.preallocation import MakingFailed
 from lakelog.format.encoder import EncodedBatch
 from lakelog.format.layout import BLANK, MAGIC_BLANK
@@ -151,13 +152,34 @@ class CommitLog:
     def failed(self, error: OSError | None) -> Exception:
         """Fail the store with an error of this process, or, given ``None``, of another process.
 
-        :returns: the error to raise; a file that cannot be opened fails nothing
+        :returns: the error to raise; a file that cannot be opened fails nothing, nor does a write
+            without room for it, unless its bytes are those of earlier puts
         """
         if isinstance(error, NotOpened):
             return PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, str(error))
+        if isinstance(error, NoRoom) and not self.staged:
+            return self._without_room(f"no room in the log: {error}")
         if error is not None:
             self._page.fail(str(error))
         return self.health.fail(error or RuntimeError(self._page.failure or "unknown"))
+
+    def not_written(self, error: OSError) -> Exception:
+        """As :meth:`failed`, for a write in the append section; without room, it is undone.
+
+        Blocks are allocated before, but a lower limit on the length of files, a quota, or a file
+        system that copies on write can refuse them all the same.
+        """
+        if error.errno in NO_ROOM:
+            error = NoRoom(error.errno, error.strerror, error.filename or str(self.health.path))
+            if not self.staged:
+                with suppress(PutRefused):  # the next append of any process repairs it
+                    self.section.repair()
+        return self.failed(error)
+
+    def _without_room(self, why: str) -> PutRefused:
+        why += "; each put tries again"
+        self.health.lacks_room(why)
+        return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
 
     # --- append ---
 
@@ -226,7 +248,7 @@ class CommitLog:
         try:
             segments.active.write(position - segments.active_offset, data)
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.not_written(error) from error
 
     def _roll_and_place(self, batch: EncodedBatch, now_ms: int) -> tuple[AppendStatus, int]:
         """Place in the next segment; roll only if ``batch`` fits into it."""
@@ -279,9 +301,8 @@ class CommitLog:
         except MakingFailed as error:
             raise self.failed(error.cause) from error.cause
         except OSError as error:
-            why = f"no room for {what}: {error}"
-            self.health.lacks_room(why)
-            raise PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
+            lacks = "no room for" if error.errno in NO_ROOM else "the log cannot get"
+            raise self._without_room(f"{lacks} {what}: {error}") from error
 
     def let_go(self) -> None:
         """Release full segments; called while other processes append too.
@@ -514,7 +535,13 @@ class LogFiles:
         if end % self.segments.size_bytes == 0:
             end = start + BLANK.size
         for at in range(start, end, len(_ZEROS)):
-            self.segments.overwrite(at, memoryview(_ZEROS)[: end - at])
+            zeros = memoryview(_ZEROS)[: end - at]
+            try:
+                self.segments.overwrite(at, zeros)
+            except NoRoom:  # behind a limit on the length of files nothing was written before
+                is_active = 0 <= at - self.segments.active_offset < self.segments.size_bytes
+                if not is_active or self.segments.view(at, len(zeros)) != zeros:
+                    raise
 
     def raise_ends(self, start: int, end: int) -> int:
         """Raise each queue end at least to the end of its last record from ``start`` to ``end``.
@@ -606,5 +633,8 @@ class LogFiles:
             pass
         while start < end:
             data = bytes(self.segments.view(start, min(end - start, len(_ZEROS))))
-            self.segments.overwrite(start, data)
+            try:
+                self.segments.overwrite(start, data)
+            except NoRoom as error:  # no sync was tried, and the next one writes them again
+                raise not_opened(error, "write again", Path(error.filename)) from error
             start += len(data)

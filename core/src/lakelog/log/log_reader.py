@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from lakelog.arguments import whole
+from lakelog.arguments import shown, whole
 from lakelog.errors import CorruptRecord, LakelogError, OffsetOutOfRange, StoreClosed
 from lakelog.format import layout
 from lakelog.format.message_id import parse_message_id
@@ -29,6 +29,8 @@ from lakelog.message import StoredMessage
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
+_FIRST_READ_BYTES: Final = 1024
+"""Most records are shorter, and need no second read."""
 
 
 class LogReader:
@@ -238,7 +240,7 @@ class LogReader:
             raise deleted(offset, minimum)
         if offset < 0 or (end is not None and offset >= end):
             raise OffsetOutOfRange(
-                f"offset {offset} is not in the log, which holds {self.min_offset} to "
+                f"offset {shown(offset)} is not in the log, which holds {self.min_offset} to "
                 f"{self.max_offset}",
                 offset=offset,
             )
@@ -264,12 +266,15 @@ class LogReader:
 
     @staticmethod
     def _decode_from(extent: sources.Extent, offset: int) -> StoredMessage:
-        size, magic = sources.head_in(extent, offset)
+        view = extent.read(offset, _FIRST_READ_BYTES)
+        size, magic = sources.stated(view, extent, offset)
         if magic == layout.MAGIC_BLANK:
             raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
         if magic not in (layout.MAGIC_V1, layout.MAGIC_V2) or not size:
             raise _none_at(extent, offset)
-        return decode(extent.read(offset, size), offset=offset)
+        if size > len(view):
+            view = extent.read(offset, size)
+        return decode(view[:size], offset=offset)
 
 
 def _none_at(extent: sources.Extent, offset: int) -> CorruptRecord | OffsetOutOfRange:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures._base import FINISHED, LOGGER, RUNNING
+from concurrent.futures import InvalidStateError
+from concurrent.futures._base import FINISHED, RUNNING
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
@@ -17,6 +17,7 @@ from lakelog.accelerate import current
 from lakelog.errors import StrategyFailed
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.forks import OfThisProcess
+from lakelog.runtime.threads import LockFreeFuture, wake_waiting
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,31 +36,11 @@ def is_called_back() -> bool:
     return getattr(_HERE, "calls_back", False)
 
 
-class AwaitableFuture(OfThisProcess, Future[T]):
-    """A :class:`concurrent.futures.Future` that can also be awaited.
-
-    Its lock is created when a thread waits for it. Callbacks and awaiting tasks need no lock: the
-    code that adds one checks the state afterwards, and the code that settles sets the state first.
-    """
+class AwaitableFuture(OfThisProcess, LockFreeFuture[T]):
+    """A :class:`concurrent.futures.Future` that can also be awaited."""
 
     _state = RUNNING  # it cannot be cancelled: the message is in the log already, or refused
-    _result: T | None = None
-    _exception: BaseException | None = None
-    _gate: threading.Condition | None = None
     _awaited: Sequence[asyncio.Future[None]] = ()
-
-    def __init__(self) -> None:  # replaces that of the base, which creates the lock in advance
-        self._done_callbacks: list[Any] = []
-
-    if not TYPE_CHECKING:  # attributes of the base class, used if a thread waits
-
-        @property
-        def _condition(self) -> threading.Condition:
-            return self._gate or self.__dict__.setdefault("_gate", threading.Condition())
-
-        @property
-        def _waiters(self) -> list[Any]:
-            return self.__dict__.setdefault("_waiting", [])
 
     def done(self) -> bool:
         """Whether it is settled."""
@@ -76,19 +57,21 @@ class AwaitableFuture(OfThisProcess, Future[T]):
                 yield from here
         return self.result()
 
-    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """As in the base class, without a lock."""
-        if self._state == FINISHED:
-            super().add_done_callback(fn)  # calls it
-            return
-        self._done_callbacks.append(fn)
-        if self._state == FINISHED:
-            _call([self])
+    def set_exception(self, exception: BaseException | None) -> None:
+        """As in the base class; a settled future keeps its outcome.
+
+        It is settled twice if a strategy raises after it took the put.
+        """
+        with suppress(InvalidStateError):
+            super().set_exception(exception)
 
     def _invoke_callbacks(self) -> None:
         """Called by the base class in a final state, unless :func:`settle` set the result."""
         _wake(self._awaited)
-        _call([self])
+        super()._invoke_callbacks()
+
+    def _call(self) -> None:
+        _call((self,))
 
 
 class PutFuture(AwaitableFuture[PutResult]):
@@ -124,17 +107,19 @@ def settle(futures: Iterable[PutFuture]) -> None:
     awaited, called = list[Any](), list[PutFuture]()
     accelerator = current()
     if accelerator is not None:
-        futures = accelerator.settle(futures, FINISHED, awaited, called)
-    for future in futures:
-        with future._condition:
+        waited = accelerator.settle(futures, FINISHED, awaited, called)
+    else:
+        waited = list[PutFuture]()
+        for future in futures:
+            # The state comes first: whoever begins to wait adds itself, then checks it.
             future._result = future.appended
             future._state = FINISHED
-            for waiter in future._waiters:
-                waiter.add_result(future)
-            future._condition.notify_all()
-        awaited += future._awaited
-        if future._done_callbacks:
-            called.append(future)
+            if future._gate is not None:
+                waited.append(future)
+            awaited += future._awaited
+            if future._done_callbacks:
+                called.append(future)
+    wake_waiting(waited)
     _wake(awaited)
     _call(called)
 
@@ -174,20 +159,11 @@ def settle_appended(
 
 
 def _call(futures: Iterable[AwaitableFuture[Any]]) -> None:
-    """Run the callbacks; one thread removes and calls each."""
+    """Run the callbacks."""
     before, _HERE.calls_back = is_called_back(), True
     try:
         for future in futures:
-            calls = future._done_callbacks
-            while calls:
-                try:
-                    call = calls.pop(0)
-                except IndexError:  # another thread calls it
-                    break
-                try:
-                    call(future)
-                except Exception:  # noqa: BLE001  # logged, as by concurrent.futures.Future
-                    LOGGER.exception("exception calling callback for %r", future)
+            LockFreeFuture._call(future)
     finally:
         _HERE.calls_back = before
 

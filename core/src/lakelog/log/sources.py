@@ -74,8 +74,12 @@ def head_in(extent: Extent, offset: int) -> tuple[int, int]:
 
     The size is 0 if so many bytes are not left in the segment.
     """
-    head = extent.read(offset, BLANK.size)
-    size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
+    return stated(extent.read(offset, BLANK.size), extent, offset)
+
+
+def stated(view: memoryview, extent: Extent, offset: int) -> tuple[int, int]:
+    """As :func:`head_in`, of the bytes ``view`` that were read at ``offset``."""
+    size, magic = BLANK.unpack_from(view) if len(view) >= BLANK.size else (0, 0)
     return size if 0 < size <= extent.end - offset else 0, magic
 
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from _thread import LockType
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any, Final
 
 import attrs
@@ -41,6 +40,7 @@ from lakelog.maintenance.planning import Candidate
 from lakelog.processes.positions import Positions
 from lakelog.processes.shared_page import SharedPage
 from lakelog.registry.registry import Events
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 from lakelog.settings.effective import MaintenanceSettings
 
@@ -239,7 +239,7 @@ class Disks:
     _events: Events
     _set_pause: Callable[[str | None], None]
     _report: hooks.DiskReport | None = attrs.field(default=None, init=False)
-    _lock: LockType = attrs.field(factory=Lock, init=False)
+    _lock: Mutex = attrs.field(factory=Mutex, init=False)
 
     def look(self) -> hooks.DiskReport:
         """Check the disks; pause or resume puts accordingly."""
@@ -329,7 +329,7 @@ class MaintenanceRounds:
         if cleaner is not None:
             self._cleaning = _cleaning(settings, log, commit_log, reput, cleaner, clock)
         self._stop = Event()
-        self._one_at_a_time = Lock()
+        self._one_at_a_time = Mutex()
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
 
     def start(self) -> None:

@@ -199,7 +199,7 @@ class AppendSection:
             if words[shared_page.FAILED]:
                 raise self._fail(None)
             if words[shared_page.INTENT_END]:
-                self._repair()
+                self.repair()
         except BaseException:  # including one from a signal handler, at any point
             if self.is_mine():
                 self.leave()
@@ -272,7 +272,11 @@ class AppendSection:
             self._lock.release()
         self.local.release()
 
-    def _repair(self) -> None:
+    def repair(self) -> None:
+        """Undo or complete an interrupted append, in the section.
+
+        Raises the error that ``fail`` returns; without room for zeros a later call tries again.
+        """
         words = self._words
         start, end = words[shared_page.INTENT_START], words[shared_page.INTENT_END]
         appended, last_ms = words[shared_page.APPENDED], words[shared_page.LAST_TIMESTAMP]

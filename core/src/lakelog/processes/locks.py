@@ -28,9 +28,10 @@ thread appends or syncs while it holds one of the short ones: ``Segments._keepin
 ``LogFiles._committing``; a group sync takes both inside of byte 9. Members of groups lock bytes of
 ``groups.lock``, see ``lakelog_queues.groups.members``.
 
-The store's directory is locked too (flock(2)), shared, by each process that shares byte 0: if a
-cleaner of temporary files removes ``lock``, the next process makes another file, and finds itself
-alone there. RocketMQ does not look at that lock.
+The store's directory is locked too (flock(2)), shared, by each process that shares byte 0. So if a
+cleaner of temporary files removes ``lock``, the next process finds those that have it open, and
+opens the same file through ``/proc``, see :func:`ownership.open_lock`. RocketMQ does not look at
+that lock.
 
 The lock and unlock calls of :class:`ByteLock` do not block, and keep the interpreter lock.
 Releasing it inside the section could cost milliseconds to get it back, while all other processes
@@ -147,13 +148,16 @@ def holder_pid(file: File, at: int) -> int | None:
                 for each in os.listdir(f"/proc/{pid}/fd"):
                     with suppress(OSError):
                         is_it = os.path.samestat(os.stat(f"/proc/{pid}/fd/{each}"), found)
-                        if is_it and _has_locked(f"/proc/{pid}/fdinfo/{each}", at):
+                        if is_it and has_locked(f"/proc/{pid}/fdinfo/{each}", at):
                             return pid
     return None
 
 
-def _has_locked(fdinfo: str, at: int) -> bool:
-    """Whether an open file has a lock on byte ``at``: ``lock: 1: OFDLCK ... START END``."""
+def has_locked(fdinfo: str, at: int) -> bool:
+    """Whether an open file has a lock on byte ``at``: ``lock: 1: OFDLCK ... START END``.
+
+    Raises ``OSError`` if it cannot be read, as of another user's process.
+    """
     for line in Path(fdinfo).read_text().splitlines():
         if line.startswith("lock:"):
             *_, start, end = line.split()

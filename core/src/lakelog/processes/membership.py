@@ -10,9 +10,9 @@ Otherwise an earlier member lives, and the shared state is valid. In the reverse
 member could die between the two steps, and RocketMQ could append. The kernel converts a lock in one
 step.
 
-``lock`` is only a name: if it is removed while the store is open, the next process makes another
-file. So members share a lock on the directory too, and a process that finds itself alone must get
-that lock exclusively.
+``lock`` is only a name, which may be removed while the store is open. So members share a lock on
+the directory too, and a process that finds itself alone must get it exclusively. If it cannot,
+it opens the file that the members have, through ``/proc``, and begins again with that one.
 
 ``tests/protocol/joining.py`` checks this with deaths at every step.
 
@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread, current_thread
 from typing import Final
@@ -35,7 +36,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreError, StoreLocked
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import File, FileSystem, lacks_resources
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.processes import ownership
 from lakelog.processes.locks import (
@@ -49,7 +50,7 @@ from lakelog.processes.locks import (
 )
 from lakelog.processes.shared_page import SEVERAL, SharedPage
 from lakelog.runtime.forks import register_forked
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Shortage, started
 
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
@@ -82,29 +83,30 @@ class Membership:
 
         Raises :class:`~lakelog.errors.StoreLocked` if another program has the store, or on timeout.
         """
-        file = files.open(path / LOCK_FILE, write=True, create=True)
-        try:
-            membership = cls(path, False, file, files.open_dir(path))
-        except BaseException:
-            file.close()
-            raise
-        register_forked(membership)
-        try:
-            membership._begin(timeout_s)
-            # Shared first, then exclusive: the byte is never free in between, so RocketMQ cannot
-            # take it if the last other member dies now. A failed conversion keeps the shared lock.
-            if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
-                raise _taken(files, path)
-            membership.is_alone = membership._set(ownership.OPEN, fcntl.F_WRLCK)
-            if not membership._lock_directory():
+        end = time.monotonic() + timeout_s
+        while True:
+            file = ownership.open_lock(files, path, write=True, create=True)
+            try:
+                membership = cls(path, False, file, files.open_dir(path))
+            except BaseException:
+                file.close()
+                raise
+            register_forked(membership)
+            try:
+                membership._begin(end - time.monotonic())
+                # Shared first, then exclusive: the byte is never free in between, so RocketMQ
+                # cannot take it if the last other member dies now. A failed conversion keeps the
+                # shared lock.
+                if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
+                    raise _taken(files, path)
+                if membership._is_let_in(files):
+                    if membership.is_alone and membership.file.size() == 0:
+                        membership.file.write_at(0, LOCK_CONTENT)
+                    return membership
                 membership.leave()
-                raise ownership.locked(files, path)
-            if membership.is_alone and membership.file.size() == 0:
-                membership.file.write_at(0, LOCK_CONTENT)
-        except BaseException:  # Ctrl-C too
-            membership.forked()
-            raise
-        return membership
+            except BaseException:  # Ctrl-C too
+                membership.forked()
+                raise
 
     @classmethod
     def alone(cls, files: FileSystem, path: Path, why: str | None = None) -> Membership:
@@ -133,18 +135,32 @@ class Membership:
                 path=self.path,
             )
 
-    def _lock_directory(self) -> bool:
-        """Lock the directory as a member; ``False`` if others are members by another ``lock``.
+    def _is_let_in(self, files: FileSystem) -> bool:
+        """Lock the directory; ``False`` if the members have, or will have, another ``lock``.
 
-        Tried for :data:`_DYING_S`: the locks of a killed process end one after the other.
+        Tried for :data:`_DYING_S`: the locks of a killed process end one after the other. Raises
+        :class:`~lakelog.errors.StoreLocked` if the members' file cannot be opened.
         """
         end = time.monotonic() + _DYING_S
         while True:
+            self.is_alone = self._set(ownership.OPEN, fcntl.F_WRLCK)
             kinds = (fcntl.LOCK_EX, fcntl.LOCK_SH) if self.is_alone else (fcntl.LOCK_SH,)
             if all(lock_directory(self._directory, kind) for kind in kinds):
-                return True
+                if self.is_alone:  # not in a file without a name: the next one makes a new one
+                    return os.fstat(self.file.fileno()).st_nlink > 0
+                # Another member has both locks still: so nobody had the directory exclusively
+                # between its lock and this one.
+                if not self._set(ownership.OPEN, fcntl.F_WRLCK):
+                    return True
+                continue
+            used = ownership.open_of_members(files, self.path, LOCK_FILE, at=ownership.OPEN)
+            if used is not None:
+                with closing(used):
+                    if not os.path.samestat(*(os.fstat(f.fileno()) for f in (used, self.file))):
+                        return False
             if time.monotonic() >= end:
-                return False
+                self.leave()
+                raise ownership.locked(files, self.path, ownership.CANNOT_JOIN)
             time.sleep(_JOIN_S)
 
     def let_in(self, *, share: bool = True) -> None:
@@ -261,6 +277,7 @@ class MemberWatch:
         self.on_turn: Callable[[], None] | None = None
         self._futex = futex(page.memory, _AT)
         self._over = False
+        self._shortage = Shortage(f"{lock.path}: looking after the other processes is delayed")
         self._thread = Thread(target=self._run, name="lakelog-member", daemon=True)
 
     def start(self) -> None:
@@ -289,8 +306,12 @@ class MemberWatch:
                     self._lock.if_alone(self._forget_others)
                 if self.on_turn is not None:
                     self.on_turn()
-            except Exception:  # noqa: BLE001  # the thread must continue, or no joining process could append
-                _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
+                self._shortage.end()
+            except Exception as error:  # noqa: BLE001  # the thread must continue, or no joining process could append
+                if lacks_resources(error):
+                    self._shortage.begin(error)
+                else:
+                    _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
 
     def _sleep(self, seen: int) -> None:
         """Sleep for :data:`TURN_S`, or until another process joins."""

@@ -1,5 +1,8 @@
 """Whether a store directory is open: locks on bytes of ``lock``, and the file ``abort``.
 
+``lock`` is only a name. If it is removed while the store is open, its processes go on with the file
+that they have, and others open that one by a descriptor of theirs, in ``/proc``.
+
 ``abort`` holds the process id of its writer; for RocketMQ it is the sign of an unclean stop.
 """
 
@@ -14,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.errors import StoreLocked
-from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
+from lakelog.files.filesystem import File, FileSystem, overwrite_file, read_file
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
-from lakelog.processes.locks import described, is_locked
+from lakelog.processes.locks import described, has_locked, is_locked
 
 _LOG: Final = logging.getLogger("lakelog")
 SERVICES: Final = 16
@@ -33,24 +36,89 @@ PUBLISHED: Final = 2
 
 def is_owned(files: FileSystem, path: Path) -> bool:
     """Whether a process has the store directory ``path`` open; changes nothing."""
-    return is_held(files, path, OPEN) or _holder(path) is not None
+    with suppress(OSError), closing(files.open(path / LOCK_FILE)) as file:
+        if is_locked(file, OPEN, fcntl.F_WRLCK):
+            return True
+    return bool(_holders(path))
 
 
-def _holder(path: Path) -> int | None:
-    """A process that locks the directory, which each one of lakelog with the store open does.
+def _holders(path: Path) -> list[int]:
+    """The processes that lock the directory, which each one of lakelog with the store open does.
 
     From the kernel's list, since a lock for a look would refuse a process that joins meanwhile.
-    ``None`` if there is none, or it cannot be seen: in another container, or on btrfs.
+    Without those that cannot be seen: in another container, or on btrfs.
     """
+    pids = list[int]()
     with suppress(OSError):
         found = path.stat()
         major, minor = os.major(found.st_dev), os.minor(found.st_dev)
-        name = f"{major:02x}:{minor:02x}:{found.st_ino}"
-        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+        name = f" {major:02x}:{minor:02x}:{found.st_ino} "
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+        for line in locks.splitlines() if name in locks else ():
             words = line.split()
-            if words[1] == "FLOCK" and name in words:
-                return int(words[words.index(name) - 1])
+            if words[1] == "FLOCK" and name.strip() in words:
+                pids.append(int(words[words.index(name.strip()) - 1]))
+    return pids
+
+
+def open_lock(files: FileSystem, path: Path, *, write: bool = False, create: bool = False) -> File:
+    """Open the file ``lock`` that the processes of the store use, also if its name was removed.
+
+    :param create: whether to create it if no process has the store open
+
+    Raises ``OSError``.
+    """
+    with suppress(FileNotFoundError):
+        named = files.open(path / LOCK_FILE, write=write)
+        try:
+            if is_locked(named, OPEN, fcntl.F_WRLCK):
+                return named
+        except BaseException:  # Ctrl-C too
+            named.close()
+            raise
+        named.close()
+    used = open_of_members(files, path, LOCK_FILE, at=OPEN, write=write)
+    return used or files.open(path / LOCK_FILE, write=write, create=create)
+
+
+def open_of_members(
+    files: FileSystem, path: Path, name: str, *, at: int | None = None, write: bool = False
+) -> File | None:
+    """Open a file of the directory ``path`` that a process with the store open has open.
+
+    :param name: the name that it has or had, relative to ``path``
+    :param at: a byte that the process must have locked
+    :returns: ``None`` if no process is seen to have it
+    """
+    for pid in dict.fromkeys(_holders(path)):
+        with suppress(OSError):
+            for link in _descriptors_of(pid, path, name):
+                with suppress(OSError):
+                    seen = os.stat(link)
+                    if at is None or has_locked(link.replace("/fd/", "/fdinfo/"), at):
+                        file = files.open_again(path / name, link, write=write)
+                        if os.path.samestat(os.fstat(file.fileno()), seen):
+                            return file
+                        file.close()  # the number was given to another file meanwhile
     return None
+
+
+def _descriptors_of(pid: int, path: Path, name: str) -> list[str]:
+    """The links of a process's open files with this name in the directory ``path``.
+
+    The texts of the links differ by mount namespace, so they are compared with that of the
+    process's own descriptor of the directory, which it has locked.
+    """
+    targets = dict[str, str]()
+    for each in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(OSError):
+            targets[f"/proc/{pid}/fd/{each}"] = os.readlink(f"/proc/{pid}/fd/{each}")
+    for link, target in targets.items():
+        with suppress(OSError):
+            if os.path.samestat(os.stat(link), os.stat(path)):
+                names = f"{target}/{name}", f"{target}/{name} (deleted)"
+                return [link for link, target in targets.items() if target in names]
+    return []
 
 
 def is_followed(files: FileSystem, path: Path) -> bool:
@@ -74,13 +142,17 @@ def is_served(files: FileSystem, path: Path) -> bool:
 def is_held(files: FileSystem, path: Path, at: int) -> bool:
     """Whether byte ``at`` of ``lock`` is locked; changes nothing."""
     try:
-        file = files.open(path / LOCK_FILE)
+        file = open_lock(files, path)
     except OSError:
         return False
     with closing(file):
         return is_locked(file, at, fcntl.F_WRLCK)
 
 
+CANNOT_JOIN: Final = (
+    f", but the file {LOCK_FILE} was removed, and cannot be opened through /proc: it belongs to "
+    "another user or container, or /proc is hidden; close it there"
+)
 CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
 
 _STOP_IT: Final = "; stop it first, as no process may have the store open meanwhile"
@@ -107,8 +179,8 @@ def locked(files: FileSystem, path: Path, more: str | None = None) -> StoreLocke
     :param more: continues the sentence, as with advice
     """
     pid = owner_pid(files, path)
-    if not is_held(files, path, OPEN) and (holder := _holder(path)) is not None:
-        pid, more = holder, f", and the file {LOCK_FILE} was removed meanwhile; close it there"
+    if not is_held(files, path, OPEN):
+        pid, more = next(iter(_holders(path)), pid), more or CANNOT_JOIN
     who = described(pid) if pid and Path(f"/proc/{pid}").exists() else "another process"
     return StoreLocked(f"{who} has this store open{more or CLOSE_IT}", path=path, owner_pid=pid)
 

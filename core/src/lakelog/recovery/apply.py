@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from mmap import PAGESIZE
@@ -36,7 +35,7 @@ from lakelog.recovery.examine import Length
 from lakelog.recovery.filler import Tail, by_segment, keep, keep_gaps
 from lakelog.recovery.proof import keep_missing
 from lakelog.recovery.report import RecoveryPlan, RecoveryReport
-from lakelog.runtime.threads import submitted
+from lakelog.runtime.threads import LockFreeFuture, Workers, submitted
 
 _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
@@ -165,8 +164,8 @@ class BackgroundSync:
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
         self._directory = directory
         self._size_bytes = size_bytes
-        self._pool = ThreadPoolExecutor(1, "lakelog-sync-ahead")
-        self._running: Future[None] | None = None
+        self._pool = Workers("lakelog-sync-ahead")
+        self._running: LockFreeFuture[None] | None = None
         self._over = False
 
     def begin(self, start_offset: int) -> None:

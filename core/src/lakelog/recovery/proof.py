@@ -28,7 +28,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import deepcopy
 from functools import partial
@@ -57,7 +56,7 @@ from lakelog.processes.ownership import owner_pid
 from lakelog.processes.shared_page import MAGIC, OWNER_PID, page_path, synced_end
 from lakelog.recovery.filler import BEHIND, Tail
 from lakelog.recovery.report import MissingEnd
-from lakelog.runtime.threads import submitted
+from lakelog.runtime.threads import Workers, submitted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -206,7 +205,7 @@ def sound_segments(
     if accelerate.current() is None or type(files) is not RealFileSystem:
         return
     count = min(len(starts), len(os.sched_getaffinity(0)), _MOST_THREADS)
-    pool = ThreadPoolExecutor(count, "lakelog-recovery")
+    pool = Workers("lakelog-recovery", count)
     try:
         works = [
             partial(
@@ -224,7 +223,7 @@ def sound_segments(
     except (OSError, StoreError) as error:  # recovery reads it again, and reports the error
         _LOG.debug("a segment was not read in a thread: %s", error)
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel=True)
 
 
 def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> QueueOffsetSurvey:

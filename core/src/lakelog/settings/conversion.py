@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, 
 
 import attrs
 
-from lakelog.arguments import LONGEST_MS
+from lakelog.arguments import LONGEST_MS, WrongValue, encodable, shown
 from lakelog.errors import SettingsError
 from lakelog.settings.effective import Given, dotted, keys_of, required
 
@@ -231,9 +231,18 @@ def _typed(value: Any, hint: Any) -> Any:
     if kind in _STRICT:
         accepted, name = _STRICT[kind]
         if isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
+            _check_size(value)
             return kind(value)
         raise _unfit(value, name)
     return _instance(value, object if kind is Any else kind, args)
+
+
+def _check_size(value: Any) -> None:
+    """Refuse what no file and no shared page can hold."""
+    if isinstance(value, str | Path):
+        encodable("the value", value)
+    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise WrongValue(f"{shown(value)} does not fit into 64 bits")
 
 
 def _instance(value: Any, kind: Any, args: tuple[Any, ...]) -> Any:
@@ -277,7 +286,7 @@ def _table(value: Mapping[str, Any], cls: type[Any]) -> Any:
 
 
 def _unfit(value: object, expected: str) -> TypeError:
-    return TypeError(f"expected {expected}, got {value!r} ({type(value).__name__})")
+    return TypeError(f"expected {expected}, got {shown(value)} ({type(value).__name__})")
 
 
 def from_text(text: str, hint: Any) -> object:

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from lakelog.arguments import encodable, file_path
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem, read_file, unreadable
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, SETTINGS_FILE, is_segment_name
@@ -149,7 +150,9 @@ def _parsed(data: bytes, origin: str) -> Mapping[str, Any]:
 
 
 def _unreadable(error: Exception, origin: str) -> SettingsError:
-    return SettingsError(f"these settings cannot be read ({error}); check the name", source=origin)
+    is_refused = isinstance(error, PermissionError)
+    advice = "permissions of the file and of the folders above" if is_refused else "the name"
+    return SettingsError(f"these settings cannot be read ({error}); check {advice}", source=origin)
 
 
 def _is_file(path: Path) -> bool:
@@ -186,6 +189,8 @@ def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
 def _segments(chosen: Chosen, path: Path) -> Iterator[tuple[str, int, Path]]:
     given = chosen[CORE].get("commitlog_path")
     value = given.value if given else None
+    if isinstance(value, str | Path):
+        encodable("commitlog_path", value)
     directory = path / (value if value and isinstance(value, str | Path) else COMMITLOG_DIR)
     found = file_size(listing(directory))
     if found is not None and found[0] >= SMALLEST_SEGMENT_BYTES:
@@ -303,7 +308,7 @@ def _given(source: object, cwd: Path, catalog: Catalog) -> tuple[str, Iterable[G
     if not isinstance(source, str | os.PathLike):
         what = f"settings= is a {type(source).__name__}"
         raise SettingsError(f"{what}; give a mapping, an attrs object, a file or a resource")
-    file = cwd / Path(source)
+    file = file_path("settings", cwd / Path(source), "a TOML file of settings")
     name = catalog.formats.of_file(file)
     if name is not None:
         return _FILE, _translated(file, name, catalog)

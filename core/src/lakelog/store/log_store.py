@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
-from lakelog.arguments import span_ms, whole, wrong_type
+from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog.dispatch import Lag
 from lakelog.errors import DispatchStopped, SettingsError, StoreError
-from lakelog.format.encoder import topic_block
+from lakelog.format.encoder import encode_topic
 from lakelog.format.properties import check_tags
 from lakelog.format.record_batch import Piece
 from lakelog.hooks import CleaningReport, DiskReport
@@ -49,7 +49,7 @@ class Producer(OfThisProcess):
         Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for values
         that no message can have.
         """
-        topic_block(topic)
+        encode_topic(topic)
         self.topic = topic
         self.tags = None if tags is None else check_tags(tags)
         self.queue = None if queue is None else whole("queue", queue)
@@ -261,7 +261,7 @@ class LogStore(OfThisProcess):
         :param verify: whether checksums are computed; without them, damage may look like a record
         """
         reader = self._reader
-        return reader.pieces(reader.check_start(start), _end(end), verify=verify)
+        return reader.pieces(reader.check_start(start), _end(end), verify=bool(verify))
 
     @property
     @reads
@@ -314,9 +314,10 @@ class LogStore(OfThisProcess):
         wait, or it calls :meth:`~lakelog.Store.flush`.
         """
         parts, end = self._current.now(), whole("offset", offset)
+        timeout_s = span_ms("timeout_ms", timeout_ms) / 1000
         if parts.owned is not None:
-            raise ValueError("this process owns the store; call flush() to make bytes durable")
-        return parts.reader.wait_flushed(end, span_ms("timeout_ms", timeout_ms) / 1000)
+            raise WrongValue("this process owns the store; call flush() to make bytes durable")
+        return parts.reader.wait_flushed(end, timeout_s)
 
     def _known_flushed(self) -> int | None:
         parts = self._current.last()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
-from lakelog.arguments import WrongValue, wrong_type
+from lakelog.arguments import WrongValue, file_path, folder, shown, wrong_type
 from lakelog.errors import StoreReadOnly
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock
@@ -39,7 +39,7 @@ def known_mode(mode: str) -> Mode:
     for each in MODES:
         if mode == each:
             return each
-    raise WrongValue(f"mode {mode!r} is unknown; give one of {', '.join(map(repr, MODES))}")
+    raise WrongValue(f"mode {shown(mode)} is unknown; give one of {', '.join(map(repr, MODES))}")
 
 
 _EXCLUSIVE: Final = "mode='exclusive' admits no other process"
@@ -197,14 +197,18 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     :class:`~lakelog.errors.PluginError` and :class:`~lakelog.errors.ReadFailed`.
     """
     check_interpreter()
-    place = _place(path)
+    place = folder("path", path)
+    if broker_conf is not None:
+        broker_conf = file_path("broker_conf", broker_conf, "RocketMQ's settings file")
+    if files is not None and not isinstance(files, FileSystem):
+        raise wrong_type("files", files, "a lakelog.files.filesystem.FileSystem")
     registry = Registry.load(plugins, os.environ)
     effective = resolve(
         place,
         installed=registry.installed(place),
         arguments=arguments,
         source=settings,
-        broker_conf=Path(broker_conf) if broker_conf is not None else None,
+        broker_conf=broker_conf,
         environ=os.environ,
         cwd=Path.cwd(),
         tolerate_missing=tolerate_missing,
@@ -218,14 +222,6 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
         if other is not None:
             raise other
     return opening
-
-
-def _place(path: str | os.PathLike[str]) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise wrong_type("path", path, "the folder of a store, as a str or a Path")
-    if path == "":
-        raise WrongValue("path is empty; give the folder of a store, '.' for this one")
-    return Path(path).absolute()
 
 
 class Opening(OpenRequest):

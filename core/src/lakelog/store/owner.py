@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +24,7 @@ import attrs
 
 from lakelog import hooks
 from lakelog.dispatch import DispatchCursor, DispatchRunner, NamedDispatcher, resume
-from lakelog.errors import SettingsError, StoreError, StoreReadOnly
+from lakelog.errors import NotOpened, SettingsError, StoreError, StoreReadOnly
 from lakelog.files import identity
 from lakelog.files.checkpoint import (
     CheckpointKeeper,
@@ -32,7 +32,7 @@ from lakelog.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from lakelog.files.filesystem import FileSystem, RealFileSystem, remove_tree
+from lakelog.files.filesystem import NO_RIGHTS, FileSystem, RealFileSystem, remove_tree
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
 from lakelog.format.record_batch import Blank, Damage
 from lakelog.hooks.kinds import StoreSettings
@@ -223,6 +223,12 @@ class OwnedStore(OpenLog):
                 "closed in the middle of a sync of the same thread; the next open recovers it",
                 path=self.directory.path,
             )
+        if self.page.words[shared_page.INTENT_END] and self.lock.is_alone:
+            raise StoreError(
+                "the bytes of a refused append are still behind the end of the log, as there is no "
+                "room to overwrite them; the next open recovers it",
+                path=self.directory.path,
+            )
         self.log.sync_received()
         self.checkpoint.advance()  # the log is one of its sources
 
@@ -404,8 +410,11 @@ def _take(
     if not (directory.path / LOCK_FILE).exists():
         directory.check_segments(core.segment_size_bytes)
         directory.files.make_dir(directory.path)
-        with suppress(PermissionError):  # an earlier owner may have died between mkdir and sync
+        try:  # an earlier owner may have died between mkdir and sync
             directory.files.sync_dir(directory.path.parent)
+        except NotOpened as error:
+            if error.errno not in NO_RIGHTS:
+                raise
     lock = Membership.alone(directory.files, directory.path, why=alone)
     undo.callback(lock.leave)
     directory.check_segments(core.segment_size_bytes)

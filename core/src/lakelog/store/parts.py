@@ -10,11 +10,12 @@ import errno
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly
+from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly, ThreadNotStarted
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock, Context, DispatchedLog, Kind, StoreExtension
 from lakelog.lazy import cached_property
@@ -25,6 +26,7 @@ from lakelog.registry.loading import kind_text
 from lakelog.results import PutStatus
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.locks import Mutex
+from lakelog.runtime.threads import ThreadTask, is_inside, started
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import with_accelerator
 
@@ -265,6 +267,8 @@ class RoleState:
         self._refused = False
         self._stale = False
         self._lock = Mutex()
+        self._closing = ThreadTask(self._close)
+        self._is_close_reported = False
         self.adopt(parts)
         register_forked(self)
 
@@ -321,12 +325,32 @@ class RoleState:
         return True
 
     def close(self) -> None:
-        """Flush and close; a second call does nothing."""
-        with self._lock:
-            if self.closed:
-                return
-            self.closed = True
+        """Flush and close; a second call waits for the first one.
+
+        In the main thread, where signal handlers run, another thread does it: an exception of a
+        handler ends only the wait in here, and the next call waits again. Code that runs inside of
+        a call of lakelog (a callback, a handler, a finalizer) closes in its own thread, which may
+        have locks that the close needs. It does not wait for another thread that closes.
+        """
+        closing, self.closed = self._closing, True
         self.on_swap(self.parts)  # bound methods must not use parts that are being closed
+        inside = is_inside()
+        if not closing.has_begun:
+            if inside or get_ident() != main_thread().ident:
+                closing.run()
+            else:
+                try:
+                    started(Thread(target=closing.run, name="lakelog-close", daemon=False))
+                except ThreadNotStarted:
+                    closing.run()
+        if inside and not closing.done():
+            return
+        closing.exception()
+        if not self._is_close_reported:
+            self._is_close_reported = True
+            closing.result()
+
+    def _close(self) -> None:
         if self._refused or self._stale:
             return
         try:
@@ -349,6 +373,7 @@ class RoleState:
     def forked(self) -> None:
         """Disable, in a forked child, the parts of the parent, whose threads do not exist here."""
         self._lock = Mutex()  # the parent's may be held by a thread that does not exist here
+        self._closing = ThreadTask(self._close)  # nor does a thread that closes
         parts, self._open = self._open, []
         self._stale = self._again is not None and not self.closed
         self._refused = not self._stale

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ from lakelog.format.layout import STRATEGIES_FILE
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import StoredMessage
 from lakelog.registry import Registry, check_object, loading
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog.runtime.threads import started
 from lakelog.settings.effective import Settings
 
@@ -50,7 +51,7 @@ class Committing:
         self._inner = inner
         self._wake = inner.wake if isinstance(inner, hooks.Wakeable) else lambda: None
         self._rules = rules
-        self._over = Event()
+        self._over = LockFreeEvent()
         self._thread: Thread | None = None
 
     def start(self, log: hooks.Flushable) -> None:

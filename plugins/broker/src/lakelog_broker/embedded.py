@@ -23,6 +23,7 @@ import attrs
 
 import lakelog
 from lakelog import Store, StoredMessage, errors
+from lakelog.arguments import WrongValue, folder, shown, whole, wrong_type
 from lakelog.runtime.threads import in_thread, started
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import revive_checkpoints
@@ -208,6 +209,8 @@ class LineLimit(logging.Filter):
 
 _DISPATCH_MS: Final = 60_000
 _ANSWER_S: Final = 60.0
+_MOST_QUEUES: Final = (1 << 31) - 1
+"""RocketMQ reads their number as a Java ``int``."""
 T = TypeVar("T")
 
 
@@ -238,7 +241,9 @@ class EmbeddedBroker:
         :param broker: the broker's settings; the default is any free port of the loopback address
         :param opening: further arguments of :func:`lakelog.open`
         """
-        self._path = Path(path)
+        if not isinstance(broker, BrokerSettings | None):
+            raise wrong_type("broker", broker, "a BrokerSettings, or None")
+        self._path = folder("path", path)
         self._settings = BrokerSettings(port=0) if broker is None else broker
         self._opening = opening
         self._pid = os.getpid()
@@ -373,8 +378,15 @@ class EmbeddedBroker:
             checks it. ``None`` accepts all types
 
         Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses, and
-        ``TimeoutError``.
+        ``TimeoutError``; ``TypeError`` and ``ValueError`` for what ``topics.json`` cannot hold.
         """
+        if not isinstance(name, str):
+            raise wrong_type("name", name, "a str such as 'orders'")
+        if not isinstance(message_type, str | None):
+            raise wrong_type("message_type", message_type, "a str such as 'FIFO', or None")
+        queues = whole("queues", queues, 1)
+        if queues > _MOST_QUEUES:
+            raise WrongValue(f"queues is {shown(queues)}; give {_MOST_QUEUES} or fewer")
         attributes = {} if message_type is None else {"message.type": message_type}
 
         async def create() -> None:

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Event, Lock, Thread, get_ident
+from threading import Thread, get_ident
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import field, frozen, validators
@@ -30,7 +30,8 @@ from lakelog.accelerate import Accelerator
 from lakelog.errors import NotOpened, StoreFailed
 from lakelog.hooks import AppendedPut, Flushable, Outcome, Settle
 from lakelog.results import PutStatus
-from lakelog.runtime.threads import started
+from lakelog.runtime.locks import LockFreeEvent, Mutex, YieldLock
+from lakelog.runtime.threads import Shortage, started
 from lakelog_flush.waiter import Waiter, Wakeup
 
 _log = logging.getLogger("lakelog")
@@ -73,7 +74,7 @@ class GroupCommit:
     ) -> None:
         self.timeout_ms = settings.sync_flush_timeout_ms
         self._queue = WaitQueue[Waiter](self.timeout_ms / 1000)
-        self._at_word = Lock()
+        self._at_word = YieldLock()
         self._waiting = self._queue.waiting
         self._later = WaitQueue[AppendedPut](self._queue.timeout_seconds)
         self._unsettled = self._later.waiting
@@ -84,11 +85,12 @@ class GroupCommit:
             self.wait = self._native.wait
         self._wakeup = Wakeup()
         self._timeouts = TimeoutLog(self._queue.timeout_seconds)
+        self._shortage = Shortage("syncing is delayed")
         self._gathering = Gathering()
         self._wanted = 0
         self._requested_end = 0
         self._asked = False
-        self._over = Event()
+        self._over = LockFreeEvent()
         self._closing = False
         self._ended = False
         self._failure: Exception | None = None
@@ -133,13 +135,16 @@ class GroupCommit:
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)
             self._serve_here(waiter)
-        elif self._at_word.acquire(blocking=False):
-            try:
+            return
+        at_word = self._at_word
+        try:
+            if at_word.take(False):
                 self._wait_at_word(waiter)
-            finally:
-                self._at_word.release()
-        else:
-            self._join(waiter)
+            else:
+                self._join(waiter)
+        finally:
+            if at_word.is_mine():
+                at_word.release()
 
     def _join(self, waiter: Waiter) -> None:
         self._waiting.append(waiter)
@@ -217,10 +222,11 @@ class GroupCommit:
                 self._wakeup.sleep(TICK_SECONDS, self._has_work)
                 try:
                     self._work(log)
+                    self._shortage.end()
                 except NotOpened as error:  # puts that wait have their timeout
                     if self._closing:
                         raise
-                    _log.warning("it is tried again: %s", error)
+                    self._shortage.begin(error)
                     time.sleep(RETRY_SECONDS)
         except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error
@@ -389,7 +395,7 @@ class TimeoutLog:
         self._timeout_ms = timeout_seconds * 1000
         self._count = 0
         self._logged_s = -EVERY_SECONDS
-        self._lock = Lock()
+        self._lock = Mutex()
 
     def add(self, count: int) -> None:
         """Add to the count, and log it if the last line is old enough."""
@@ -428,7 +434,7 @@ class WaitQueue(Generic[W]):
     def __init__(self, timeout_seconds: float) -> None:
         self.timeout_seconds = timeout_seconds
         self.waiting: deque[W] = deque()
-        self._taking = Lock()
+        self._taking = Mutex()
 
     def take_covered(self, flushed: int) -> list[W]:
         """Remove and return the puts at the front that end at or before offset ``flushed``.
@@ -448,8 +454,9 @@ class WaitQueue(Generic[W]):
     def _take(self, wanted: Callable[[W], bool]) -> list[W]:
         waiting, taken = self.waiting, list[W]()
         with self._taking:
-            while waiting and wanted(waiting[0]):
-                taken.append(waiting.popleft())
+            while waiting and wanted(first := waiting[0]):
+                if waiting and waiting[0] is first:  # not taken in `wanted`, by a finalizer
+                    taken.append(waiting.popleft())
         return taken
 
     def seconds_left(self, now: float) -> float:

@@ -17,7 +17,7 @@ from attrs import field, frozen, validators
 from lakelog.errors import NotOpened, StoreFailed
 from lakelog.hooks import Flushable, Outcome
 from lakelog.results import PutStatus
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import Shortage, started
 from lakelog_flush.waiter import Wakeup
 
 PAGE_BYTES: Final = 4096
@@ -59,6 +59,7 @@ class Timed:
         self._log: Flushable | None = None
         self._last_thorough = float("-inf")
         self._thread: Thread | None = None
+        self._shortage = Shortage("syncing is delayed")
 
     def start(self, log: Flushable) -> None:
         """Start the thread."""
@@ -99,8 +100,9 @@ class Timed:
     def _flush_soon(self, log: Flushable) -> None:
         try:
             self._flush(log)
+            self._shortage.end()
         except NotOpened as error:
-            _log.warning("the next interval tries again: %s", error)
+            self._shortage.begin(error)
 
     def _is_due(self, log: Flushable) -> bool:
         now = time.monotonic()

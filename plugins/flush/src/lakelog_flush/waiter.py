@@ -42,7 +42,8 @@ class Waiter:
     def finish(self, answer: PutStatus | Exception) -> None:
         """Set the status and wake the waiting thread; called once, after removal from the queue."""
         self._answer = answer
-        self._lock.release()
+        with suppress(RuntimeError):  # an exception of a signal handler had it served twice
+            self._lock.release()
         if self._calls is not None:
             self._call()
 
@@ -52,9 +53,15 @@ class Waiter:
         return self._answer is not None
 
     def _ask(self, *, sleeps: bool) -> None:
-        serve, self._serve = self._serve, None
-        if serve is not None and self._answer is None:
+        serve = self._serve
+        if serve is None or self._answer is not None:
+            return
+        try:
+            self._serve = None
             serve(self, sleeps)
+        except BaseException:  # of a signal handler: the next call asks again
+            self._serve = serve
+            raise
 
     def result(self, timeout: float | None = None) -> PutStatus:
         """Wait for the status; raises ``TimeoutError``, or the error that was set."""

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from threading import Lock, RLock
 from typing import Final
 
 import attrs
@@ -30,7 +28,8 @@ from lakelog.format.queue_offsets import Ints, Longs
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import Context
 from lakelog.lazy import cached_property, np
-from lakelog.runtime.threads import soon_done
+from lakelog.runtime.locks import Mutex
+from lakelog.runtime.threads import LockFreeFuture, Workers, soon_done
 from lakelog_hash_index.indexfile import ENTRY_DTYPE, Header, IndexFile, follow, link
 from lakelog_hash_index.keys import Keys, count_keys, find_keys
 from lakelog_hash_index.shape import (
@@ -236,7 +235,7 @@ class IndexFileWriter:
         self.shape = seen.shape
         self._file = file
         self._closed = False
-        self._lock = Lock()
+        self._lock = Mutex()
         file.allocate(self.shape.slots_end)
         self._map = file.map(self.shape.slots_end, writable=True)
         self.header = Header.unpack(self._map[: HEADER.size])
@@ -474,9 +473,9 @@ class Sealer:
 
     def __init__(self, context: Context) -> None:
         self._checkpoint = context.checkpoint
-        self._thread = ThreadPoolExecutor(1, _THREAD)
-        self._pending: list[Future[None]] = []
-        self._lock = RLock()
+        self._thread = Workers(_THREAD)
+        self._pending: list[LockFreeFuture[None]] = []
+        self._lock = Mutex()
 
     def submit(self, file: IndexFileWriter) -> None:
         """Seal ``file`` in the thread; it is closed afterwards.
@@ -499,7 +498,7 @@ class Sealer:
                 self._checkpoint.read()._replace(index_timestamp_ms=file.header.end_timestamp_ms)
             )
 
-    def _known(self) -> list[Future[None]]:
+    def _known(self) -> list[LockFreeFuture[None]]:
         with self._lock:
             return list(self._pending)
 

@@ -106,6 +106,7 @@ class IndexFile:
         self.path = path
         self.shape = shape
         self._files = files
+        self._sound = b"", Header()  # the latest that had no problem
 
     @cached_property
     def _opened(self) -> OpenedFile:
@@ -140,13 +141,21 @@ class IndexFile:
 
         A damaged one is returned as it is, after some tries.
         """
-        header = self.header()
         for _ in range(_TRIES):
+            data, (known, header) = self._read(0, HEADER.size), self._sound
+            if data == known:
+                return header
+            header = Header.unpack(data)
             if not any(header.problems(self.shape)):
-                break
+                self._sound = data, header
+                return header
             sleep(_TRY_AGAIN_SECONDS)
-            header = self.header()
-        return header
+        return self.header()
+
+    def problems(self, header: Header) -> Iterator[str]:
+        """Errors of a header that was read from this file."""
+        if header is not self._sound[1]:
+            yield from header.problems(self.shape)
 
     def slot(self, slot: int) -> int:
         """The number of the newest entry of ``slot``."""
@@ -227,7 +236,8 @@ def newest_first(
     """
     damage = list(known_damage)
     last = None
-    for offset in merge(others, _through(files, wanted, damage), reverse=True):
+    found = _through(files, wanted, damage)
+    for offset in merge(others, found, reverse=True) if others else found:
         if offset != last and offset in within:
             yield offset
         last = offset
@@ -278,7 +288,7 @@ def _times(header: Header, number: int, seconds: int) -> tuple[int, int]:
 
 def _check(file: IndexFile, header: Header, slot: int, number: int) -> None:
     """Raise ``CorruptIndex`` for a damaged header, or a slot that leads to no entry."""
-    for problem in header.problems(file.shape):
+    for problem in file.problems(header):
         raise file.corrupt(problem, 0)
     if number < header.count and number >= 0:
         return

@@ -9,7 +9,7 @@ from threading import Event
 
 import attrs
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import encodable, folder, span_ms, whole, wrong_type
 from lakelog_lake.bodies.formats import parser_for
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing import dispatcher, targets
@@ -37,7 +37,7 @@ class LandingResult:
 
 
 def _path(given: str | Path) -> Path:
-    return Path(given).absolute()
+    return folder("store", given)
 
 
 @attrs.frozen
@@ -71,6 +71,22 @@ class Landing:
     system_topics: bool = False
     processes: int = 1
 
+    def __attrs_post_init__(self) -> None:
+        """Check the types."""
+        for name in ("to", "table", "partition", "store_id"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name in ("to", "partition")):
+                raise wrong_type(name, value, "a str")
+        for name in ("bodies", "storage"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise wrong_type(name, getattr(self, name), "a mapping of str to str")
+        for topic, parser in self.bodies.items():
+            if not isinstance(parser, str):
+                raise wrong_type(f"bodies[{topic!r}]", parser, "a str such as 'json'")
+        if self.store_id is not None:
+            encodable("store_id", self.store_id)
+        whole("processes", self.processes, 1)
+
     def once(self) -> LandingResult:
         """Land all messages that are durable now."""
         landed: list[dispatcher.Landed] = []
@@ -101,7 +117,8 @@ class Landing:
             raise wrong_type(
                 "stop", stop, "a threading.Event, which ends the landing once it is set"
             )
-        seconds, alive = interval_ms / 1000, dispatcher.WatchdogNotifier.of_this_process()
+        seconds = span_ms("interval_ms", interval_ms) / 1000
+        alive = dispatcher.WatchdogNotifier.of_this_process()
         with self._dispatcher(stop.is_set) as lander:
             waits = dispatcher.LandingWaits(stop, seconds, lander, alive)
             dispatcher.until_stopped(lander.one_pass, on_landed, on_trouble, waits)

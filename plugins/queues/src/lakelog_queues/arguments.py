@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lakelog.arguments import WrongValue, whole, wrong_type
+from lakelog.arguments import WrongValue, shown, whole, wrong_type
 
 FOREVER_MS: Final = (1 << 63) - 1
 """Java's ``Long.MAX_VALUE``; stands for no upper time limit."""
@@ -28,7 +28,7 @@ def time_ms(name: str, value: Any) -> int:
         unit = "microseconds or nanoseconds"
     if unit:
         raise WrongValue(
-            f"{name} is {ms}, which looks like {unit}; give milliseconds since 1970, as "
+            f"{name} is {shown(ms)}, which looks like {unit}; give milliseconds since 1970, as "
             "int(time.time() * 1000)"
         )
     return ms

@@ -16,8 +16,8 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
-from lakelog.format.layout import LOCK_FILE
 from lakelog.processes.locks import ProcessLock
+from lakelog.processes.ownership import open_lock
 from lakelog_rocketmq import config
 
 DEFAULT_RETRIES: Final = config.MAX_RETRIES
@@ -29,7 +29,7 @@ C = TypeVar("C", config.TopicConfig, config.GroupConfig)
 @contextmanager
 def config_lock(files: FileSystem, path: Path) -> Iterator[None]:
     """Keep other processes from replacing a file of the store directory ``path``."""
-    opened = files.open(path / LOCK_FILE, write=True, create=True)
+    opened = open_lock(files, path, write=True, create=True)
     with closing(opened) as file, ProcessLock(file, _CHANGING):
         yield
 

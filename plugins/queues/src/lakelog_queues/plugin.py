@@ -43,7 +43,9 @@ class ConsumeQueueSettings:
     :ivar flush_thorough_bytes: the same, after this length of the log was dispatched
     """
 
-    file_entries: int = field(default=300_000, validator=validators.ge(1))
+    file_entries: int = field(
+        default=300_000, validator=[validators.ge(1), validators.le((1 << 40) // UNIT_BYTES)]
+    )
     ext_enabled: bool = False
     ext_file_size_bytes: int = field(default=48 << 20, validator=validators.ge(64))
     batch_file_size_bytes: int = field(

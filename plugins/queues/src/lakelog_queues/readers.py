@@ -14,12 +14,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Final, Protocol
 
 import attrs
 
 from lakelog import dispatch
+from lakelog.arguments import wrong_type
 from lakelog.errors import OffsetOutOfRange, StoreClosed
 from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
@@ -29,6 +29,7 @@ from lakelog.log.log_reader import LogReader
 from lakelog.log.store_directory import unread
 from lakelog.processes.ownership import is_owned
 from lakelog.processes.positions import PageWaiter, WakePage
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.finding.results import QueueInfo
@@ -232,6 +233,8 @@ async def queue_growth(
     :param queues: lists the queues of a topic, or all
     :param since: ends of queues to compare with at first; ``None`` is the present ones
     """
+    if since is not None and not isinstance(since, Mapping):
+        raise wrong_type("since", since, "a mapping of (topic, queue_id) to a queue offset")
 
     def ends() -> dict[Queue, int]:
         return {(each.topic, each.queue_id): each.max_offset for each in queues(topic)}
@@ -271,7 +274,7 @@ class ReaderCatchUp:
     _looked: float = float("-inf")
     _state: object | None = None
     _found: int = 0  # the end of the log at the first check
-    _lock: Lock = attrs.field(factory=Lock)
+    _lock: Mutex = attrs.field(factory=Mutex)
 
     @property
     def offset(self) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from lakelog.arguments import WrongValue
+from lakelog.arguments import WrongValue, whole
 from lakelog.errors import StoreError
 from lakelog.hooks import DispatchedLog
 from lakelog.lazy import cached_property
@@ -32,6 +32,7 @@ from lakelog.message import StoredMessage
 from lakelog.runtime.forks import register_forked
 from lakelog.store.log_store import LogStore
 from lakelog.store.parts import RoleParts
+from lakelog_queues.arguments import topic_name
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ class Store(LogStore):
             tags=tags,
             columns=columns,
             decompress=decompress,
-            verify=verify,
+            verify=bool(verify),
         )
 
     @reads
@@ -301,7 +302,8 @@ class Store(LogStore):
             RocketMQ's broker does; its clients compare the tags. ``None`` selects all
         :param verify: whether to compute checksums; lengths and places are always checked
         """
-        queue, get = (topic, queue_id, offset, max_records), self._find.getter.get_records
+        most, get = whole("max_records", max_records, 1), self._find.getter.get_records
+        queue = topic, queue_id, offset, most
         return get(*queue, max_bytes=max_bytes, tags_codes=tags_codes, verify=verify)
 
     @reads
@@ -585,6 +587,7 @@ class Store(LogStore):
         the last case either nothing has changed, or the topic is gone and some files remain; the
         message says which. The next call, or the next open, removes those files.
         """
+        topic_name(topic)
         manager, known = self._current.manager(), self.topics()
         known = [*known, *self._left_of]
         if topic not in known and self.wait_dispatched():
@@ -592,7 +595,7 @@ class Store(LogStore):
         if topic not in known:
             from difflib import get_close_matches
 
-            near = ", ".join(map(repr, get_close_matches(str(topic), known)))
+            near = ", ".join(map(repr, get_close_matches(topic, known)))
             raise WrongValue(
                 f"no queue of topic {topic!r} exists" + (f"; do you mean {near}?" if near else "")
             )

@@ -258,7 +258,7 @@ def test_bad_calls(store: Store) -> None:
     consumer = consumer_of(store)
     with pytest.raises(ValueError, match="max_messages is 0"):
         consumer.poll(0)
-    with pytest.raises(ValueError, match="does not read queue 4, but 0"):
+    with pytest.raises(ValueError, match="queue_id is 4; this consumer reads the queues 0"):
         consumer.seek(4, 0)
     with pytest.raises(ValueError, match="offset is -1"):
         consumer.seek(0, -1)

@@ -45,6 +45,24 @@ def test_members_split_the_queues_evenly_and_take_over(store: Store) -> None:
         until(lambda: one.poll(1) is not None and len(one.assigned()) == 4)
 
 
+def test_members_go_on_without_the_name_of_their_lock_file(tmp_path: Path) -> None:
+    """As a cleaner of temporary files removes it; what a member holds stays with it."""
+    with open_store(tmp_path) as store, joined(store) as one:
+        fill(store, 8)
+        held = drain(one, count=8)
+        (tmp_path / "lakelog" / "groups.lock").unlink()
+        with joined(store) as two:
+
+            def is_shared() -> bool:
+                assert not two.poll(8)
+                assert not one.poll(8)
+                return len(one.assigned()) == len(two.assigned()) == 2
+
+            until(is_shared)
+            assert one.ack(*held)
+        assert not (tmp_path / "lakelog" / "groups.lock").exists()
+
+
 def test_what_a_member_holds_when_it_leaves_comes_at_once(store: Store) -> None:
     fill(store, 8)
     one = joined(store)

@@ -14,12 +14,13 @@ import re
 import socket
 import struct
 from collections.abc import Mapping
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, Final
 
 import attrs
 
 from lakelog.errors import LakelogError
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog.runtime.threads import started
 from lakelog_replication.settings import Address
 
@@ -172,7 +173,7 @@ class BrokerPoll:
         :param about: first words of log lines
         """
         self._broker, self._interval_s, self._about = broker, interval_s, about
-        self._over = Event()
+        self._over = LockFreeEvent()
         self._why = ""
         self._thread = started(Thread(target=self._run, name=name, daemon=True))
 

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import attrs
 
 from lakelog import hooks
-from lakelog.errors import OffsetOutOfRange, ReplicaStopped, StoreFailed
+from lakelog.errors import NotOpened, OffsetOutOfRange, ReplicaStopped, StoreFailed
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import segment_name
 from lakelog.format.record_batch import RecordBatch, decode_run
@@ -37,6 +37,7 @@ class FakeLog:
     :ivar syncs: number of syncs begun
     :ivar sync_seconds: duration of each sync
     :ivar on_synced: called after each sync
+    :ivar lacking: number of the next syncs for which a file cannot be opened
     :ivar staged: whether it acts like a staged writer: commits happen only on request
     """
 
@@ -47,6 +48,7 @@ class FakeLog:
         self.committed = 0
         self.flushed = 0
         self.syncs = 0
+        self.lacking = 0
         self.on_synced: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._open = threading.Event()
@@ -73,6 +75,10 @@ class FakeLog:
             self.syncs += 1
         time.sleep(self.sync_seconds)
         self._open.wait()
+        if self.lacking:
+            self.lacking -= 1
+            error = OSError(errno.EMFILE, "this test has no more descriptors")
+            raise NotOpened("it cannot be opened", path="/segment", error=error)
         if self._broken:
             self._failed = True
             raise self._failure()

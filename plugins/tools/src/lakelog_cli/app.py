@@ -144,6 +144,12 @@ def _named(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> insp
 class LakelogGroup(TyperGroup):
     """The command group, for commands of plugins too, with common error handling."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words; a null byte is wrong usage: no path, topic or body has one here."""
+        if bad := next((each for each in args if "\0" in each), None):
+            ctx.fail(f"{bad!r:.200} has a null byte; leave it out")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a closed pipe or Ctrl-C ends it without a message."""
         try:

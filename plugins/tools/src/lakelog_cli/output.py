@@ -270,13 +270,13 @@ def write_file(path: Path, text: str) -> None:
     directory is refused: the file could replace a segment or the checkpoint.
     """
     target = Path(os.path.realpath(path))
-    for store in target.parents:
-        if (store / COMMITLOG_DIR).is_dir():
-            raise FileNotWritten(
-                f"{path} cannot be written: it is in the store {store}; name a file elsewhere"
-            )
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        for store in target.parents:
+            if (store / COMMITLOG_DIR).is_dir():
+                raise FileNotWritten(
+                    f"{path} cannot be written: it is in the store {store}; name a file elsewhere"
+                )
         if target.exists() and not target.is_file():
             target.write_text(text)
             return

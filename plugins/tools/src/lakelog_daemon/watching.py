@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,15 @@ from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import LOCK_FILE
 from lakelog.log.commit_log import APPENDING
 from lakelog.processes import shared_page
-from lakelog.processes.ownership import OPEN, SERVICES, is_held, is_owned, is_served, owner_pid
+from lakelog.processes.ownership import (
+    OPEN,
+    SERVICES,
+    is_held,
+    is_owned,
+    is_served,
+    open_lock,
+    owner_pid,
+)
 from lakelog.processes.shared_page import PageReader, PageView, process_start
 from lakelog.store.open import prepare
 from lakelog_daemon import status
@@ -59,7 +67,9 @@ def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
         except PermissionError:
             unreadable += bool(command_of(pid))  # else it is a kernel thread, or has ended
             continue
-        held = [_bytes_of(pid, fd) for fd, target in opened.items() if target == lock]
+        held = [
+            _bytes_of(pid, fd) for fd, target in opened.items() if target in (lock, lock + _GONE)
+        ]
         opens = [each for each in held if OPEN in each]
         if opens:
             does = ["services"] if any(SERVICES in each for each in held) else []
@@ -67,7 +77,7 @@ def look_for_members(path: Path, commitlog: Path) -> dict[str, Any]:
         gone = {**_mapped(pid, roots), **_unlinked(pid, opened, roots)}
         if gone:
             deleted.append({**_named(pid), "files": len(gone), "bytes": sum(gone.values())})
-    known, seen = _open_locks(lock), sum(row["opens"] for row in rows)
+    known, seen = _open_locks(path), sum(row["opens"] for row in rows)
     return {
         "members": rows,
         "members_not_seen": None if known is None else max(0, known - seen),
@@ -123,10 +133,11 @@ def _mapped(pid: int, roots: tuple[str, ...]) -> dict[int, int]:
     return found
 
 
-def _open_locks(lock: str) -> int | None:
+def _open_locks(path: Path) -> int | None:
     """The number of locks on byte 0 of ``lock``, by any process."""
     try:
-        seen = os.stat(lock)
+        with closing(open_lock(RealFileSystem(), path)) as lock:
+            seen = os.fstat(lock.fileno())
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return None

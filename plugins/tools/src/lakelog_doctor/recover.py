@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from lakelog.arguments import folder, whole, wrong_type
 from lakelog.errors import StoreError
 from lakelog.files import filesystem, identity
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
@@ -59,6 +60,7 @@ def recover(
     or, with ``on_damage="refuse"``, for damage, :class:`~lakelog.errors.DispatchStopped` if
     queues or index could not be completed, and any other :class:`~lakelog.errors.StoreError`.
     """
+    check_progress(progress)
     opening = prepare(
         path,
         settings=settings,
@@ -79,6 +81,12 @@ def recover(
         raise readable(error, opening.path) from error
 
 
+def check_progress(progress: Progress | None) -> None:
+    """Raise ``TypeError`` before anything is read if ``progress`` cannot be called."""
+    if progress is not None and not callable(progress):
+        raise wrong_type("progress", progress, "a function of the bytes read, and their total")
+
+
 def _planned(
     directory: StoreDirectory, opening: Opening, progress: Progress | None, *, full: bool
 ) -> RecoveryReport:
@@ -96,8 +104,8 @@ def _check_writable(directory: StoreDirectory) -> None:
         if (path / name).is_dir():
             raise StoreError("a file belongs there: move the directory away", path=path / name)
         _check_access(path / name)
-    for folder in (path, directory.commitlog, path / OWN_DIR):
-        _check_access(folder)
+    for needed in (path, directory.commitlog, path / OWN_DIR):
+        _check_access(needed)
 
 
 def _check_access(path: Path) -> None:
@@ -143,8 +151,9 @@ def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> Re
 
     Raises as :func:`promote`.
     """
+    cut = whole("offset", offset)
     with _of_replica(path) as (files, place, state):
-        identity.write_replica(files, place, state._replace(cut=offset))
+        identity.write_replica(files, place, state._replace(cut=cut))
     return recover(path, **options)
 
 
@@ -153,9 +162,12 @@ def _of_replica(
     path: str | os.PathLike[str],
 ) -> Iterator[tuple[filesystem.FileSystem, Path, identity.ReplicaState]]:
     """Lock a replica, and yield its state; raises as :func:`promote`."""
-    place = Path(path).absolute()
+    place = folder("path", path)
     files = filesystem.RealFileSystem.of_store(place)
-    state = identity.read_replica(files, place)
+    try:
+        state = identity.read_replica(files, place)
+    except OSError as error:
+        raise readable(error, place) from error
     if state is None:
         raise StoreError("it is no replica: it has no lakelog/replica.json", path=place)
     lock = membership.Membership.alone(files, place)

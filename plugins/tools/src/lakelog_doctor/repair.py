@@ -22,6 +22,7 @@ from typing import Any
 
 import attrs
 
+from lakelog.arguments import folder
 from lakelog.errors import BadSegment, PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.preallocation import SegmentMaker
@@ -40,7 +41,7 @@ from lakelog.recovery.report import Aside, Progress, RecoveryReport
 from lakelog.store.open import prepare
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import ignore_progress, rebuild
-from lakelog_doctor.recover import recover
+from lakelog_doctor.recover import check_progress, recover
 from lakelog_queues.check import queues_with_replacements
 
 
@@ -146,7 +147,8 @@ def repair(  # all but the path are optional keyword arguments
     :class:`~lakelog.errors.NotAStore`. Raises :class:`~lakelog.errors.BadSegment` if most segments
     differ from the settings, and :class:`~lakelog.errors.StoreError` if the disk is full.
     """
-    place = Path(path).absolute()
+    place = folder("path", path)
+    check_progress(progress)
     given: dict[str, Any] = {"settings": settings, "broker_conf": broker_conf}
     given |= {"plugins": plugins, "files": files}
     opening = prepare(place, **given, tolerate_missing=True, arguments=arguments)

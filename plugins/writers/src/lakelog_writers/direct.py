@@ -22,11 +22,9 @@ import fcntl
 import mmap
 import os
 import struct
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 import attrs
@@ -35,7 +33,8 @@ from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import File, OpenedFile, RealFile, RealFileSystem
 from lakelog.hooks import Context, WriterTraits
 from lakelog.message import Body
-from lakelog.runtime.threads import soon_done
+from lakelog.runtime.locks import Mutex
+from lakelog.runtime.threads import LockFreeFuture, Workers, soon_done
 from lakelog_writers.buffers import BufferPool, TakenBuffer, anonymous, check_order
 from lakelog_writers.settings import DirectSettings, commit_rules
 
@@ -113,8 +112,8 @@ class DirectSegmentWriter:
         else:
             self._read = OpenedFile(RealFile(file.path, own))
         self._spare = anonymous(max(settings.block_bytes, 1 << 16))
-        self._threads: ThreadPoolExecutor | None = None
-        self._lock = Lock()
+        self._threads: Workers | None = None
+        self._lock = Mutex()
         self._sealed = False
         self._end = position
         self._chunks: tuple[Chunk, ...] = ()
@@ -167,7 +166,7 @@ class DirectSegmentWriter:
             chunk.write_out(self._file, chunk.end, self._spare)
             return
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._settings.threads, _THREAD)
+            self._threads = Workers(_THREAD, self._settings.threads)
         write = partial(chunk.write_out, self._file, chunk.end, self._spare)
         chunk.flight = soon_done(self._threads.submit, _THREAD, write)
 
@@ -250,12 +249,12 @@ class Chunk:
         self.end = end
         self.memory: mmap.mmap = taken.buffer.memory
         self.view = taken.view
-        self.flight: Future[None] | None = None
+        self.flight: LockFreeFuture[None] | None = None
         taken.buffer.used_bytes = end - start
         self._written = written
         self._block = block_bytes
         self._failure: OSError | None = None
-        self._lock = Lock()
+        self._lock = Mutex()
 
     def write_out(self, file: File, target: int, spare: mmap.mmap) -> None:
         """Write new bytes up to ``target``; raises ``OSError``, after one failure in every call.

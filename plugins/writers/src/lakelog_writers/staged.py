@@ -8,12 +8,12 @@ committed, and without views.
 from __future__ import annotations
 
 import mmap
-from threading import Lock
 
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import File
 from lakelog.hooks import Context, WriterTraits
 from lakelog.message import Body
+from lakelog.runtime.locks import Mutex
 from lakelog_writers.buffers import BufferPool, TakenBuffer, check_order
 from lakelog_writers.settings import StagedSettings, commit_rules
 
@@ -29,7 +29,7 @@ class StagedSegmentWriter:
         self._end = self._committed = position
         self._sealed = False
         self._failure: OSError | None = None
-        self._lock = Lock()
+        self._lock = Mutex()
         self._taken: TakenBuffer | None = taken
         self._memory = taken.buffer.memory
         if position:

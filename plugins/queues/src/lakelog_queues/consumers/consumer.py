@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog.arguments import WrongValue, listed, shown, span_ms, whole
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
@@ -131,8 +131,9 @@ class Consumer(OfThisProcess):
         :param wait_ms: longest wait for the first message
         """
         if not self._waiting:
+            most, wait = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
             self._begin()
-            self._fill(max_messages, wait_ms)
+            self._fill(most, wait)
         self._settle()
         return bool(self._waiting)
 
@@ -203,8 +204,8 @@ class Consumer(OfThisProcess):
         Raises :class:`~lakelog.errors.SettingsError` for an invalid place, ``ValueError`` for an
         offset below 0.
         """
-        if isinstance(to, int):
-            whole("to", to)
+        if hasattr(to, "__index__"):
+            to = whole("to", to)
         else:
             check_start_position(to, "to")
         for queue_id in self._fetching.positions:
@@ -228,9 +229,11 @@ class Consumer(OfThisProcess):
         return 0 if bounds is None else max(0, bounds[1] - max(bounds[0], offset))
 
     def _check_queue(self, queue_id: int) -> None:
-        if queue_id not in self._fetching.positions:
+        if whole("queue_id", queue_id) not in self._fetching.positions:
             known = ", ".join(map(str, sorted(self._fetching.positions))) or "none"
-            raise WrongValue(f"this consumer does not read queue {queue_id}, but {known}")
+            raise WrongValue(
+                f"queue_id is {shown(queue_id)}; this consumer reads the queues {known}"
+            )
 
     def _relist(self, now_s: float) -> None:
         """List the queues again from time to time, to find new ones."""
@@ -293,12 +296,11 @@ class Consumer(OfThisProcess):
 
 
 def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets) -> None:
-    if commit not in ("explicit", "batch"):
-        raise SettingsError(f"{commit!r} is unknown; give 'explicit' or 'batch'", key="commit")
+    if not isinstance(commit, str) or commit not in ("explicit", "batch"):
+        raise SettingsError(f"{shown(commit)} is unknown; give 'explicit' or 'batch'", key="commit")
     if queue_ids is not None:
-        if isinstance(queue_ids, str | bytes) or not isinstance(queue_ids, Iterable):
-            raise wrong_type("queue_ids", queue_ids, "a list of queue ids, or None for all")
-        ids = [whole("queue_ids", each, None) for each in queue_ids]
+        several = listed("queue_ids", queue_ids, "a list of queue ids, or None for all")
+        ids = [whole("queue_ids", each, None) for each in several]
         if not ids or min(ids) < 0:
             raise SettingsError(
                 f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
@@ -428,9 +430,9 @@ def check_start_position(position: StartPosition, argument: str = "start") -> St
             raise SettingsError(
                 f"the time {position} has no time zone; add one, such as tzinfo=UTC", key=argument
             )
-    elif position not in (EARLIEST, LATEST):
+    elif not isinstance(position, str) or position not in (EARLIEST, LATEST):
         raise SettingsError(
-            f"{position!r} is not a place in a queue; give 'earliest', 'latest' or a datetime",
+            f"{shown(position)} is not a place in a queue; give 'earliest', 'latest' or a datetime",
             key=argument,
         )
     return position

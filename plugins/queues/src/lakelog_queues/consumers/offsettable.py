@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import wrong_type
+from lakelog.arguments import listed, whole, wrong_type
 from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.encoder import encode_topic
@@ -103,7 +103,11 @@ class OffsetTable:
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         """Write several commits at once, all or none of them; raises like :meth:`commit`."""
-        named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in commits]
+        wanted = "a list of (group, topic, {queue_id: offset})"
+        tables = listed("commits", commits, wanted)
+        if not all(isinstance(each, Sequence) and len(each) == 3 for each in tables):
+            raise wrong_type("commits", tables, wanted)
+        named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in tables]
         with self._lock:
             self._check_open()
             self._state()  # fail before changing anything if the file cannot be read
@@ -214,11 +218,15 @@ class OffsetTable:
 def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
     """The key in the table; raises ``StoreError`` or ``SettingsError`` for invalid values."""
     name = offsets_name(topic, group)
+    if not isinstance(offsets, Mapping):
+        raise wrong_type("offsets", offsets, "the next queue offset by queue id, such as {0: 5}")
     try:
         encode_topic(topic)
     except IllegalMessage as error:
         raise SettingsError(str(error), key="topic") from None
     for queue, offset in offsets.items():
+        whole("queue_id", queue, None)
+        whole("offset", offset, None)
         if not (0 <= queue <= _MOST_QUEUE and 0 <= offset <= _MOST_OFFSET):
             raise StoreError(f"queue {queue} cannot have offset {offset}; it is out of range")
     return name
@@ -253,20 +261,23 @@ class CurrentOffsets:
         self._now().commit_all(commits)
 
 
-def check_group(group: str) -> str:
-    """The name of a group, if RocketMQ accepts it; raises ``SettingsError``."""
+def check_group(group: str, name: str = "group") -> str:
+    """The name of a group, if RocketMQ accepts it; raises ``SettingsError``.
+
+    :param name: the argument, for the error
+    """
     if not isinstance(group, str):
-        raise wrong_type("group", group, "a str such as 'billing'")
+        raise wrong_type(name, group, "a str such as 'billing'")
     if not _NAME.fullmatch(group):
         raise SettingsError(
             f"a consumer group's name may contain a-z A-Z 0-9 _ - | % only, but is {group!r}",
-            key="group",
+            key=name,
         )
     if len(group) > MAX_GROUP_CHARACTERS:
         raise SettingsError(
             f"a consumer group's name has at most {MAX_GROUP_CHARACTERS} characters, "
             f"not {len(group)}",
-            key="group",
+            key=name,
         )
     return group
 

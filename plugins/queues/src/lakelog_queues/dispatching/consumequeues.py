@@ -32,14 +32,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import CorruptQueue, StoreFailed, ThreadNotStarted
+from lakelog.errors import CorruptQueue, NotOpened, StoreFailed, ThreadNotStarted
 from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
+from lakelog.files.filesystem import NoRoom
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.lazy import cached_property
 from lakelog.log.sources import FileSource, read_at
-from lakelog.runtime.threads import started
+from lakelog.runtime.locks import LockFreeEvent, Mutex
+from lakelog.runtime.threads import Shortage, started
 from lakelog_queues.dispatching import making
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones, read_tombstones
 from lakelog_queues.plugin import ConsumeQueueSettings
@@ -500,11 +502,12 @@ class Flushing:
     failure: BaseException | None = None
     _thorough_at: float = attrs.field(init=False)
     _thorough_bytes: int = 0
-    _one_at_a_time: threading.Lock = attrs.field(factory=threading.Lock)
+    _one_at_a_time: Mutex = attrs.field(factory=Mutex)
     _over: bool = False
-    _wake: threading.Event = attrs.field(factory=threading.Event)
+    _wake: LockFreeEvent = attrs.field(factory=LockFreeEvent)
     _thread: threading.Thread | None = None
     _has_warned: bool = False
+    _shortage: Shortage = attrs.field(factory=lambda: Shortage("syncing queues is delayed"))
 
     def __attrs_post_init__(self) -> None:
         self._thorough_at = self._next_thorough()
@@ -567,8 +570,11 @@ class Flushing:
             self._wake.clear()
             try:
                 self._tick()
+                self._shortage.end()
             except StoreFailed:
                 return
+            except (NotOpened, NoRoom) as error:
+                self._shortage.begin(error)
 
     def _tick(self) -> None:
         with self._one_at_a_time:
@@ -597,6 +603,9 @@ class Flushing:
     def _guarded(self, sync: Callable[[], None]) -> None:
         try:
             sync()
+        except (NotOpened, NoRoom):
+            self._thorough_at = 0  # soon
+            raise
         except BaseException as error:  # noqa: BLE001  # after any error, files may not be durable
             self.failure = error
             self._checkpoint.freeze()

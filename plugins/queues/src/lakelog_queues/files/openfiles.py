@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Final, TypeAlias
 
 from lakelog.files.filesystem import File, FileSystem, RealFile, unreadable
+from lakelog.runtime.locks import Mutex
 
 MOST_OPEN: Final = 512
 
@@ -57,7 +57,7 @@ class OpenFiles:
         self._write = write
         self._most = most
         self._opened: OrderedDict[Path, CachedFile] = OrderedDict()
-        self._lock = Lock()
+        self._lock = Mutex()
 
     @contextmanager
     def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
@@ -74,8 +74,11 @@ class OpenFiles:
         Raises :class:`~lakelog.errors.StoreError` if the file cannot be opened or read.
         """
         try:
-            with self.use(path) as file:
-                return file.read_at(position, length)
+            opened = self._take(path, create=False)
+            try:
+                return opened.file.read_at(position, length)
+            finally:
+                self._give_back(opened)
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -149,7 +152,7 @@ class DirtyFiles:
         self._opened = opened
         self._ranges: dict[Path, tuple[int, int]] = {}
         self._folders: set[Path] = set()
-        self._lock = Lock()
+        self._lock = Mutex()
 
     def wrote(self, path: Path, begin: int, end: int) -> None:
         """Note that bytes ``begin`` to ``end`` of a file were written."""
@@ -182,25 +185,39 @@ class DirtyFiles:
             self._ranges.pop(path, None)
 
     def sync(self, least_pages: int) -> None:
-        """Sync the files in which at least ``least_pages`` pages changed; 0 is all, and folders."""
-        for path in self._take(least_pages):
-            with suppress(FileNotFoundError), self._opened.use(path) as file:  # removed meanwhile
-                file.sync()
-        if least_pages:
-            return
-        with self._lock:
-            folders, self._folders = sorted(self._folders), set()
-        for folder in folders:
-            with suppress(FileNotFoundError):  # removed meanwhile
-                self._files.sync_dir(folder)
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all, and folders.
 
-    def _take(self, least_pages: int) -> list[Path]:
+        What could not be opened is left for the next call.
+        """
+        due, folders = self._take(least_pages)
+        try:
+            for path in list(due):
+                with (
+                    suppress(FileNotFoundError),
+                    self._opened.use(path) as file,
+                ):  # removed meanwhile
+                    file.sync()
+                del due[path]
+            for folder in sorted(folders):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    self._files.sync_dir(folder)
+                folders.remove(folder)
+        finally:
+            for path, changed in due.items():
+                self.wrote(path, *changed)
+            with self._lock:
+                self._folders |= folders
+
+    def _take(self, least_pages: int) -> tuple[dict[Path, tuple[int, int]], set[Path]]:
         with self._lock:
-            due = [
-                path
+            due = {
+                path: (low, high)
                 for path, (low, high) in self._ranges.items()
                 if high // PAGE_BYTES - low // PAGE_BYTES >= least_pages
-            ]
+            }
             for path in due:
                 del self._ranges[path]
-            return due
+            folders = set[Path]()
+            if not least_pages:
+                folders, self._folders = self._folders, folders
+            return due, folders

@@ -12,13 +12,14 @@ time, and all at once when a search has narrowed to a short range.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongValue, whole
+from lakelog.arguments import WrongValue, shown, whole
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Queue, Units
@@ -71,7 +72,7 @@ class KeyQuery:
         """
         (begin, end), most = _times(since_ms, until_ms), whole("max_messages", max_messages, 1)
         found: list[StoredMessage] = []
-        tombstone = self.tombstone_of(topic)
+        tombstone = self.tombstone_of(topic_name(topic))
         for offset in self._offsets(topic, key, begin, end):
             if len(found) >= most:
                 break
@@ -95,7 +96,9 @@ class KeyQuery:
         Raises :class:`~lakelog.errors.MissingIndex`.
         """
         most = whole("max_count", max_count, 1)
-        return list(islice(self._offsets(topic, key, *_times(since_ms, until_ms)), most))
+        return list(
+            islice(self._offsets(topic, key, *_times(since_ms, until_ms)), min(most, sys.maxsize))
+        )
 
     def _offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         topic_name(topic)
@@ -230,8 +233,8 @@ class TimeSearch:
         evidently in seconds, an unknown boundary, or a queue id below 0.
         """
         timestamp_ms = time_ms("timestamp_ms", timestamp_ms)
-        if boundary not in ("lower", "upper"):
-            raise WrongValue(f"boundary {boundary!r} is unknown; give 'lower' or 'upper'")
+        if not isinstance(boundary, str) or boundary not in ("lower", "upper"):
+            raise WrongValue(f"boundary {shown(boundary)} is unknown; give 'lower' or 'upper'")
         bounds = self._bounds(topic, queue_id)
         if bounds is None:
             return 0

@@ -21,6 +21,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import OfThisProcess, register_forked
+from lakelog_queues.arguments import topic_name
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
 from lakelog_queues.consumers.offsettable import check_group, offsets_name
@@ -147,13 +148,14 @@ class GroupConsumer(OfThisProcess):
 
         Continues past messages that tags or the filter exclude.
         """
+        most = whole("max_messages", max_messages, 1)
         while True:
             with self._fetching:
                 if self._closed:
                     raise StoreClosed(f"the consumer of group {self.group!r} is closed")
                 if time.monotonic() >= self._commit_at:
                     self.commit()
-                found = self._fetch(max_messages)
+                found = self._fetch(most)
                 if found or not self._has_moved:
                     return found
 
@@ -196,7 +198,7 @@ class GroupConsumer(OfThisProcess):
         :returns: whether this member still had all of them; ``False`` if the invisible time of any
             was over and it was handed out again, or if the group's offset was set anew
         """
-        return all(self._state.remove([each.handle for each in deliveries]))
+        return all(self._state.remove([_handle(each) for each in deliveries]))
 
     def nack(self, delivery: Delivery, delay_ms: float | None = None) -> bool:
         """Return a message that could not be handled; it is handed out again after ``delay_ms``.
@@ -205,11 +207,12 @@ class GroupConsumer(OfThisProcess):
             an orderly consumer
         :returns: as :meth:`ack`
         """
+        handle = _handle(delivery)
         if delay_ms is None:
             delay_ms = 0 if self._options.orderly else retry_delay_ms(delivery.attempt)
         visible_ms = self._access.now_ms() + int(span_ms("delay_ms", delay_ms))
         orderly = self._options.orderly
-        return self._state.give_back(delivery.handle, visible_ms, orderly=orderly)
+        return self._state.give_back(handle, visible_ms, orderly=orderly)
 
     def renew(self, delivery: Delivery, invisible_ms: float | None = None) -> bool:
         """Let the invisible time of a message end ``invisible_ms`` from now.
@@ -217,9 +220,10 @@ class GroupConsumer(OfThisProcess):
         :param invisible_ms: ``None`` is the time given to ``subscribe``
         :returns: as :meth:`ack`
         """
+        handle = _handle(delivery)
         span = self._options.invisible_ms if invisible_ms is None else invisible_ms
         visible_ms = self._access.now_ms() + int(span_ms("invisible_ms", span))
-        return all(self._state.renew([delivery.handle], visible_ms))
+        return all(self._state.renew([handle], visible_ms))
 
     def commit(self) -> None:
         """Commit the group's offsets: the first one in each queue that is not acknowledged.
@@ -412,6 +416,13 @@ class GroupConsumer(OfThisProcess):
         self.close()
 
 
+def _handle(delivery: Delivery) -> state.Handle:
+    try:
+        return delivery.handle
+    except AttributeError:
+        raise wrong_type("delivery", delivery, "a Delivery, as poll() returns it") from None
+
+
 @attrs.frozen(kw_only=True)
 class GroupOptions:
     """The options of a member of a group; see ``Store.subscribe``.
@@ -428,7 +439,7 @@ class GroupOptions:
     topics: Mapping[str, str | None]
     filter: PropertyFilter | None
     start: consumer.StartPosition
-    orderly: bool
+    orderly: bool = attrs.field(converter=bool)
     broadcast: str | None
     invisible_ms: int
     max_attempts: int | None
@@ -461,7 +472,7 @@ class GroupOptions:
             if span_ms(name, getattr(made, name)) < least:
                 raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")
         if made.broadcast is not None:
-            check_group(made.broadcast)
+            check_group(made.broadcast, "broadcast")
         if made.max_attempts is not None:
             whole("max_attempts", made.max_attempts, 1)
         return made
@@ -523,7 +534,7 @@ def _topics(
     elif isinstance(topics, str):
         found = {topics: tags}
     elif isinstance(topics, Sequence) and not isinstance(topics, bytes):
-        found = dict.fromkeys(topics, tags)
+        found = {topic_name(each): tags for each in topics}
     else:
         raise wrong_type("topics", topics, "a str, a list of them, or a dict with tags by topic")
     if not found:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 from weakref import finalize
 
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.hooks import DispatchedLog
 from lakelog.processes.locks import ProcessLock, is_locked, set_lock
+from lakelog.processes.ownership import open_of_members
 
 LOCKS_FILE: Final = "groups.lock"
 
@@ -32,7 +33,9 @@ class MemberLocks:
     def __init__(self, files: FileSystem, path: Path) -> None:
         """Open the file of the store directory ``path``; nothing is locked yet."""
         files.make_dir(path / OWN_DIR)
-        self._file = files.open(path / OWN_DIR / LOCKS_FILE, write=True, create=True)
+        self._file = _opened(files, path) or files.open(
+            path / OWN_DIR / LOCKS_FILE, write=True, create=True
+        )
         self._close = finalize(self, self._file.close)  # a consumer that was dropped is no member
         self.process_lock = ProcessLock(self._file, 0)
 
@@ -52,11 +55,20 @@ class MemberLocks:
 @contextmanager
 def group_lock(log: DispatchedLog) -> Iterator[None]:
     """Keep the members of all groups from committing; does nothing if there never was a member."""
-    if log.read_only or not (log.path / OWN_DIR / LOCKS_FILE).exists():
+    file = None if log.read_only else _opened(log.files, log.path)
+    if file is None:
         yield
         return
-    with closing(MemberLocks(log.files, log.path)) as locks, locks.process_lock:
+    with closing(file), ProcessLock(file, 0):
         yield
+
+
+def _opened(files: FileSystem, path: Path) -> File | None:
+    """The file, also if its name was removed while members live; ``None`` if there is none."""
+    try:
+        return files.open(path / OWN_DIR / LOCKS_FILE, write=True)
+    except FileNotFoundError:
+        return open_of_members(files, path, f"{OWN_DIR}/{LOCKS_FILE}", write=True)
 
 
 def share_of(member: int, members: Collection[int], queues: Collection[Queue]) -> list[Queue]:

@@ -66,12 +66,14 @@ def pack(units: Units) -> RawUnits:
 
 def unpack(raw: RawUnits, first: int) -> Units:
     """Decode units of a file; the first one has queue offset ``first``."""
+    counts = np.empty(len(raw), np.int32)
+    counts.fill(1)  # np.ones takes 2 us for a few
     return Units(
         np.arange(first, first + len(raw), dtype=np.int64),
         raw["offset"].astype(np.int64),
         raw["size"].astype(np.int32),
         raw["tags_code"].astype(np.int64),
-        np.ones(len(raw), np.int32),
+        counts,
     )
 
 

@@ -12,7 +12,7 @@ import heapq
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Event, Lock, RLock, Thread
+from threading import Thread
 from typing import Any, Final
 
 import attrs
@@ -21,6 +21,7 @@ from lakelog.errors import PutRefused, StoreFailed
 from lakelog.hooks import Context, CopiedEnd, Outcome, ReplicatedLog
 from lakelog.results import PutStatus
 from lakelog.runtime import forks, threads
+from lakelog.runtime.locks import LockFreeEvent, Mutex
 from lakelog_replication.master.server import HaServer
 from lakelog_replication.settings import RocketmqHaSettings
 
@@ -45,7 +46,7 @@ class HaMaster:
         self._waits = CopyWaits(settings)
         self._server: HaServer | None = None
         self._log: ReplicatedLog | None = None
-        self._lock = RLock()
+        self._lock = Mutex()
         forks.register_forked(self)
 
     @property
@@ -160,8 +161,8 @@ class CopyWaits:
         self._only_durable = settings.send == "flushed"
         self._waiting: list[_Waiting] = []  # a heap
         self._last = 0  # the number of the last put
-        self._lock = Lock()
-        self._wakeup = Event()
+        self._lock = Mutex()
+        self._wakeup = LockFreeEvent()
         self._rests = False
         self._closing = False
         self._log: ReplicatedLog | None = None

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from threading import Event, Lock, RLock, Thread
+from threading import RLock, Thread
 from typing import Final
 
 from lakelog.errors import LakelogError, StoreError
@@ -26,6 +26,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
 from lakelog.runtime import threads
+from lakelog.runtime.locks import LockFreeEvent, Mutex
 from lakelog_daemon.replication_status import SLAVE_PINS, MasterStatus, SlaveStatus, write_status
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings, tls_context
@@ -93,10 +94,10 @@ class HaServer:
         self._wakeup_poll = select.poll()
         self._wakeup_poll.register(self._wakeup_fd, select.POLLIN)
         self.lending = Lending(self, self._wake)
-        self._waking = Lock()
+        self._waking = Mutex()
         self._idle_end = -1
-        self._idle = Event()
-        self._over = Event()
+        self._idle = LockFreeEvent()
+        self._over = LockFreeEvent()
         self._notified_count = 0
         self._watched_until = 0.0
         self._notified_end = self._foreign_end = -1
@@ -189,7 +190,7 @@ class HaServer:
 
     def forked(self) -> None:
         """Close all descriptors in a forked child, which has copies of them, and no thread."""
-        self._waking = Lock()  # a thread of the parent may hold the other one
+        self._waking = Mutex()  # a thread of the parent may hold the other one
         self._closing = True
         self.drop()
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, Final
 
 import attrs
@@ -36,6 +36,7 @@ from lakelog.format import layout
 from lakelog.hooks import Context, Outcome, ReplicaLog, ReplicatedLog
 from lakelog.message import Body
 from lakelog.results import PutStatus
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog.runtime.threads import started
 from lakelog_daemon.replication_status import ReplicaStatus, write_status
 from lakelog_queues.consumers.offsettable import OffsetTable
@@ -78,7 +79,7 @@ class HaReceiver:
         self.source = settings.master
         self._settings = settings
         self._context = context
-        self._over = Event()
+        self._over = LockFreeEvent()
         tls = tls_context(settings, ssl.Purpose.SERVER_AUTH)
         self._dialer = Dialer(settings, self._over.is_set, tls)
         self._thread: Thread | None = None
@@ -383,7 +384,7 @@ class ReplicaReporter:
         self._progress = progress
         self._former: ReplicaStatus | None = None
         self._why = ""
-        self._over = Event()
+        self._over = LockFreeEvent()
         self._thread = started(Thread(target=self._run, name="lakelog-replica-status", daemon=True))
 
     def close(self) -> None:

@@ -158,6 +158,14 @@ class FlushStrategyContract:
                     self.await_flushed(log)
                 assert self.settle(flush.submit(log.append(), wait=False)).in_log
 
+    def test_a_sync_that_cannot_open_a_file_is_tried_again(self, log: FakeLog) -> None:
+        """By the same thread: no put may come behind it."""
+        with running(self.make(), log) as flush:
+            if getattr(flush, "waits_for_disk", False):
+                log.lacking = 2
+                flush.submit(log.append(), wait=False)
+                self.await_flushed(log)
+
     def await_flushed(self, log: FakeLog) -> None:
         """Wait until everything appended is durable."""
         is_flushed = poll(lambda: log.flushed >= log.appended, self.patience_seconds)
