@@ -266,10 +266,10 @@ def main() -> None:
             with suppress(KeyboardInterrupt):
                 found = case.run(Path(folder), lambda numbers: numbers[::stride])
         total, failed = total + found.cases, failed + len(found.violations)
-        print(f"{case}: {found}, {time.monotonic() - begin:.1f} s", flush=True)  # noqa: T201
+        print(f"{case}: {found}, {time.monotonic() - begin:.1f} s", flush=True)  # noqa: T201  # the result of the command
         for each in found.violations:
-            print(f"  {case}: {each}", flush=True)  # noqa: T201
-    print(f"{total} interruptions, {failed} violations")  # noqa: T201
+            print(f"  {case}: {each}", flush=True)  # noqa: T201  # the result of the command
+    print(f"{total} interruptions, {failed} violations")  # noqa: T201  # the result of the command
     sys.exit(bool(failed))
 
 

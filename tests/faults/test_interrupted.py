@@ -22,7 +22,7 @@ def _some(numbers: Sequence[int]) -> Sequence[int]:
     return sorted(chance().sample(numbers, min(SOME, len(numbers))))
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", matrix(SOUND), ids=str)
 def test_an_operation_is_interrupted(case: Case, tmp_path: Path) -> None:
     found = case.run(tmp_path, _some)

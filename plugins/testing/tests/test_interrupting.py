@@ -146,9 +146,9 @@ def real_places(module: ModuleType) -> set[Place]:
     found, chance = set[Place](), random.Random(0)
 
     def handle(_: int, frame: object) -> None:
-        code = frame.f_code  # type: ignore[attr-defined]
+        code = frame.f_code  # type: ignore[attr-defined]  # a frame is not None here
         if code.co_filename == module.__file__:
-            found.add(Place.of(code, frame.f_lasti))  # type: ignore[attr-defined]
+            found.add(Place.of(code, frame.f_lasti))  # type: ignore[attr-defined]  # a frame is not None here
         raise Alarm
 
     before = signal.signal(signal.SIGALRM, handle)

@@ -457,7 +457,7 @@ class _Locks:
         """Those that the main thread owns, by their identity."""
         found = dict[int, str]()
         for each in [*self.early, *gc.get_objects()]:
-            if isinstance(each, RLock) and each._is_owned():  # type: ignore[attr-defined]
+            if isinstance(each, RLock) and each._is_owned():  # type: ignore[attr-defined]  # threading.Condition calls it too
                 owners = {type(one).__name__ for one in gc.get_referrers(each)} - {"list"}
                 found[id(each)] = f"{each!r} of {sorted(owners)}"
         return found

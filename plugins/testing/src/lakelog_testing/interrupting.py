@@ -227,7 +227,7 @@ class _Counter:
     def _waits(self, call: object) -> bool:
         """Whether it is a C function in which a handler may run before it is done."""
         return (
-            type(call) in (BuiltinFunctionType, MethodDescriptorType) and call.__name__ in _WAITING  # type: ignore[attr-defined]
+            type(call) in (BuiltinFunctionType, MethodDescriptorType) and call.__name__ in _WAITING  # type: ignore[attr-defined]  # both types have it
         )
 
     # Python 3.12 and later
