@@ -20,6 +20,7 @@ SHUTDOWN: Final = 0x8004587D
 NO_LOG_FLUSH: Final = (2).to_bytes(4, "little")
 FILE_SYSTEMS: Final = {
     "ext4": (128, ("mkfs.ext4", "-q", "-F")),
+    "ext4-of-pages": (128, ("mkfs.ext4", "-q", "-F", "-b", "4096")),
     "ext4-without-journal": (128, ("mkfs.ext4", "-q", "-F", "-O", "^has_journal")),
     "xfs": (320, ("mkfs.xfs", "-q", "-f")),
 }

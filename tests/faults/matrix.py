@@ -19,11 +19,15 @@ FAULTS: Final = (
     ("fallocate", "ENOSPC"),
     ("fallocate", "EIO"),
     ("rename", "EIO"),
+    ("rename", "ENOSPC"),
     ("unlink", "EIO"),
     ("rmdir", "EIO"),
     ("ftruncate", "EIO"),
+    ("ftruncate", "EFBIG"),
     ("mkdir", "ENOSPC"),
     ("open", "EMFILE"),
+    ("open", "EACCES"),
+    ("open", "ENOSPC"),
     ("pread", "EIO"),
     ("msync", "EIO"),
     ("write", "EIO"),
@@ -36,6 +40,7 @@ FAULTS: Final = (
 )
 HARMLESS: Final = ("SHORT",)
 """Errors that a store gets over by itself."""
+NO_ROOM: Final = ("ENOSPC", "EFBIG")
 UNUSED: Final = ("msync", "write")
 """Calls that no store makes."""
 ALL: Final = tuple(

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import DURABLE, check_recovered, kept, need_direct
+from tests.faults.checking import DURABLE, IN_PAGE_CACHE, check_recovered, kept, need_direct
 from tests.faults.conftest import Outcome, Workers
 from tests.faults.matrix import (
     FAULTS,
     FEW_ENTRIES,
     HARMLESS,
+    NO_ROOM,
     UNUSED,
     covering,
     every_nth,
@@ -105,6 +106,8 @@ def _check_answers(outcome: Outcome, settings: Mapping[str, Any], fault: tuple[s
     if fault[1] in HARMLESS:
         assert not outcome.failures
     assert not (fault[0] in UNUSED and outcome.fired)
+    if fault[1] in NO_ROOM and fault[0] not in SYNCS and settings["writer"] in IN_PAGE_CACHE:
+        assert not _has_failed(outcome), "the store failed for want of room"
     assert not outcome.told("left")
 
 

@@ -53,9 +53,13 @@ PLACES: Final = {
     "file-length": 18,
     "rights": 24,
     "tmpfs": 60,
-    "ext4": 60,
+    "ext4-of-pages": 60,
 }
-"""Behind so many places, everything works again."""
+"""Behind so many places, everything works again.
+
+On ext4 with blocks below a page SQLite, which keeps the state of groups, dies of SIGBUS on a full
+disk: it allocates one byte of each page that it maps.
+"""
 SHORT: Final = (
     *(("descriptors", flush, 5) for flush in FLUSH[:3]),
     ("threads", "group-commit", 5),
@@ -83,7 +87,7 @@ def reachable() -> Iterator[Path]:
 @pytest.mark.parametrize(("kind", "flush", "last"), [*SHORT, *WHOLE])
 def test_all_works_again_after_a_lack(kind: str, flush: str, last: int, reachable: Path) -> None:
     """At each place: only errors of lakelog, nothing lost, no thread dies, nothing hangs."""
-    is_disk = kind in ("tmpfs", "ext4")
+    is_disk = kind in ("tmpfs", "ext4-of-pages")
     if kind in ("threads", "rights") and os.geteuid():
         pytest.skip("another user is needed, whom only root may become")
     with small(kind, reachable) if is_disk else nullcontext(reachable) as folder:

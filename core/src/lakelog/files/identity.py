@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from lakelog.errors import NotAStore, StoreError
-from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
 from lakelog.format.layout import OWN_DIR, STORE_FILE, STRATEGIES_FILE
 
 FORMAT_VERSION: Final = 1
@@ -87,9 +87,12 @@ def read_own(
 
     :param parse: gets the JSON value; may raise any error of a wrong value or type
 
-    Raises ``OSError`` if the file cannot be read.
+    Raises :class:`~lakelog.errors.ReadFailed` if the file cannot be read.
     """
-    content = read_file(files, path / OWN_DIR / name)
+    try:
+        content = read_file(files, path / OWN_DIR / name)
+    except OSError as error:
+        raise unreadable(path / OWN_DIR / name, error) from error
     if content is None:
         return None
     try:
