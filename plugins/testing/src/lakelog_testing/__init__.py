@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         SurplusCleaner,
     )
     from lakelog_testing.faultyfile import FaultyFile
+    from lakelog_testing.interrupted_stores import Interruptions, check_interrupted
+    from lakelog_testing.interrupting import Interrupted, interrupted, points
     from lakelog_testing.machine import StoreMachine
     from lakelog_testing.samples import (
         context_of,
@@ -62,6 +64,8 @@ __all__ = [
     "FlushStrategyContract",
     "FollowerContract",
     "GroupFlushStrategyContract",
+    "Interrupted",
+    "Interruptions",
     "PluginContract",
     "ReceiverContract",
     "ReplicatorContract",
@@ -72,10 +76,13 @@ __all__ = [
     "StoreMachine",
     "SurplusCleaner",
     "WriterContract",
+    "check_interrupted",
     "context_of",
     "copy_store",
     "count_hook_calls",
     "encode_log",
+    "interrupted",
+    "points",
     "record_batch",
 ]
 
@@ -91,6 +98,8 @@ _MODULES = {
     "contracts.writer": "WriterContract",
     "fakes": "FakeClock FakeLog FakeReceivedLog FakeReplicatedLog SurplusCleaner",
     "faultyfile": "FaultyFile",
+    "interrupted_stores": "Interruptions check_interrupted",
+    "interrupting": "Interrupted interrupted points",
     "machine": "StoreMachine",
     "samples": "context_of copy_store count_hook_calls encode_log record_batch",
     "scripted": "ScriptedSlave",

@@ -1,0 +1,30 @@
+"""Operations that a signal handler's exception interrupts, in every strategy and role.
+
+A sample in each run; ``python -m tests.faults.interrupting`` interrupts them at all points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.interrupting import Case, matrix
+from tests.support.sampling import chance
+
+SOME = 8
+"""Points of each case in a run."""
+SOUND = ("put", "put_batch", "get", "scan", "query", "commit_offsets")
+
+
+def _some(numbers: Sequence[int]) -> Sequence[int]:
+    return sorted(chance().sample(numbers, min(SOME, len(numbers))))
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("case", matrix(SOUND), ids=str)
+def test_an_operation_is_interrupted(case: Case, tmp_path: Path) -> None:
+    found = case.run(tmp_path, _some)
+    assert not found.violations, found.violations
+    assert found.cases
