@@ -424,6 +424,29 @@ def test_every_silenced_check_says_why_on_its_line() -> None:
     assert mute == []
 
 
+ALLOCATES: Final = re.compile(
+    r"\b(?:Vec|String|HashMap|VecDeque)::(?:with_capacity|from)\b|vec!\[|format!\("
+    r"|\.(?:to_vec|to_owned|to_string|to_list|into_pyobject|collect|push|push_back|extend"
+    r"|extend_from_slice|reserve|resize|insert|or_insert|or_insert_with)(?:::<[^(]*)?\("
+    r"|\bPy(?:Bytes|String|List|Tuple|ByteArray|Dict)::new\("
+)
+"""Forms that abort the process, or panic, if there is no memory."""
+AT_IMPORT: Final = {"construct.rs", "slots.rs"}
+
+
+def test_compiled_code_allocates_by_one_module() -> None:
+    """Other lines say that there is room already, or that the length has a bound."""
+    found = [
+        f"{file.name}:{number}"
+        for file in (ROOT / "plugins/native/rust").glob("*.rs")
+        if file.name not in {"memory.rs", *AT_IMPORT}
+        for number, line in enumerate(text_of(file).partition("#[cfg(test)]")[0].splitlines(), 1)
+        if ALLOCATES.search(line.partition("//")[0])
+        and not line.endswith(("// there is room", "// of bounded length"))
+    ]
+    assert found == []
+
+
 # --- modules and classes ---
 
 

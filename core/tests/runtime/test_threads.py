@@ -20,7 +20,7 @@ from lakelog.errors import ThreadNotStarted
 from lakelog.lazy import cached_property
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.locks import Mutex, YieldLock
-from lakelog.runtime.threads import submitted
+from lakelog.runtime.threads import started, submitted
 
 
 def test_work_without_a_thread_is_refused_and_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,3 +246,16 @@ def test_a_handler_that_needs_the_mutex_it_interrupts_does_not_wait_for_ever() -
     assert entered == ["handler", "block"]
     with ThreadPoolExecutor(1) as other:  # the handler has not released it for good, nor kept it
         assert other.submit(mutex.acquire, blocking=False).result(20)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_thread_that_ends_before_its_first_line_is_refused() -> None:
+    """As one that has no memory for its first frame; ``Thread.start`` would wait for ever."""
+
+    class Ends(Thread):
+        def _bootstrap(self) -> None:
+            raise MemoryError
+
+    with pytest.raises(ThreadNotStarted):
+        started(Ends(daemon=True))

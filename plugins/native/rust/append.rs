@@ -105,7 +105,7 @@ impl Putter {
             pid: std::process::id() as u64,
             state: Mutex::default(),
             take: local.getattr("take")?.unbind(),
-            at_once: (false,).into_pyobject(log.py())?.unbind(),
+            at_once: (false,).into_pyobject(log.py())?.unbind(), // of bounded length
             release: local.getattr("release")?.unbind(),
             is_mine: local.getattr("is_mine")?.unbind(),
             section: section.unbind(),
@@ -279,14 +279,14 @@ impl Putter {
             None => self.shared.own.clone(),
             Some(pair) => match state.hosts.as_ref().filter(|last| last.is_of(pair)) {
                 Some(last) => last.clone(),
-                None => state.hosts.insert(Arc::new(HostPair::of(pair)?)).clone(),
+                None => state.hosts.insert(Arc::new(HostPair::of(pair)?)).clone(), // of bounded length
             },
         };
         let put = self.append(py, &mut state, read, &pair)?;
         drop(state);
         match put {
             None => Ok(None),
-            Some(Put::Chosen(queue)) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())),
+            Some(Put::Chosen(queue)) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())), // of bounded length
             Some(Put::Done(done)) => {
                 if !self.is_durable {
                     self.moved(py)?;
@@ -371,9 +371,14 @@ impl Putter {
             state.topics.clear();
         }
         state.last = state.known.len();
-        state.topics.insert(text.into(), state.last);
-        state.known.push(Known { topic, ends: Vec::new() });
-        Ok(Some(state.last))
+        if state.topics.try_reserve(1).is_err() {
+            return Ok(None);
+        }
+        let added = memory::push(&mut state.known, Known { topic, ends: Vec::new() });
+        Ok(added.map(|()| {
+            state.topics.insert(text.into(), state.last); // there is room
+            state.last
+        }))
     }
 
     /// Call `work` with the end of the log in the section, if `size` bytes fit there.
@@ -497,14 +502,16 @@ impl Putter {
         batch: &mut Batch,
         position: i64,
     ) -> PyResult<Option<i64>> {
-        let mut ends = Vec::with_capacity(batch.queues.len());
+        let Some(mut ends) = memory::with_room(batch.queues.len()) else {
+            return Ok(None);
+        };
         for queue in batch.queues.iter().filter(|queue| queue.queued > 0) {
             let Some(topic) = self.topic(py, state, &queue.name(py)?)? else {
                 return Ok(None);
             };
             match self.queue_end(py, state, topic, queue.id)? {
                 0 => return Ok(None),
-                at => ends.push(at),
+                at => ends.push(at), // there is room
             }
         }
         let Some((_, table)) = &state.table else {
@@ -555,9 +562,9 @@ impl Putter {
     #[cold]
     fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
-        let why = std::io::Error::from_raw_os_error(code).to_string();
+        let why = std::io::Error::from_raw_os_error(code).to_string(); // of bounded length
         let why = why.split(" (os error").next().unwrap_or_default();
-        let cause = PyOSError::new_err((code, format!("cannot write to the log: {why}")));
+        let cause = PyOSError::new_err((code, format!("cannot write to the log: {why}"))); // of bounded length
         match self.failed.bind(py).call1((cause.value(py),)) {
             Ok(made) => {
                 let raised = PyErr::from_value(made);
@@ -627,10 +634,10 @@ impl Putter {
             return Ok(0);
         }
         if (queue as usize) < DENSE {
-            if known.ends.len() <= queue as usize {
-                known.ends.resize(queue as usize + 1, 0);
+            let length = known.ends.len().max(queue as usize + 1);
+            if memory::resize(&mut known.ends, length).is_some() {
+                known.ends[queue as usize] = at;
             }
-            known.ends[queue as usize] = at;
         }
         Ok(at)
     }

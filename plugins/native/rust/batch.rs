@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyByteArray, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::columns::Columns;
@@ -115,6 +115,7 @@ pub struct Queue {
     pub id: i32,
     pub queued: i64,
     pub first: i64,
+    next: i64,
 }
 
 impl Queue {
@@ -175,7 +176,7 @@ impl BatchEncoder {
         let list = match messages.cast_exact::<PyList>() {
             Ok(list) => list.clone(),
             Err(_) => match messages.cast_exact::<PyTuple>() {
-                Ok(tuple) => tuple.to_list(),
+                Ok(tuple) => memory::list(py, tuple.iter().map(Ok))?,
                 Err(_) => return Ok(None),
             },
         };
@@ -191,7 +192,7 @@ impl BatchEncoder {
             let Some(topic) = self.topic(py, &mut topics, &read.topic)? else {
                 return Ok(None);
             };
-            reads.push((read, topic));
+            reads.push((read, topic)); // there is room
         }
         self.made(py, topics, reads)
     }
@@ -220,8 +221,7 @@ impl BatchEncoder {
         let Some(topic) = Topic::of(name, self.topic_block.bind(py))? else {
             return Ok(None);
         };
-        topics.push(topic);
-        Ok(Some(topics.len() - 1))
+        Ok(memory::push(topics, topic).map(|()| topics.len() - 1))
     }
 
     fn made(
@@ -236,17 +236,23 @@ impl BatchEncoder {
         else {
             return Ok(None);
         };
-        let mut pairs = vec![shared.own.clone()];
+        let Some(mut pairs) = memory::filled(shared.own.clone(), 1) else {
+            return Ok(None);
+        };
         for (read, topic) in &reads {
-            let pair = pair_of(&mut pairs, read)?;
+            let Some(pair) = pair_of(&mut pairs, read)? else {
+                return Ok(None);
+            };
             let hosts = &pairs[pair].hosts;
             let size = shared.size(read, hosts, &topics[*topic]);
             let (Some(size), Some(flags)) = (size, read.fields.flags(hosts)) else {
                 return Ok(None);
             };
-            sizes.push((size, pair, flags));
+            sizes.push((size, pair, flags)); // there is room
         }
-        self.choose(py, &topics, &mut reads)?;
+        if !self.choose(py, &topics, &mut reads)? {
+            return Ok(None);
+        }
         let mut queues: Vec<Queue> = Vec::new();
         let total = sizes.iter().map(|(size, ..)| size).sum();
         let buffer = unwritten(py, total)?;
@@ -256,10 +262,12 @@ impl BatchEncoder {
             let (to, behind) = rest.split_at_mut(size);
             let sealed = shared.sealed;
             record::write(to, &read.fields, flags, hosts, of.magic, &of.block, sealed);
-            let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
+            let Some(queue) = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)? else {
+                return Ok(None);
+            };
             let is_queued = flags & PREPARED == 0;
             queues[queue].queued += is_queued as i64;
-            entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 });
+            entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 }); // there is room
             rest = behind;
         }
         Ok(Some(Batch {
@@ -295,34 +303,40 @@ impl BatchEncoder {
             let Some(read) = columns.read(&self.messages.unusual, at) else {
                 return Ok(None);
             };
-            reads.push((read, 0));
+            reads.push((read, 0)); // there is room
         }
         if reads.is_empty() {
             return Ok(None);
         }
-        self.made(py, vec![topic], reads)
+        match memory::collected([topic].into_iter()) {
+            Some(topics) => self.made(py, topics, reads),
+            None => Ok(None),
+        }
     }
 
-    /// Assign queues round robin to messages without one; nothing is refused after this.
+    /// Assign queues round robin to messages without one; nothing is refused after this. `false`
+    /// without memory.
     fn choose(
         &self,
         py: Python<'_>,
         topics: &[Topic],
         reads: &mut [(Read<'_>, usize)],
-    ) -> PyResult<()> {
+    ) -> PyResult<bool> {
         for (number, topic) in topics.iter().enumerate() {
             let wanting =
                 |(read, of): &&mut (Read<'_>, usize)| *of == number && read.is_any_queue();
             let count = reads.iter_mut().filter(wanting).count();
             if count > 0 {
-                let chosen: Vec<i32> =
-                    self.choose_many.bind(py).call1((&topic.name, count))?.extract()?;
+                let chosen = self.choose_many.bind(py).call1((&topic.name, count))?;
+                let Some(chosen) = memory::extracted::<i32>(&chosen) else {
+                    return Ok(false);
+                };
                 for ((read, _), queue) in reads.iter_mut().filter(wanting).zip(chosen) {
                     read.fields.queue = queue;
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -336,33 +350,35 @@ fn unwritten(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyByteArray>> 
     }
 }
 
-/// The index in `pairs` of the hosts of a message; new hosts are added.
+/// The index in `pairs` of the hosts of a message; new hosts are added. `None` without memory.
 #[inline(always)]
-fn pair_of(pairs: &mut Vec<Arc<HostPair>>, read: &Read<'_>) -> PyResult<usize> {
+fn pair_of(pairs: &mut Vec<Arc<HostPair>>, read: &Read<'_>) -> PyResult<Option<usize>> {
     let Some(pair) = &read.hosts else {
-        return Ok(0);
+        return Ok(Some(0));
     };
     if let Some(at) = pairs.iter().rposition(|known| known.is_of(pair)) {
-        return Ok(at);
+        return Ok(Some(at));
     }
-    pairs.push(Arc::new(HostPair::of(pair)?));
-    Ok(pairs.len() - 1)
+    let added = memory::push(pairs, Arc::new(HostPair::of(pair)?));
+    Ok(added.map(|()| pairs.len() - 1))
 }
 
+/// The index in `queues` of a queue; a new one is added. `None` without memory.
 fn queue_of(
     py: Python<'_>,
     queues: &mut Vec<Queue>,
     topics: &[Topic],
     topic: usize,
     id: i32,
-) -> PyResult<usize> {
+) -> PyResult<Option<usize>> {
     // The latest first: most batches have few queues, and runs of one.
     if let Some(at) = queues.iter().rposition(|known| known.topic == topic && known.id == id) {
-        return Ok(at);
+        return Ok(Some(at));
     }
-    let key = (&topics[topic].name, id).into_pyobject(py)?.unbind();
-    queues.push(Queue { key, topic, id, queued: 0, first: 0 });
-    Ok(queues.len() - 1)
+    let name = topics[topic].name.bind(py).clone().into_any();
+    let key = memory::tuple(py, [name, memory::long(py, id as i64)?])?.unbind();
+    let added = memory::push(queues, Queue { key, topic, id, queued: 0, first: 0, next: 0 });
+    Ok(added.map(|()| queues.len() - 1))
 }
 
 #[pymethods]
@@ -431,14 +447,17 @@ impl Batch {
 
     /// Fill in the fields that depend on the place; each queue has its `first`.
     pub fn place_at(&mut self, py: Python<'_>, position: i64, now_ms: i64) {
-        let mut next: Vec<i64> = self.queues.iter().map(|queue| queue.first).collect();
+        for queue in &mut self.queues {
+            queue.next = queue.first;
+        }
         let mut rest = unsafe { self.buffer.bind(py).as_bytes_mut() };
         let mut place = position;
         for entry in &mut self.entries {
             entry.queue_offset = 0;
             if entry.is_queued {
-                entry.queue_offset = next[entry.queue];
-                next[entry.queue] += 1;
+                let queue = &mut self.queues[entry.queue];
+                entry.queue_offset = queue.next;
+                queue.next += 1;
             }
             let (to, behind) = rest.split_at_mut(entry.size);
             let hosts = &self.pairs[entry.pair].hosts;
@@ -457,28 +476,28 @@ impl Batch {
         position: i64,
         now: i64,
     ) -> PyResult<Py<PyAny>> {
-        let column = |values: &mut dyn Iterator<Item = i64>| -> PyResult<Bound<'_, PyAny>> {
-            let raw: Vec<u8> = values.flat_map(i64::to_ne_bytes).collect();
-            self.shared.from_buffer.bind(py).call1((PyBytes::new(py, &raw), "=i8"))
+        let column = |value: &mut dyn FnMut(&Entry) -> i64| -> PyResult<Bound<'_, PyAny>> {
+            let raw = memory::collected(self.entries.iter().map(|each| value(each).to_ne_bytes()));
+            let raw = raw.ok_or_else(|| PyMemoryError::new_err(()))?;
+            let raw = memory::bytes(py, raw.as_flattened())?;
+            self.shared.from_buffer.bind(py).call1((raw, "=i8"))
         };
         let mut place = position;
-        let places: Vec<i64> = self
-            .entries
-            .iter()
-            .map(|entry| {
-                place += entry.size as i64;
-                place - entry.size as i64
-            })
-            .collect();
-        let queues = PyList::new(py, self.entries.iter().map(|e| &self.queues[e.queue].key))?;
-        let hosts = self.entries.iter().map(|entry| &self.pairs[entry.pair].store_host);
-        let hosts = PyList::new(py, hosts)?;
+        let queues =
+            self.entries.iter().map(|each| Ok(self.queues[each.queue].key.bind(py).clone()));
+        let queues = memory::list(py, queues)?;
+        let hosts =
+            self.entries.iter().map(|each| Ok(self.pairs[each.pair].store_host.bind(py).clone()));
+        let hosts = memory::list(py, hosts)?;
         let made = self.shared.batch_result.bind(py).call1((
             status,
             queues,
-            column(&mut self.entries.iter().map(|entry| entry.queue_offset))?,
-            column(&mut places.into_iter())?,
-            column(&mut self.entries.iter().map(|entry| entry.size as i64))?,
+            column(&mut |each| each.queue_offset)?,
+            column(&mut |each| {
+                place += each.size as i64;
+                place - each.size as i64
+            })?,
+            column(&mut |each| each.size as i64)?,
             now,
             hosts,
         ))?;

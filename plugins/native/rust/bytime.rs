@@ -7,6 +7,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::frame::{stated_time, Head, HEAD_BYTES};
 use crate::log::{Bounds, Piece};
 use crate::lookups::{Parts, Queue};
+use crate::memory;
 use crate::message::queue_id;
 use crate::query::time_ms;
 use crate::units::{Unit, Units};
@@ -29,7 +30,7 @@ pub fn search(
     let Some(bounds) = parts.begin(py)? else {
         return Ok(None);
     };
-    let name = PyTuple::new(py, [topic, queue])?;
+    let name = memory::tuple(py, [topic.clone(), queue.clone()])?;
     let Some(Queue { first, end, units }) = parts.queue(&name, bounds.0, None)? else {
         return Ok(None);
     };

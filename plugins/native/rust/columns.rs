@@ -5,9 +5,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::memory;
 use crate::message::{self, body_of, exact_bool, int, long, queue_id, text};
 use crate::message::{Held, Read, Unusual, NO_QUEUE};
 use crate::record::{Fields, Properties};
+use crate::run::numbers;
 
 /// One value for all, or one for each; holds the objects, so that a changed list cannot free them.
 enum Column<'py> {
@@ -45,15 +47,15 @@ impl<'py> Column<'py> {
 
 fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(list) = value.cast_exact::<PyList>() {
-        return Some(list.iter().collect());
+        return memory::collected(list.iter());
     }
-    value.cast_exact::<PyTuple>().ok().map(|tuple| tuple.iter().collect())
+    memory::collected(value.cast_exact::<PyTuple>().ok()?.iter())
 }
 
 enum Bodies<'py> {
     Objects(Vec<Bound<'py, PyAny>>),
     /// A `BodyColumn`: one buffer, and the position of each body in it.
-    Buffer(PyBuffer<u8>, Vec<usize>),
+    Buffer(PyBuffer<u8>, Vec<i64>),
 }
 
 impl<'py> Bodies<'py> {
@@ -65,7 +67,9 @@ impl<'py> Bodies<'py> {
             return Ok(None);
         }
         let data = PyBuffer::<u8>::get(&value.getattr("data")?)?;
-        let offsets = PyBuffer::<i64>::get(&value.getattr("offsets")?)?.to_vec(value.py())?;
+        let Some(offsets) = numbers::<i64>(&value.getattr("offsets")?) else {
+            return Ok(None);
+        };
         let length = data.len_bytes() as i64;
         let ascends = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
         let fits = offsets.first().is_some_and(|&first| first >= 0)
@@ -73,7 +77,7 @@ impl<'py> Bodies<'py> {
         if !(ascends && fits && data.is_c_contiguous()) {
             return Ok(None);
         }
-        Ok(Some(Bodies::Buffer(data, offsets.into_iter().map(|at| at as usize).collect())))
+        Ok(Some(Bodies::Buffer(data, offsets)))
     }
 
     fn count(&self) -> usize {
@@ -89,7 +93,7 @@ impl<'py> Bodies<'py> {
         match self {
             Bodies::Objects(objects) => unsafe { body_of(&objects[at]) },
             Bodies::Buffer(data, offsets) => {
-                let (from, to) = (offsets[at], offsets[at + 1]);
+                let (from, to) = (offsets[at] as usize, offsets[at + 1] as usize);
                 // Ascending and inside of the buffer, which is held for as long as the slice lives.
                 let start = (data.buf_ptr() as *const u8).wrapping_add(from);
                 Some((unsafe { std::slice::from_raw_parts(start, to - from) }, None))

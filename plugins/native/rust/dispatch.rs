@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
 
 use crate::frame::{Frame, Head};
+use crate::memory;
 use crate::octets::Octets;
 use crate::run::{numbers, octets};
 
@@ -55,21 +56,28 @@ pub fn without_lock<T: Send>(py: Python<'_>, records: usize, work: impl FnOnce()
     }
 }
 
-/// Continue Java's `String.hashCode` over UTF-16 units, with U+FFFD for invalid UTF-8.
+/// Continue Java's `String.hashCode` over UTF-16 units, with U+FFFD for invalid UTF-8; `None`
+/// without memory.
 #[inline(always)]
-pub fn hash_on(before: i32, text: &[u8]) -> i32 {
+pub fn hash_on(before: i32, text: &[u8]) -> Option<i32> {
     let (mut value, mut all) = (before, 0);
     for &byte in text {
         value = value.wrapping_mul(31).wrapping_add(byte as i32);
         all |= byte;
     }
     if all < 0x80 {
-        return value;
+        return Some(value);
     }
-    let copy = text.to_vec(); // the bytes may change while they are read
-    String::from_utf8_lossy(&copy)
-        .encode_utf16()
-        .fold(before, |value, unit| value.wrapping_mul(31).wrapping_add(unit as i32))
+    let copy = memory::copied(text)?; // the bytes may change while they are read
+    let add = |value: i32, unit: u16| value.wrapping_mul(31).wrapping_add(unit as i32);
+    Some(copy.utf8_chunks().fold(before, |before, chunk| {
+        let value = chunk.valid().encode_utf16().fold(before, add);
+        if chunk.invalid().is_empty() {
+            value
+        } else {
+            add(value, 0xfffd)
+        }
+    }))
 }
 
 /// The last value of each of some names that is not empty.
@@ -148,39 +156,47 @@ pub struct Groups {
 impl Groups {
     /// The number of a queue in `found`; a new queue is added.
     #[inline(always)]
-    pub fn number(&mut self, topic: &[u8], queue_id: i32) -> usize {
+    ///
+    /// `None` without memory, as the next two.
+    pub fn number(&mut self, topic: &[u8], queue_id: i32) -> Option<usize> {
         let last = self.found.get(self.last);
         if !last.is_some_and(|last| last.queue_id == queue_id && last.topic == topic) {
-            self.last = self.another(topic, queue_id);
+            self.last = self.another(topic, queue_id)?;
         }
-        self.last
+        Some(self.last)
     }
 
-    fn another(&mut self, topic: &[u8], queue_id: i32) -> usize {
+    fn another(&mut self, topic: &[u8], queue_id: i32) -> Option<usize> {
         if self.topics.is_empty() || self.last_topic.0 != topic {
             let next = self.topics.len();
-            let number = *self.topics.entry(topic.to_vec()).or_insert(next);
-            self.last_topic = (topic.to_vec(), number);
+            self.topics.try_reserve(1).ok()?;
+            let number = *self.topics.entry(memory::copied(topic)?).or_insert(next); // there is room
+            self.last_topic = (memory::copied(topic)?, number);
         }
-        *self.numbers.entry((self.last_topic.1, queue_id)).or_insert_with(|| {
-            let topic = self.last_topic.0.clone();
-            self.found.push(Group { topic, queue_id, count: 0, first: 0, last: 0, follow: true });
-            self.found.len() - 1
-        })
+        let key = (self.last_topic.1, queue_id);
+        if let Some(&known) = self.numbers.get(&key) {
+            return Some(known);
+        }
+        let (topic, number) = (memory::copied(topic)?, self.found.len());
+        self.numbers.try_reserve(1).ok()?;
+        let group = Group { topic, queue_id, count: 0, first: 0, last: 0, follow: true };
+        memory::push(&mut self.found, group)?;
+        self.numbers.insert(key, number); // there is room
+        Some(number)
     }
 
     #[inline(always)]
-    fn add(&mut self, record: &Record<'_>) -> usize {
-        let number = self.number(record.topic(), record.head.int(12));
+    fn add(&mut self, record: &Record<'_>) -> Option<usize> {
+        let number = self.number(record.topic(), record.head.int(12))?;
         self.found[number].add(record.head.long(20));
-        number
+        Some(number)
     }
 }
 
 /// `None` to leave the records to Python.
 fn units_of(data: &[u8], starts: &[i64]) -> Option<Units> {
     let mut groups = Groups::default();
-    let mut rows = Vec::with_capacity(starts.len());
+    let mut rows = memory::with_room(starts.len())?;
     for (at, &start) in starts.iter().enumerate() {
         let record = Record::at(data, start)?;
         if record.head.sys_flag() & PREPARED != 0 {
@@ -190,16 +206,17 @@ fn units_of(data: &[u8], starts: &[i64]) -> Option<Units> {
         let mut unit = [0; UNIT_BYTES];
         unit[..8].copy_from_slice(&record.head.physical_offset().to_be_bytes());
         unit[8..12].copy_from_slice(&record.head.size().to_be_bytes());
-        unit[12..].copy_from_slice(&(hash_on(0, tags) as i64).to_be_bytes());
-        rows.push((groups.add(&record), at as i64, unit));
+        unit[12..].copy_from_slice(&(hash_on(0, tags)? as i64).to_be_bytes());
+        memory::push(&mut rows, (groups.add(&record)?, at as i64, unit))?;
     }
     let groups = groups.found;
-    let mut next = Vec::with_capacity(groups.len());
-    groups.iter().fold(0, |place, group| {
-        next.push(place);
-        place + group.count
-    });
-    let (mut records, mut units) = (vec![0; rows.len() * 8], vec![0; rows.len() * UNIT_BYTES]);
+    let mut next = memory::with_room(groups.len())?;
+    groups.iter().try_fold(0, |place, group| {
+        memory::push(&mut next, place)?;
+        Some(place + group.count)
+    })?;
+    let mut records = memory::filled(0, rows.len() * 8)?;
+    let mut units = memory::filled(0, rows.len() * UNIT_BYTES)?;
     for (group, record, unit) in rows {
         let place = next[group];
         records[place * 8..][..8].copy_from_slice(&record.to_ne_bytes());
@@ -209,30 +226,40 @@ fn units_of(data: &[u8], starts: &[i64]) -> Option<Units> {
     Some(Units { records, units, groups })
 }
 
-/// Topic, queue id, number of records, and the first queue offset, if the others follow it.
-type QueueGroup = (String, i32, usize, Option<i64>);
+impl Group {
+    /// Topic, queue id, number of records, and the first queue offset, if the others follow it.
+    fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let topic = memory::text(py, &self.topic)?;
+        let first = match self.follow {
+            true => memory::long(py, self.first)?,
+            false => py.None().into_bound(py),
+        };
+        let (queue, count) =
+            (memory::long(py, self.queue_id as i64)?, memory::long(py, self.count as i64)?);
+        memory::tuple(py, [topic.into_any(), queue, count, first])
+    }
+}
 
-/// As ``queue_groups``: the number of each record, and its unit, by queue; and the queues.
+/// As ``queue_groups``: the number of each record, and its unit, by queue; and for each queue its
+/// topic, its id, the number of records, and the first queue offset, if the others follow it.
 #[pyfunction]
 #[allow(clippy::type_complexity)] // Python gets a triple
 pub fn queue_units<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,
     starts: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Vec<QueueGroup>)>> {
+) -> PyResult<Option<(Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyList>)>> {
     let (Some(data), Some(starts)) = (octets(&view), numbers(starts)) else {
         return Ok(None);
     };
     let Some(found) = without_lock(py, starts.len(), || units_of(data, &starts)) else {
         return Ok(None);
     };
-    let groups = found.groups.into_iter().map(|group| {
-        let topic = String::from_utf8(group.topic).ok()?; // it may have changed meanwhile
-        Some((topic, group.queue_id, group.count, group.follow.then_some(group.first)))
-    });
-    let Some(groups) = groups.collect::<Option<_>>() else {
+    // A topic may have changed meanwhile.
+    if found.groups.iter().any(|group| std::str::from_utf8(&group.topic).is_err()) {
         return Ok(None);
-    };
+    }
+    let groups = memory::list(py, found.groups.iter().map(|group| group.object(py)))?;
     Ok(Some((Octets::view(py, found.records)?, Octets::view(py, found.units)?, groups)))
 }
 
@@ -241,7 +268,7 @@ pub fn queue_units<'py>(
 pub fn each_key(
     data: &[u8],
     starts: &[i64],
-    mut take: impl FnMut(usize, &Record<'_>, i32),
+    mut take: impl FnMut(usize, &Record<'_>, i32) -> Option<()>,
 ) -> Option<()> {
     for (at, &start) in starts.iter().enumerate() {
         let record = Record::at(data, start)?;
@@ -252,10 +279,10 @@ pub fn each_key(
         if unique.is_empty() && keys.is_empty() {
             continue;
         }
-        let before = hash_on(hash_on(0, record.topic()), b"#");
+        let before = hash_on(hash_on(0, record.topic())?, b"#")?;
         let pieces = keys.split(|&byte| byte == b' ');
         for key in std::iter::once(unique).chain(pieces).filter(|key| !key.is_empty()) {
-            take(at, &record, hash_on(before, key).checked_abs().unwrap_or(0));
+            take(at, &record, hash_on(before, key)?.checked_abs().unwrap_or(0))?;
         }
     }
     Some(())
@@ -269,14 +296,14 @@ pub fn keys<'py>(
     starts: &Bound<'py, PyAny>,
 ) -> Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let (data, starts) = (octets(&view)?, numbers(starts)?);
-    let (mut records, mut hashes) = (Vec::with_capacity(starts.len() * 8), Vec::new());
+    let (mut records, mut hashes) = (memory::with_room(starts.len() * 8)?, Vec::new());
     without_lock(py, starts.len(), || {
         each_key(data, &starts, |record, _, hash| {
-            records.extend((record as i64).to_ne_bytes());
-            hashes.extend(hash.to_ne_bytes());
+            memory::extend(&mut records, &(record as i64).to_ne_bytes())?;
+            memory::extend(&mut hashes, &hash.to_ne_bytes())
         })
     })?;
-    Some((PyBytes::new(py, &records), PyBytes::new(py, &hashes)))
+    Some((memory::bytes(py, &records).ok()?, memory::bytes(py, &hashes).ok()?))
 }
 
 #[cfg(test)]
@@ -285,11 +312,11 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_java() {
-        assert_eq!(hash_on(0, b"TagA"), 2598919);
-        assert_eq!(hash_on(hash_on(0, b"Ta"), b"gA"), 2598919);
-        assert_eq!(hash_on(0, b""), 0);
-        assert_eq!(hash_on(0, "é".as_bytes()), 0xe9);
-        assert_eq!(hash_on(0, &[0xff]), 0xfffd);
+        assert_eq!(hash_on(0, b"TagA"), Some(2598919));
+        assert_eq!(hash_on(hash_on(0, b"Ta").unwrap(), b"gA"), Some(2598919));
+        assert_eq!(hash_on(0, b""), Some(0));
+        assert_eq!(hash_on(0, "é".as_bytes()), Some(0xe9));
+        assert_eq!(hash_on(0, &[0xff]), Some(0xfffd));
     }
 
     #[test]
@@ -303,7 +330,7 @@ mod tests {
     fn what_stands_outside_of_the_buffer_is_not_judged() {
         for start in [-1, 1, 200, i64::MIN, i64::MAX] {
             assert!(units_of(&[0; 200], &[start]).is_none());
-            assert!(each_key(&[0; 200], &[start], |_, _, _| ()).is_none());
+            assert!(each_key(&[0; 200], &[start], |_, _, _| Some(())).is_none());
         }
     }
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::dispatch::{each_key, without_lock};
+use crate::memory;
 use crate::octets::Octets;
 use crate::run::{numbers, octets};
 
@@ -59,7 +60,7 @@ impl<'a> Slots<'a> {
 /// Returns the number of slots that were empty before, and the physical offset in the last entry;
 /// `None` if an entry is not sound, with `heads` unchanged.
 fn follow(data: &[u8], first: i32, last_offset: i64, heads: &mut [i32]) -> Option<(usize, i64)> {
-    let mut followed: Vec<(u32, i32)> = Vec::with_capacity(data.len() / ENTRY_BYTES);
+    let mut followed: Vec<(u32, i32)> = memory::with_room(data.len() / ENTRY_BYTES)?;
     let (mut opened, mut last) = (0, last_offset);
     for raw in data.chunks_exact(ENTRY_BYTES) {
         let raw: [u8; ENTRY_BYTES] = std::hint::black_box(raw.try_into().ok()?); // may change meanwhile
@@ -76,7 +77,7 @@ fn follow(data: &[u8], first: i32, last_offset: i64, heads: &mut [i32]) -> Optio
         }
         opened += (previous == 0) as usize;
         *head = first + followed.len() as i32;
-        followed.push((slot, previous));
+        followed.push((slot, previous)); // there is room
         last = offset;
     }
     Some((opened, last))
@@ -143,9 +144,9 @@ fn entries_of(
     slots: &Slots<'_>,
     tail: FileTail,
 ) -> Option<Entries> {
-    let mut found = Entries::default();
-    found.block.reserve(starts.len() * ENTRY_BYTES);
-    let mut order: Vec<u64> = Vec::with_capacity(starts.len());
+    let block = memory::with_room(starts.len() * ENTRY_BYTES)?;
+    let mut found = Entries { block, ..Entries::default() };
+    let mut order: Vec<u64> = memory::with_room(starts.len())?;
     let (mut first_ms, count) = (0, slots.slots.len());
     each_key(data, starts, |at, record, hash| {
         let time_ms = record.head.long(record.frame.stored_at);
@@ -155,17 +156,19 @@ fn entries_of(
         }
         found.last_keys = if found.records.1 == at { found.last_keys + 1 } else { 1 };
         found.records.1 = at;
-        found.block.extend(hash.to_be_bytes());
-        found.block.extend(base.wrapping_add(starts[at]).to_be_bytes());
-        found.block.extend(tail.seconds(number, time_ms, first_ms).to_be_bytes());
-        found.block.extend([0; 4]);
-        order.push(((hash as usize % count) as u64) << 32 | number as u64);
+        let mut entry = [0; ENTRY_BYTES];
+        entry[..4].copy_from_slice(&hash.to_be_bytes());
+        entry[4..12].copy_from_slice(&base.wrapping_add(starts[at]).to_be_bytes());
+        let seconds = tail.seconds(number, time_ms, first_ms);
+        entry[12..PREVIOUS_AT].copy_from_slice(&seconds.to_be_bytes());
+        memory::extend(&mut found.block, &entry)?;
+        memory::push(&mut order, ((hash as usize % count) as u64) << 32 | number as u64)
     })?;
     if order.len() > tail.room {
         return None;
     }
     order.sort_unstable(); // by slot: neighbours in the file are read together
-    found.heads.reserve(order.len() * HEAD_BYTES);
+    found.heads = memory::with_room(order.len() * HEAD_BYTES)?;
     for same in order.chunk_by(|one, next| one >> 32 == next >> 32) {
         let slot = (same[0] >> 32) as usize;
         let mut previous = slots.get(slot, tail.first);
@@ -176,8 +179,8 @@ fn entries_of(
             found.block[at..at + 4].copy_from_slice(&previous.to_be_bytes());
             previous = tail.first + number as i32;
         }
-        found.heads.extend((slot as u32).to_ne_bytes());
-        found.heads.extend(previous.to_ne_bytes());
+        memory::extend(&mut found.heads, &(slot as u32).to_ne_bytes())?;
+        memory::extend(&mut found.heads, &previous.to_ne_bytes())?;
     }
     Some(found)
 }

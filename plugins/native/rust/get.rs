@@ -4,10 +4,11 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::log::Piece;
 use crate::lookups::Parts;
+use crate::memory;
 use crate::message::{long, queue_id};
 use crate::slots::new_ref;
 use crate::stored::{frame, slice, Wanted};
@@ -37,12 +38,12 @@ struct Found {
 }
 
 /// The fields of a `RecordsResult` behind the status.
-pub type Records<'py> = (Vec<Bound<'py, PyBytes>>, Vec<i64>, i64, i64, i64);
+pub type Records<'py> = (Bound<'py, PyList>, Bound<'py, PyList>, i64, i64, i64);
 
 /// A `TagFilter`.
 struct Filter {
     hashes: Vec<i32>,
-    tags: Vec<String>,
+    tags: Vec<Vec<u8>>,
 }
 
 impl Filter {
@@ -51,9 +52,12 @@ impl Filter {
         if !filter.getattr("by_code").ok()?.is_truthy().ok()? {
             return None;
         }
-        let tags = filter.getattr("tags").ok()?.try_iter().ok()?;
-        let tags: Option<Vec<String>> = tags.map(|tag| tag.ok()?.extract().ok()).collect();
-        Some(Filter { hashes: filter.getattr("hashes").ok()?.extract().ok()?, tags: tags? })
+        let mut tags = Vec::new();
+        for tag in filter.getattr("tags").ok()?.try_iter().ok()? {
+            let tag = tag.ok()?.cast_into::<PyString>().ok()?;
+            memory::push(&mut tags, memory::copied(tag.to_str().ok()?.as_bytes())?)?;
+        }
+        Some(Filter { hashes: memory::extracted(&filter.getattr("hashes").ok()?)?, tags })
     }
 
     /// As `TagFilter.may_match`.
@@ -66,7 +70,7 @@ impl Filter {
         let mut found =
             properties.split(|&byte| byte == 2).filter_map(|each| each.strip_prefix(b"TAGS\x01"));
         match (found.next(), found.next()) {
-            (Some(tag), None) => self.tags.iter().any(|each| each.as_bytes() == tag),
+            (Some(tag), None) => self.tags.iter().any(|each| each == tag),
             _ => false,
         }
     }
@@ -126,21 +130,31 @@ pub fn records<'py>(
     let Some(found) = parts.found(py, &asked, filter.as_ref(), most_bytes)? else {
         return Ok(None);
     };
-    let mut records = Vec::with_capacity(found.units.len());
+    let Some(mut records) = memory::with_room(found.units.len()) else {
+        return Ok(None);
+    };
     let are_whole = parts.each_run(py, &found.units, |data, wanted| {
         for &each in wanted {
-            let Some(record) = slice(data, each).map(|record| PyBytes::new(py, record)) else {
+            let Some(record) = slice(data, each) else {
                 return Ok(false);
             };
+            let record = memory::bytes(py, record)?;
             let copy = record.as_bytes();
             if !frame(copy, each, verify).is_some_and(|(_, frame)| frame.has_text(copy)) {
                 return Ok(false);
             }
-            records.push(record);
+            if memory::push(&mut records, record).is_none() {
+                return Ok(false);
+            }
         }
         Ok(true)
     })?;
-    Ok(are_whole.then_some((records, found.places, found.next, found.first, found.end)))
+    if !are_whole {
+        return Ok(None);
+    }
+    let records = memory::list(py, records.into_iter().map(Ok))?;
+    let places = memory::list(py, found.places.iter().map(|&at| memory::long(py, at)))?;
+    Ok(Some((records, places, found.next, found.first, found.end)))
 }
 
 impl Parts {
@@ -160,7 +174,7 @@ impl Parts {
         if offset < 0 || !(1..=self.most_messages).contains(&most) {
             return None;
         }
-        let queue = PyTuple::new(topic.py(), [topic, queue]).ok()?;
+        let queue = memory::tuple(topic.py(), [topic.clone(), queue.clone()]).ok()?;
         Some(Asked { queue, offset, most })
     }
 
@@ -185,7 +199,13 @@ impl Parts {
         let (Some(units), Some(bounds)) = (units, self.log.later(bounds)) else {
             return Ok(None);
         };
-        let (mut wanted, mut places, mut next) = (Vec::new(), Vec::new(), asked.offset);
+        let most = units.len().min(asked.most as usize);
+        let (Some(mut wanted), Some(mut places)) =
+            (memory::with_room(most), memory::with_room(most))
+        else {
+            return Ok(None);
+        };
+        let mut next = asked.offset;
         let (mut total, mut is_full) = (0, false);
         for unit in units {
             if !unit.is_between(bounds) {
@@ -198,8 +218,10 @@ impl Parts {
                 break;
             }
             if filter.is_none_or(|filter| filter.may_match(&unit)) {
-                wanted.push(unit);
-                places.push(next);
+                let added = memory::push(&mut wanted, unit);
+                if added.and_then(|()| memory::push(&mut places, next)).is_none() {
+                    return Ok(None);
+                }
                 total += unit.size as i64;
             }
             next += 1;
@@ -211,7 +233,9 @@ impl Parts {
 
     /// The messages; `None` if one is not whole or cannot be read.
     fn messages(&self, py: Python<'_>, units: &[Unit]) -> PyResult<Option<Vec<Py<PyAny>>>> {
-        let mut messages = Vec::with_capacity(units.len());
+        let Some(mut messages) = memory::with_room(units.len()) else {
+            return Ok(None);
+        };
         let are_whole = self.each_run(py, units, |data, wanted| {
             self.decoder.get().add(py, data, wanted, true, &mut messages)
         })?;
@@ -250,10 +274,10 @@ impl Parts {
             let Some(data) = data.filter(|data| data.len() as i64 == end - first) else {
                 return Ok(false);
             };
-            let wanted: Vec<Wanted> = run
-                .iter()
-                .map(|unit| (unit.offset - first, unit.size, Some(unit.offset)))
-                .collect();
+            let wanted = run.iter().map(|unit| (unit.offset - first, unit.size, Some(unit.offset)));
+            let Some(wanted) = memory::collected::<Wanted>(wanted) else {
+                return Ok(false);
+            };
             if !take(data, &wanted)? {
                 return Ok(false);
             }
@@ -268,7 +292,8 @@ impl Parts {
         messages: Vec<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let status = if messages.is_empty() { &self.no_match } else { &self.status };
-        let messages = PyList::new(py, messages)?;
+        let messages = messages.into_iter().map(|each| Ok(each.into_bound(py)));
+        let messages = memory::list(py, messages)?;
         unsafe {
             let made = Bound::from_owned_ptr_or_err(py, self.result.instance())?;
             // In the order of the class.

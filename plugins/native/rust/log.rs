@@ -179,7 +179,7 @@ impl Recent {
             Some((at, file, until)) if *at == start && now < *until => Some(file.clone()),
             _ => {
                 self.file = None;
-                let file = Arc::new(regular(folder.join(format!("{start:020}")))?);
+                let file = Arc::new(regular(folder.join(format!("{start:020}")))?); // of bounded length
                 if !self.is_closed {
                     self.file = Some((start, file.clone(), now + TRUSTED));
                 }
@@ -196,7 +196,7 @@ fn mapped(maps: &Bound<'_, PyDict>, start: i64, folder: &Path) -> Option<Py<File
     match map {
         Some(map) => Some(map.unbind()),
         None => {
-            let file = regular(folder.join(format!("{start:020}")))?;
+            let file = regular(folder.join(format!("{start:020}")))?; // of bounded length
             let map = Py::new(maps.py(), FileMap::of(file.as_raw_fd(), Some(file))?).ok()?;
             if maps.len() >= MOST_MAPS {
                 maps.clear();

@@ -331,7 +331,7 @@ impl Topic {
         Ok(Some(Topic {
             name: name.clone().unbind(),
             magic: made.getattr("magic")?.extract()?,
-            block: made.getattr("data")?.cast::<PyBytes>()?.as_bytes().to_vec(),
+            block: made.getattr("data")?.cast::<PyBytes>()?.as_bytes().to_vec(), // of bounded length
         }))
     }
 }

@@ -12,6 +12,7 @@ use crate::index::{fetch, Chain, File, Wanted};
 use crate::log::Bounds;
 use crate::lookups::Parts;
 use crate::maps::own_map;
+use crate::memory;
 use crate::message::long;
 use crate::names;
 use crate::run::{answer, ALONE_BYTES};
@@ -55,7 +56,10 @@ pub fn query<'py>(
     };
     search.bounds = bounds;
     match parts.through(&mut search, topic)? {
-        Some(()) => PyList::new(py, search.found).map(Some),
+        Some(()) => {
+            let found = search.found.into_iter().map(|each| Ok(each.into_bound(py)));
+            memory::list(py, found).map(Some)
+        }
         None => Ok(None),
     }
 }
@@ -191,12 +195,15 @@ impl Parts {
             }
             // A copy, since the bytes may change meanwhile.
             match data.get(..size as usize) {
-                Some(record) => break record.to_vec(),
+                Some(record) => break memory::copied(record),
                 None if length == size as i64 => return Ok(false),
                 None => length = size as i64,
             }
         };
-        self.take(py, search, offset, &record)
+        match record {
+            Some(record) => self.take(py, search, offset, &record),
+            None => Ok(false),
+        }
     }
 
     fn take(
@@ -219,9 +226,7 @@ impl Parts {
         match has_key(&record[frame.properties_at..], search.key.as_bytes()) {
             Some(true) => {
                 let made = self.decoder.get().alone(py, record, &head, &frame)?;
-                let is_made = made.is_some();
-                search.found.extend(made);
-                Ok(is_made)
+                Ok(made.and_then(|made| memory::push(&mut search.found, made)).is_some())
             }
             Some(false) => Ok(true),
             None => Ok(false),
@@ -250,7 +255,8 @@ impl<'a> Search<'a> {
         if most == 0 || begin_ms > end_ms || key.contains(' ') {
             return None;
         }
-        let hash = [topic, "#", key].iter().fold(0, |hash, part| hash_on(hash, part.as_bytes()));
+        let parts = [topic, "#", key];
+        let hash = parts.iter().try_fold(0, |hash, part| hash_on(hash, part.as_bytes()))?;
         let key_hash = hash.checked_abs().unwrap_or(0);
         let wanted = Wanted { key_hash, begin_ms, end_ms };
         Some(Search {
@@ -274,7 +280,7 @@ impl<'a> Search<'a> {
         }
         let Wanted { key_hash, begin_ms, end_ms } = self.wanted;
         let found = answer(memory.py(), memory.call1((key_hash, begin_ms, end_ms)))?;
-        Ok(found.and_then(|found| found.extract().ok()))
+        Ok(found.and_then(|found| memory::extracted(&found)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parses many records at once, consecutive or at given places, to checked columns, without the
 //! interpreter lock. As `lakelog/format/record_batch.py`.
 
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
@@ -34,17 +34,22 @@ pub fn octets(buffer: &PyBuffer<u8>) -> Option<&[u8]> {
 }
 
 /// The columns of a `RecordBatch`, in the order of its `LONGS` and `INTS`.
+#[derive(Default)]
 struct Columns {
     longs: [Vec<i64>; LONGS],
     ints: [Vec<i32>; INTS],
 }
 
 impl Columns {
-    fn of(at_once: usize) -> Columns {
-        Columns {
-            longs: std::array::from_fn(|_| Vec::with_capacity(at_once)),
-            ints: std::array::from_fn(|_| Vec::with_capacity(at_once)),
+    fn of(at_once: usize) -> Option<Columns> {
+        let mut made = Columns::default();
+        for column in &mut made.longs {
+            *column = memory::with_room(at_once)?;
         }
+        for column in &mut made.ints {
+            *column = memory::with_room(at_once)?;
+        }
+        Some(made)
     }
 
     fn len(&self) -> usize {
@@ -52,7 +57,7 @@ impl Columns {
     }
 
     #[inline(always)]
-    fn add(&mut self, start: usize, head: &Head, frame: &Frame) {
+    fn add(&mut self, start: usize, head: &Head, frame: &Frame) -> Option<()> {
         let place = |within: usize| (start + within) as i64;
         let suffix = frame.body_at - 16;
         let longs = [
@@ -80,23 +85,24 @@ impl Columns {
             head.int(suffix),
         ];
         for (column, value) in self.longs.iter_mut().zip(longs) {
-            column.push(value);
+            memory::push(column, value)?;
         }
         for (column, value) in self.ints.iter_mut().zip(ints) {
-            column.push(value);
+            memory::push(column, value)?;
         }
+        Some(())
     }
 
     /// All columns, one after the other, in machine byte order.
-    fn bytes(&self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.len() * (LONGS * 8 + INTS * 4));
-        for column in &self.longs {
-            all.extend(column.iter().flat_map(|value| value.to_ne_bytes()));
+    fn bytes(&self) -> Option<Vec<u8>> {
+        let mut all = memory::with_room(self.len() * (LONGS * 8 + INTS * 4))?;
+        for value in self.longs.iter().flatten() {
+            memory::extend(&mut all, &value.to_ne_bytes())?;
         }
-        for column in &self.ints {
-            all.extend(column.iter().flat_map(|value| value.to_ne_bytes()));
+        for value in self.ints.iter().flatten() {
+            memory::extend(&mut all, &value.to_ne_bytes())?;
         }
-        all
+        Some(all)
     }
 }
 
@@ -124,9 +130,10 @@ impl Checks {
     }
 }
 
-fn follow(data: &[u8], base: i64, checks: Checks, most: usize) -> Columns {
+/// `None` without memory.
+fn follow(data: &[u8], base: i64, checks: Checks, most: usize) -> Option<Columns> {
     // A guess, so that short runs take no more than they need, and long ones grow seldom.
-    let mut found = Columns::of((data.len() / 256).clamp(1, 1024).min(most));
+    let mut found = Columns::of((data.len() / 256).clamp(1, 1024).min(most))?;
     let mut at = 0;
     while found.len() < most && data.len() - at >= RECORD_MIN_BYTES {
         let head = Head::of(&data[at..]);
@@ -136,10 +143,10 @@ fn follow(data: &[u8], base: i64, checks: Checks, most: usize) -> Columns {
         let Some(frame) = checks.frame(&head, &data[at..], offset) else {
             break;
         };
-        found.add(at, &head, &frame);
+        found.add(at, &head, &frame)?;
         at += head.size() as usize;
     }
-    found
+    Some(found)
 }
 
 /// As ``decode_run``: the columns of the records at the start of ``view``.
@@ -159,12 +166,9 @@ pub fn read_run<'py>(
     };
     let checks = Checks { verify, sealed };
     let most = usize::try_from(max_records).unwrap_or(0);
-    let columns = if data.len() < ALONE_BYTES {
-        follow(data, base_offset, checks, most).bytes()
-    } else {
-        py.detach(|| follow(data, base_offset, checks, most).bytes())
-    };
-    Octets::view(py, columns).map(Some)
+    let columns = || follow(data, base_offset, checks, most)?.bytes();
+    let columns = if data.len() < ALONE_BYTES { columns() } else { py.detach(columns) };
+    columns.map(|columns| Octets::view(py, columns)).transpose()
 }
 
 /// Bytes and offsets, as Arrow has them.
@@ -202,14 +206,14 @@ impl Packed {
             bytes: memory::with_room(most as usize)?,
             offsets: memory::with_room(4 * (pointed.len() + 1))?,
         };
-        made.add(&[]);
+        made.add(&[])?;
         Some(made)
     }
 
     #[inline(always)]
-    fn add(&mut self, body: &[u8]) {
-        self.bytes.extend_from_slice(body);
-        self.offsets.extend_from_slice(&(self.bytes.len() as i32).to_ne_bytes());
+    fn add(&mut self, body: &[u8]) -> Option<()> {
+        memory::extend(&mut self.bytes, body)?;
+        memory::extend(&mut self.offsets, &(self.bytes.len() as i32).to_ne_bytes())
     }
 }
 
@@ -234,7 +238,7 @@ fn prefetch(data: &[u8], start: i64, size: i32) {
 fn check(data: &[u8], pointed: &[Pointed], verify: bool, pack: bool) -> Option<Checked> {
     let checks = Checks { verify, sealed: false };
     let mut good = memory::with_room(pointed.len())?;
-    let mut columns = Columns::of(pointed.len());
+    let mut columns = Columns::of(pointed.len())?;
     let mut bodies = if pack { Packed::of(pointed) } else { None };
     for (number, &(start, offset, size)) in pointed.iter().enumerate() {
         if let Some(&(start, _, size)) = pointed.get(number + AHEAD) {
@@ -249,11 +253,11 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool, pack: bool) -> Option<C
         let frame = (head.size() as i64 == size as i64)
             .then(|| checks.frame(&head, record, offset))
             .flatten();
-        good.push(frame.is_some() as u8);
+        memory::push(&mut good, frame.is_some() as u8)?;
         if let Some(frame) = frame {
-            columns.add(at, &head, &frame);
+            columns.add(at, &head, &frame)?;
             if let Some(bodies) = &mut bodies {
-                bodies.add(&record[frame.body_at..frame.body_end]);
+                bodies.add(&record[frame.body_at..frame.body_end])?;
             }
         }
     }
@@ -286,8 +290,11 @@ pub fn long(value: &Bound<'_, PyAny>) -> Option<i64> {
 }
 
 /// A column of integers; `None` where it is of another kind.
-pub fn numbers<T: pyo3::buffer::Element>(column: &Bound<'_, PyAny>) -> Option<Vec<T>> {
-    PyBuffer::get(column).ok()?.to_vec(column.py()).ok()
+pub fn numbers<T: Element + Default>(column: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+    let buffer = PyBuffer::<T>::get(column).ok()?;
+    let mut made = memory::filled(T::default(), buffer.item_count())?;
+    buffer.copy_to_slice(column.py(), &mut made).ok()?;
+    Some(made)
 }
 
 /// As ``sound_records``: a byte for each record, the columns of those that are whole, and their
@@ -311,12 +318,11 @@ pub fn sound_records<'py>(
     if starts.len() != offsets.len() || starts.len() != sizes.len() {
         return Ok(None);
     }
-    let pointed: Vec<Pointed> = starts
-        .into_iter()
-        .zip(offsets)
-        .zip(sizes)
-        .map(|((start, offset), size)| (start, offset, size))
-        .collect();
+    let zipped = starts.into_iter().zip(offsets).zip(sizes);
+    let pointed = zipped.map(|((start, offset), size)| (start, offset, size));
+    let Some(pointed) = memory::collected::<Pointed>(pointed) else {
+        return Ok(None);
+    };
     let bytes: i64 = pointed.iter().map(|&(_, _, size)| size as i64).sum();
     let found = if bytes < ALONE_BYTES as i64 {
         check(data, &pointed, verify, pack_bodies)
@@ -332,7 +338,10 @@ pub fn sound_records<'py>(
         }
         None => None,
     };
-    Ok(Some((PyBytes::new(py, &good), Octets::view(py, columns.bytes())?, bodies)))
+    let Some(columns) = columns.bytes() else {
+        return Ok(None);
+    };
+    Ok(Some((memory::bytes(py, &good)?, Octets::view(py, columns)?, bodies)))
 }
 
 #[cfg(test)]
@@ -343,7 +352,7 @@ mod tests {
     fn nothing_is_found_in_bytes_that_are_no_records() {
         let checks = Checks { verify: true, sealed: false };
         for data in [&[][..], &[0; 90], &[0; 200], &[0xff; 200]] {
-            assert_eq!(follow(data, i64::MAX, checks, 10).len(), 0);
+            assert_eq!(follow(data, i64::MAX, checks, 10).unwrap().len(), 0);
         }
     }
 

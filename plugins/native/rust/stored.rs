@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyType};
 
 use crate::frame::{Frame, Head, AT_BORN_HOST, MAGIC_V1, RECORD_MIN_BYTES};
+use crate::memory;
 use crate::run::{long, numbers, octets, ALONE_BYTES};
 use crate::slots::{new_ref, Slots};
 
@@ -35,8 +36,8 @@ impl Known {
                 return Some(name.clone_ref(py));
             }
         }
-        let name = PyString::new(py, std::str::from_utf8(text).ok()?).unbind();
-        self.topic = Some((text.to_vec(), name.clone_ref(py)));
+        let name = memory::text(py, text).ok()?.unbind();
+        self.topic = Some((memory::copied(text)?, name.clone_ref(py)));
         Some(name)
     }
 
@@ -44,11 +45,11 @@ impl Known {
         if let Some((_, name)) = self.hosts.iter().find(|(bytes, _)| bytes == raw) {
             return Some(name.clone_ref(py));
         }
-        let name = PyString::new(py, &host(raw)?).unbind();
+        let name = memory::text(py, host(raw)?.as_bytes()).ok()?.unbind();
         if self.hosts.len() == MOST_HOSTS {
             self.hosts.clear();
         }
-        self.hosts.push((raw.to_vec(), name.clone_ref(py)));
+        memory::push(&mut self.hosts, (memory::copied(raw)?, name.clone_ref(py)))?;
         Some(name)
     }
 }
@@ -83,8 +84,8 @@ fn host(raw: &[u8]) -> Option<String> {
     }
     let text = CStr::from_bytes_until_nul(&text).ok()?.to_str().ok()?;
     Some(match family {
-        libc::AF_INET => format!("{text}:{port}"),
-        _ => format!("[{text}]:{port}"),
+        libc::AF_INET => format!("{text}:{port}"), // of bounded length
+        _ => format!("[{text}]:{port}"),           // of bounded length
     })
 }
 
@@ -151,11 +152,14 @@ impl Decoder {
         let Some(wanted) = wanted(starts, sizes, offsets) else {
             return Ok(None);
         };
-        let mut found = Vec::with_capacity(wanted.len());
+        let Some(mut found) = memory::with_room(wanted.len()) else {
+            return Ok(None);
+        };
         if !self.add(py, data, &wanted, verify, &mut found)? {
             return Ok(None);
         }
-        Ok(Some(PyList::new(py, found)?.unbind()))
+        let found = found.into_iter().map(|each| Ok(each.into_bound(py)));
+        Ok(Some(memory::list(py, found)?.unbind()))
     }
 }
 
@@ -166,14 +170,14 @@ fn wanted(
 ) -> Option<Vec<Wanted>> {
     let (starts, sizes): (Vec<i64>, Vec<i32>) = (numbers(starts)?, numbers(sizes)?);
     let offsets: Vec<Option<i64>> = match offsets {
-        Some(offsets) => numbers(offsets)?.into_iter().map(Some).collect(),
-        None => vec![None; starts.len()],
+        Some(offsets) => memory::collected(numbers(offsets)?.into_iter().map(Some))?,
+        None => memory::filled(None, starts.len())?,
     };
     if starts.len() != sizes.len() || starts.len() != offsets.len() {
         return None;
     }
     let zipped = starts.into_iter().zip(sizes).zip(offsets);
-    Some(zipped.map(|((start, size), offset)| (start, size, offset)).collect())
+    memory::collected(zipped.map(|((start, size), offset)| (start, size, offset)))
 }
 
 /// Prefetch all records of a call: those of a queue are apart in the log, and
@@ -271,7 +275,9 @@ impl Decoder {
             let Some(message) = self.made(py, &mut before, data, each, verify)? else {
                 return Ok(false);
             };
-            found.push(message);
+            if memory::push(found, message).is_none() {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
@@ -291,7 +297,9 @@ impl Decoder {
         };
         let mut copy = std::mem::take(&mut before.copy);
         copy.clear();
-        copy.extend_from_slice(record);
+        if memory::extend(&mut copy, record).is_none() {
+            return Ok(None);
+        }
         let record = std::hint::black_box(&copy[..]);
         let Some((head, frame)) = frame(record, wanted, verify) else {
             return Ok(None);
@@ -409,7 +417,7 @@ impl Decoder {
         let mut known = self.known.try_lock().ok()?;
         let made = [known.topic(py, topic)?, known.host(py, born)?, known.host(py, store)?];
         if let Some(before) = before {
-            let texts = |at: usize| Some((given[at].to_vec(), made[at].clone_ref(py)));
+            let texts = |at: usize| Some((memory::copied(given[at])?, made[at].clone_ref(py)));
             before.texts = std::array::from_fn(texts);
         }
         Some(made)

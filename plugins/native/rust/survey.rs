@@ -12,9 +12,11 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::dispatch::{Groups, PREPARED};
 use crate::frame::{Frame, Head, RECORD_MIN_BYTES};
+use crate::memory;
 use crate::run::Checks;
 
 /// A buffer of this length stays in a processor's cache.
@@ -35,7 +37,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Add the record that starts at the end; returns whether it is plain.
+    /// Add the record that starts at the end; returns whether it is plain, and there was memory.
     #[inline(always)]
     fn add(&mut self, head: &Head, frame: &Frame, record: &[u8]) -> bool {
         let time_ms = head.long(frame.stored_at);
@@ -49,12 +51,17 @@ impl Survey {
         let end = self.end + record.len() as i64;
         if flags & PREPARED == 0 {
             let topic = &record[frame.topic_at..frame.topic_end()];
-            let number = self.groups.number(topic, head.int(12));
+            if self.places.try_reserve(1).is_err() {
+                return false;
+            }
+            let Some(number) = self.groups.number(topic, head.int(12)) else {
+                return false;
+            };
             if !self.groups.found[number].add_next(head.long(20)) {
                 return false;
             }
             if number == self.places.len() {
-                self.places.push((self.end, end));
+                self.places.push((self.end, end)); // there is room
             }
             self.places[number].1 = end;
         }
@@ -87,7 +94,9 @@ impl Survey {
 
     /// Read on from the file of the segment at `start`, of `length` bytes.
     fn read(&mut self, file: &File, start: i64, length: i64, checks: Checks) {
-        let mut buffer = vec![0; WINDOW_BYTES.min(length as usize)];
+        let Some(mut buffer) = memory::filled(0, WINDOW_BYTES.min(length as usize)) else {
+            return;
+        };
         loop {
             let (before, at) = (self.end, self.end - start);
             let most = buffer.len().min((length - at) as usize);
@@ -108,13 +117,10 @@ fn contains(text: &[u8], name: &[u8]) -> bool {
     text.iter().enumerate().any(|(at, &byte)| byte == name[0] && text[at..].starts_with(name))
 }
 
-/// Topic and queue id, the number of records, the queue offset and the start of the first record,
-/// and the end of the last one.
-type Queue = (String, i32, usize, i64, i64, i64);
-
 /// The end of the records, their number, the store times of the first and the last one in ms, and
-/// their queues; `None` if there are none.
-type Found = (i64, i64, i64, i64, Vec<Queue>);
+/// their queues: topic and queue id, the number of records, the queue offset and the start of the
+/// first record, and the end of the last one; `None` if there are none.
+type Found<'py> = (i64, i64, i64, i64, Bound<'py, PyList>);
 
 /// The plain records at the start of a file, the segment at `start`, of `length` bytes.
 #[pyfunction]
@@ -124,7 +130,7 @@ pub fn plain_records(
     start: i64,
     length: i64,
     sealed: bool,
-) -> Option<Found> {
+) -> Option<Found<'_>> {
     if descriptor < 0 || length < 1 || start.checked_add(length).is_none() {
         return None;
     }
@@ -135,11 +141,15 @@ pub fn plain_records(
     if found.records == 0 {
         return None;
     }
-    let queues = found.groups.found.into_iter().zip(found.places).map(|(group, (first, end))| {
-        let topic = String::from_utf8(group.topic).ok()?;
-        Some((topic, group.queue_id, group.count, group.first, first, end))
+    let queues = found.groups.found.iter().zip(&found.places).map(|(group, &(first, end))| {
+        let topic = memory::text(py, &group.topic)?.into_any();
+        let [queue, count] = [group.queue_id as i64, group.count as i64];
+        let long = |value| memory::long(py, value);
+        let numbers = [long(queue)?, long(count)?, long(group.first)?, long(first)?, long(end)?];
+        let [queue, count, offset, first, end] = numbers;
+        memory::tuple(py, [topic, queue, count, offset, first, end])
     });
-    let queues = queues.collect::<Option<_>>()?;
+    let queues = memory::list(py, queues).ok()?;
     Some((found.end, found.records, found.first_ms, found.last_ms, queues))
 }
 

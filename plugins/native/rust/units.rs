@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::frame::RECORD_MIN_BYTES;
 use crate::log::read_at;
 use crate::maps::{own_map, FileMap};
+use crate::memory;
 use crate::names;
 use crate::run::octets;
 
@@ -85,12 +86,18 @@ impl<'py> Units<'py> {
         }
         let at = usize::try_from(start - self.first).ok()?.checked_mul(UNIT_BYTES)?;
         let (at, length) = (self.position.checked_add(at)?, count as usize * UNIT_BYTES);
-        let units = |raw: &[u8]| raw.chunks_exact(UNIT_BYTES).map(Unit::of).collect();
+        let units = |raw: &[u8]| {
+            let mut made = memory::with_room(count as usize)?;
+            for each in raw.chunks_exact(UNIT_BYTES) {
+                memory::push(&mut made, Unit::of(each)?)?;
+            }
+            Some(made)
+        };
         match &self.source {
             Source::Mapped(map) => units(map.get().bytes()?.get(at..at + length)?),
             Source::Held(buffer) => units(octets(buffer)?.get(at..at + length)?),
             Source::File(opened) => {
-                let mut raw = vec![0u8; length];
+                let mut raw = memory::filled(0, length)?;
                 let read = read_at(descriptor_of(opened)?, &mut raw, at as u64)?;
                 (read == length).then(|| units(&raw)).flatten()
             }

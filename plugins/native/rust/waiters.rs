@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyBaseException;
+use pyo3::exceptions::{PyBaseException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -90,7 +90,14 @@ impl Waiters {
             woken: AtomicU32::new(0),
             affinity: Affinity::of_thread(),
         });
-        self.state().waiting.push_back(waiter.clone());
+        {
+            let mut state = self.state();
+            let count = state.waiting.len() + 1;
+            let has_room =
+                state.waiting.try_reserve(1).and_then(|()| state.asleep.try_reserve(count));
+            has_room.map_err(|_| PyMemoryError::new_err(()))?;
+            state.waiting.push_back(waiter.clone()); // there is room
+        }
         let slept = self.joined.call1(py, (end,)).and_then(|_| self.sleep(py, &waiter));
         if let Err(error) = slept {
             self.leave(&waiter);
@@ -118,7 +125,7 @@ impl Waiters {
         while state.waiting.front().is_some_and(|first| first.end <= flushed) {
             let Some(first) = state.waiting.pop_front() else { break };
             set(&first, answer.clone_ref(py));
-            state.asleep.push_back(first);
+            state.asleep.push_back(first); // there is room
             count += 1;
         }
         state.hasty = state.hasty.saturating_sub(1);

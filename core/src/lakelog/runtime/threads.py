@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import threading
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +25,11 @@ from concurrent.futures._base import CANCELLED_AND_NOTIFIED, LOGGER, PENDING
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from threading import Thread, current_thread, get_ident, main_thread
+from threading import Event, Thread, current_thread, get_ident, main_thread
 from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+from weakref import ref
 
 from lakelog.errors import StoreError, ThreadNotStarted
 from lakelog.runtime.locks import LockFreeEvent, WaitList
@@ -39,6 +41,8 @@ AnyThread = TypeVar("AnyThread", bound=Thread)
 P = ParamSpec("P")
 
 Result = TypeVar("Result")
+
+_LOOK_SECONDS: Final = 0.02
 
 Submit: TypeAlias = "Callable[[Callable[[], None]], object]"
 """The ``submit`` of an executor; raises ``RuntimeError`` if no thread can be started."""
@@ -390,18 +394,55 @@ def started(thread: AnyThread) -> AnyThread:
 
     Raises :class:`~lakelog.errors.ThreadNotStarted`; nothing runs then. Retry with a new thread.
     """
+    begin = partial(thread._bootstrap)  # type: ignore[attr-defined]  # not in the stubs
+    vars(thread).update(_bootstrap=begin, _started=_Started(thread, ref(begin)))
+    del begin
     try:
         if get_ident() == main_thread().ident:
             # Thread.start waits for an event of the new thread. An exception of a signal handler
             # leaves the event's lock acquired, and the new thread waits for it for ever.
             starting = ThreadTask(thread.start)
-            start_new_thread(starting.run, ())
+            run = partial(starting.run)
+            begun = ref(run)
+            start_new_thread(run, ())
+            del run
+            while not starting.done():
+                with suppress(TimeoutError):
+                    starting.result(_LOOK_SECONDS)
+                if begun() is None and not starting.done():
+                    raise MemoryError("the new thread had no memory for its first frame")
             starting.result()
         else:
             thread.start()
     except (RuntimeError, MemoryError) as error:
         raise ThreadNotStarted(thread.name, error) from error
     return thread
+
+
+class _Started(Event):
+    """The event for which ``Thread.start`` waits, without an end.
+
+    A thread that has no memory for its first frame ends before it runs a line of Python. Then its
+    first function is freed, and the event is not set.
+    """
+
+    def __init__(self, thread: Thread, begin: ref[Callable[[], None]]) -> None:
+        super().__init__()
+        self._thread: Thread | None = thread
+        self._begin = begin
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the thread runs; raises ``MemoryError`` if it has ended before."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            vars(thread).pop("_bootstrap")  # from now on, only the new thread holds it
+        while not super().wait(_LOOK_SECONDS if timeout is None else timeout):
+            if timeout is not None:
+                return False
+            if self._begin() is None and not self.is_set():
+                threading._limbo.pop(thread, None)  # type: ignore[attr-defined]  # not in the stubs
+                raise MemoryError("the new thread had no memory for its first frame")
+        return True
 
 
 def submitted(submit: Submit, name: str, work: Callable[[], Result]) -> ThreadTask[Result]:
