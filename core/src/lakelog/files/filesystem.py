@@ -562,7 +562,7 @@ class _Naming:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, NotOpened):
+        if isinstance(error, NotOpened | NoRoom):
             return
         if isinstance(error, OSError):
             if error.errno in _NO_DESCRIPTOR or (self._opens and error.errno in _NOT_NOW):

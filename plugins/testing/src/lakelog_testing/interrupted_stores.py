@@ -280,10 +280,10 @@ class _Case:
     def run(self, at: int) -> dict[str, Any]:
         """Interrupt the operation once; returns what came of it."""
         trial, step = self.trial, "before it"
-        owned, byte_locks = self.locks.owned(), _byte_locks(trial.path)
         result: dict[str, Any] = dict(zip(_FIELDS, (None, False, None), strict=True))
         try:
             work, is_open = self.operation(trial), trial.opened is not None
+            owned, byte_locks = self.locks.owned(), _byte_locks(trial.path)
             step = "what was raised"
             came = interrupted(work, at, self.settings.packages)
             result.update(place=came.place, was_raised=came.was_raised)
