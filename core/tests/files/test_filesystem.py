@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.files.filesystem import File, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
 
 FILES = RealFileSystem()
 
@@ -21,7 +21,8 @@ FILES = RealFileSystem()
 def test_every_call_of_a_file_names_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
-    gone = RealFile(path, 1 << 20)
+    gone = FILES.open(path)
+    os.close(gone.fileno())
     for call in (
         gone.size,
         gone.sync,

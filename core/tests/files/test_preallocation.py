@@ -38,15 +38,15 @@ class Disk(RealFileSystem):
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
-        return _Asking(path, file.fileno(), self) if path.name.isdigit() else file
+        return _Asking(path, file, self) if path.name.isdigit() else file
 
     def before(self, position: int, length: int, thread: str) -> None:
         """Nothing."""
 
 
 class _Asking(RealFile):
-    def __init__(self, path: Path, fd: int, disk: Disk) -> None:
-        super().__init__(path, fd)
+    def __init__(self, path: Path, file: File, disk: Disk) -> None:
+        super().__init__(path, file)
         object.__setattr__(self, "_disk", disk)
 
     def allocate(self, length: int, position: int = 0) -> None:

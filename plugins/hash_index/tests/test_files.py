@@ -172,7 +172,7 @@ class FullDisk(RealFileSystem):
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
-        return FillingFile(path, file.fileno(), self.left) if path.parent.name == "index" else file
+        return FillingFile(path, file, self.left) if path.parent.name == "index" else file
 
 
 @pytest.mark.parametrize("left", range(0, 14, 2))

@@ -13,8 +13,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lakelog.errors import SettingsError
 from lakelog.format.layout import CHECKPOINT_FILE, LOCK_FILE
@@ -124,26 +126,73 @@ def _may_give(group_id: int) -> bool:
     return os.geteuid() == 0 or group_id == os.getegid() or group_id in os.getgroups()
 
 
-def open_regular(path: Path, flags: int, access: Access, *, create: bool) -> int:
-    """Open a regular file and return its descriptor; with ``create``, create it if missing.
+class Held:
+    """The number of an open descriptor; none before it is opened, and once it is closed.
+
+    A signal handler may raise behind any call, before the caller has stored its result. So compiled
+    code stores the number here, and takes it from here to close it.
+
+    :param used: contains this object from now on until :meth:`close`
+    """
+
+    __slots__ = ("_numbers", "_used")
+
+    def __init__(self, used: set[Any] | None = None) -> None:
+        self._numbers = list[int]()
+        self._used = used
+        if used is not None:
+            used.add(self)
+
+    @property
+    def number(self) -> int:
+        """The number."""
+        return self._numbers[0]
+
+    def open(self, path: Path | str, flags: int, mode: int = 0) -> None:
+        """``open``. Raises ``OSError``."""
+        self._numbers.extend(map(os.open, (path,), (flags,), (mode,)))
+
+    def close_number(self) -> None:
+        """``close``; a second call does nothing, since another file may have the number by then."""
+        numbers = self._numbers
+        if numbers:
+            with suppress(IndexError):  # another thread closes it
+                deque(map(os.close, map(numbers.pop, (0,))), maxlen=0)
+
+    def close(self) -> None:
+        """As :meth:`close_number`, for good."""
+        try:
+            self.close_number()
+        finally:
+            if self._used is not None:
+                self._used.discard(self)
+
+
+def open_regular(held: Held, path: Path, flags: int, access: Access, *, create: bool) -> None:
+    """Open a regular file; with ``create``, create it if missing. The caller closes ``held``.
 
     Raises ``OSError``, which names the type of a file that is not a regular one.
     """
     while True:
         try:
-            return _checked(path, _opened(path, flags, 0))
+            _open(held, path, flags, 0)
+            mode = os.fstat(held.number).st_mode
+            if not stat.S_ISREG(mode):
+                _refuse(path, mode)
+            return
         except FileNotFoundError:
             if not create:
                 raise
         try:
-            return _made(path, flags, access)
+            _make(held, path, flags, access)
+            return
         except FileExistsError:
             continue  # another process was faster
 
 
-def open_link(link: str, flags: int) -> int:
+def open_link(held: Held, link: str, flags: int) -> None:
     """Open the file of another open descriptor, by its link in ``/proc``. Raises ``OSError``."""
-    return _opened(Path(link), flags, 0, _GUARDED & ~os.O_NOFOLLOW)
+    _open(held, Path(link), flags, 0, _GUARDED & ~os.O_NOFOLLOW)
 
 
 def make_folder(path: Path, access: Access) -> None:
@@ -169,67 +218,57 @@ def make_folder(path: Path, access: Access) -> None:
         os.close(fd)
 
 
-def _made(path: Path, flags: int, access: Access) -> int:
+def _make(held: Held, path: Path, flags: int, access: Access) -> None:
     """Create a file; if others may use it, it gets its rights before its name.
 
     So no permitted user is refused meanwhile, and a crash leaves no file with fewer rights.
     """
     if access == PRIVATE:
-        return _opened(path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
+        _open(held, path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
+        return
     try:
-        fd = _opened(path.parent, os.O_RDWR | os.O_TMPFILE, _OWNERS_FILE)
+        _open(held, path.parent, os.O_RDWR | os.O_TMPFILE, _OWNERS_FILE)
     except OSError as error:
         if error.errno not in _NO_NAMELESS:
             raise
-        return _made_at_once(path, flags, access)
+        _make_at_once(held, path, flags, access)
+        return
     try:
-        access.give_to(fd, access.file_mode)
-        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd)  # by linkat, which follows the link
-    except BaseException:  # Ctrl-C too: no caller has the descriptor yet to close it
-        os.close(fd)
+        access.give_to(held.number, access.file_mode)
+        # by linkat, which follows the link
+        os.link(f"/proc/self/fd/{held.number}", path, src_dir_fd=held.number)
+    except FileExistsError:
+        held.close_number()
         raise
-    return fd
 
 
-def _made_at_once(path: Path, flags: int, access: Access) -> int:
-    """As ``_made``, on a file system without unnamed files."""
-    fd = _opened(path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
+def _make_at_once(held: Held, path: Path, flags: int, access: Access) -> None:
+    """As ``_make``, on a file system without unnamed files."""
+    _open(held, path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
     try:
-        access.give_to(fd, access.file_mode)
-    except BaseException:  # Ctrl-C too: no caller has the descriptor yet to close it
-        os.close(fd)
+        access.give_to(held.number, access.file_mode)
+    except BaseException:  # Ctrl-C too
         os.unlink(path)
         raise
-    return fd
 
 
-def _opened(path: Path, flags: int, mode: int, guards: int = _GUARDED) -> int:
+def _open(held: Held, path: Path, flags: int, mode: int, guards: int = _GUARDED) -> None:
     """Open a file, never under the number of a standard stream, whose output could damage it.
 
     If the process was started without standard streams, the null device takes their numbers.
     ``O_NONBLOCK`` has no effect on regular files.
     """
     try:
-        while (fd := os.open(path, flags | guards, mode)) <= _STANDARD_ERROR:
-            os.close(fd)
+        held.open(path, flags | guards, mode)
+        while held.number <= _STANDARD_ERROR:
+            held.close_number()
             flags &= ~os.O_EXCL  # the file exists now, created here
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # for child programs, too
+            held.open(path, flags | guards, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, or a FIFO or socket
             _refuse(path, os.lstat(path).st_mode)
         raise
-    return fd
-
-
-def _checked(path: Path, fd: int) -> int:
-    try:
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode):
-            _refuse(path, mode)
-    except BaseException:  # Ctrl-C too: no caller has the descriptor yet to close it
-        os.close(fd)
-        raise
-    return fd
 
 
 def _refuse(path: Path, mode: int) -> None:

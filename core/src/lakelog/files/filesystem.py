@@ -24,7 +24,17 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    runtime_checkable,
+)
 from weakref import ref
 
 import attrs
@@ -38,6 +48,7 @@ from lakelog.files.access import (
     open_link,
     open_regular,
 )
+from lakelog.files.access import Held as Held  # noqa: PLC0414  # exported: plugins import it from here
 from lakelog.message import Body
 
 NextData: TypeAlias = "Callable[[int], int | None]"
@@ -318,20 +329,55 @@ def _mmap() -> Callable[..., Any]:
     return call
 
 
-Used: TypeAlias = "set[ref[RealFile | FileMap]]"
+P = ParamSpec("P")
+
+Used: TypeAlias = "set[Held | ref[FileMap]]"
+"""The open files and maps of one open of a store."""
+
+
+def _held_of(given: Held | File) -> Held:
+    found = given.held if isinstance(given, RealFile) else given
+    assert isinstance(found, Held), found
+    return found
 
 
 @attrs.define(eq=False, repr=False)
 class RealFile:
-    """A :class:`File` of the operating system."""
+    """A :class:`File` of the operating system.
+
+    :ivar held: the number of its descriptor; given as that of another ``RealFile``, or by it
+    """
 
     path: Path
-    _fd: int
+    held: Held = attrs.field(converter=_held_of)
     _used: Used | None = attrs.field(default=None, kw_only=True)
+    _fd: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        if self._used is not None:
-            self._used.add(ref(self, self._used.discard))
+        self._fd = self.held.number
+
+    @classmethod
+    def opened(
+        cls,
+        path: Path,
+        used: Used | None,
+        opens: Callable[Concatenate[Held, P], None],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> Self:
+        """The file that ``opens(held, *arguments, **named)`` opens."""
+        held = Held(used)
+        try:
+            opens(held, *arguments, **named)
+            return cls(path, held, used=used)
+        except BaseException:
+            held.close()
+            raise
+
+    def reopened(self) -> Self:
+        """The file once more, for reading, without the flags of this one."""
+        link = f"/proc/self/fd/{self._fd}"
+        return self.opened(self.path, self._used, Held.open, link, os.O_RDONLY | os.O_CLOEXEC)
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -402,11 +448,10 @@ class RealFile:
         return made
 
     def close(self) -> None:
-        """``close``; a second call does nothing, since another file may have the number by then."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with _Naming("close", self.path):
-                os.close(fd)
+        """``close``; a second call does nothing."""
+        self._fd = -1
+        with _Naming("close", self.path):
+            self.held.close()
 
 
 def _next_not_zero(fd: int, position: int) -> int | None:
@@ -462,34 +507,35 @@ class RealFileSystem:
     def release(self) -> None:
         """Close all files and end all maps of this object, if it is for one open of a store.
 
-        Whoever still has one reads zeros, or gets ``EBADF``. A closed store and a forked child call
+        Whoever still has one reads zeros, or gets an error. A closed store and a forked child call
         this: what a reference cycle holds would stay open until Python's collector runs.
         """
-        for each in [each() for each in list(self._used or ())]:
-            if isinstance(each, FileMap):
-                each.unmap(keep=True)
-            elif each is not None:
+        for each in list(self._used or ()):
+            if isinstance(each, Held):
                 with suppress(OSError):
                     each.close()
+            elif (used := each()) is not None:
+                used.unmap(keep=True)
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; child programs do not inherit the descriptor."""
-        flags = os.O_RDWR if write else os.O_RDONLY
+        flags, used = os.O_RDWR if write else os.O_RDONLY, self._used
         with _Naming("open", path, opens=True):
-            fd = open_regular(path, flags, self.access, create=create)
-            return RealFile(path, fd, used=self._used)
+            return RealFile.opened(
+                path, used, open_regular, path, flags, self.access, create=create
+            )
 
     def open_again(self, path: Path, link: str, *, write: bool = False) -> File:
         """``open``, which follows the link; child programs do not inherit the descriptor."""
+        flags = os.O_RDWR if write else os.O_RDONLY
         with _Naming("open", path):
-            fd = open_link(link, os.O_RDWR if write else os.O_RDONLY)
-            return RealFile(path, fd, used=self._used)
+            return RealFile.opened(path, self._used, open_link, link, flags)
 
     def open_dir(self, path: Path) -> File:
         """``open``, for reading; child programs do not inherit the descriptor."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         with _Naming("open", path):
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            return RealFile(path, fd, used=self._used)
+            return RealFile.opened(path, self._used, Held.open, path, flags)
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""

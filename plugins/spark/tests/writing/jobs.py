@@ -122,7 +122,7 @@ class DeadlyFiles(RealFileSystem):
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
-        return _Deadly(file.path, file.fileno())
+        return _Deadly(file.path, file)
 
     def rename(self, source: Path, target: Path) -> None:
         _Calls.count()

@@ -27,10 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files.filesystem import File, OpenedFile, RealFile, RealFileSystem
+from lakelog.files.filesystem import File, Held, OpenedFile, RealFile, RealFileSystem
 from lakelog.hooks import Context, WriterTraits
 from lakelog.message import Body
 from lakelog.runtime.locks import Mutex
@@ -106,11 +104,11 @@ class DirectSegmentWriter:
         self._settings = settings
         self._size_bytes = size_bytes
         # Reads use the page cache, and need no alignment.
-        own = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
         if isinstance(file, RealFile):
-            self._read = OpenedFile(attrs.evolve(file, fd=own))  # a forked child closes it, too
+            self._read = OpenedFile(file.reopened())
         else:
-            self._read = OpenedFile(RealFile(file.path, own))
+            link, flags = f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC
+            self._read = OpenedFile(RealFile.opened(file.path, None, Held.open, link, flags))
         self._spare = anonymous(max(settings.block_bytes, 1 << 16))
         self._threads: Workers | None = None
         self._lock = Mutex()
@@ -302,11 +300,12 @@ def check_directory(directory: Path, block_bytes: int) -> None:
     """
     while not directory.is_dir() and directory != directory.parent:
         directory = directory.parent
+    flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     try:
-        fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        unnamed = RealFile.opened(directory, None, Held.open, directory, flags, 0o600)
     except OSError:
         return
-    with closing(RealFile(directory, fd)) as file:
+    with closing(unnamed) as file:
         switch_on(file, block_bytes)
 
 

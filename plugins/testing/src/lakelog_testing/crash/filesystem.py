@@ -264,7 +264,7 @@ class SimFileSystem(RealFileSystem):
             file = super().open(path, write=write, create=create)
             if entry is None:
                 return file
-            return _SimFile(path, file.fileno(), self, self._contents_of(entry, path))
+            return _SimFile(path, file, self, self._contents_of(entry, path))
 
     def _contents_of(self, entry: Entry, path: Path) -> Contents:
         directory, name = entry

@@ -162,7 +162,7 @@ class UnsyncedFileSystem(RealFileSystem):
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
-        return _UnsyncedFile(path, super().open(path, write=write, create=create).fileno())
+        return _UnsyncedFile(path, super().open(path, write=write, create=create))
 
     def sync_dir(self, path: Path) -> None:
         """Only check that the directory exists."""
