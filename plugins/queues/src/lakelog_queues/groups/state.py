@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Cursor
-from threading import Lock
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -27,6 +26,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
+from lakelog.runtime.locks import Mutex
 from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.groups.members import MemberLocks
 from lakelog_queues.groups.set_aside import RETRY_TOPIC
@@ -48,7 +48,7 @@ _SCHEMA: Final = (
     "CREATE INDEX handed_visible ON handed (scope, visible_ms)",
 )
 _log = logging.getLogger("lakelog")
-_creating = Lock()
+_creating = Mutex()
 _FORKED: Final[list[sqlite3.Connection]] = []
 """Connections of the parent in a forked child, which must not even be closed there."""
 _THIS = "scope = ? AND topic = ? AND queue = ?"
@@ -76,7 +76,7 @@ class GroupDatabase:
         Raises :class:`~lakelog.errors.StoreError` for a file that is no such database.
         """
         self.path = path / OWN_DIR / DATABASE_FILE
-        self._lock = Lock()
+        self._lock = Mutex()
         self._closed = False
         with locks.process_lock, self._failing():
             with _creating:
@@ -175,7 +175,7 @@ class GroupDatabase:
         if not self._closed:
             self._closed = True
             _FORKED.append(self._connection)
-        self._lock = Lock()
+        self._lock = Mutex()
 
 
 @attrs.frozen
