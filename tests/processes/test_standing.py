@@ -33,13 +33,13 @@ from tests.support.waiting import until
 SETTINGS: Final[dict[str, Any]] = {"flush": "group-commit", "segment_size_bytes": 1 << 20}
 LONG_S: Final = 0.5
 MOST_S: Final = 5.0
-ACKED, WAITED, FAILED = "acked", "waited", "failed"
+ACKED, WAITED, FAILED, STRUCK = "acked", "waited", "failed", "struck"
 END: Final = "end"
 
 
-def member(folder: Path, name: int, seed: int) -> None:
+def member(folder: Path, name: int, seed: int, kind: type[Member]) -> None:
     """One of the processes: open, put and close, until the file :data:`END` is there."""
-    one = Member(folder, name, random.Random(seed))
+    one = kind(folder, name, random.Random(seed))
     while not (folder / END).exists():
         one.round()
 
@@ -104,13 +104,14 @@ class Crowd:
 
     folder: Path
     dice: random.Random
+    kind: type[Member]
     members: list[BaseProcess] = attrs.field(factory=list)
     stops: dict[int, list[list[float]]] = attrs.field(factory=dict)
     stopped: dict[int, float] = attrs.field(factory=dict)
 
     def start(self) -> None:
         name = len(self.stops)
-        arguments = (self.folder, name, self.dice.randrange(1 << 30))
+        arguments = (self.folder, name, self.dice.randrange(1 << 30), self.kind)
         process = FORKS.Process(target=member, name=str(name), args=arguments, daemon=True)
         process.start()
         self.members.append(process)
@@ -140,7 +141,8 @@ class Crowd:
 
     def events(self) -> dict[str, list[tuple[int, list[str]]]]:
         """Name and words of each event, by its kind."""
-        found: dict[str, list[tuple[int, list[str]]]] = {ACKED: [], WAITED: [], FAILED: []}
+        found: dict[str, list[tuple[int, list[str]]]]
+        found = {ACKED: [], WAITED: [], FAILED: [], STRUCK: []}
         for name in self.stops:
             journal = self.folder / f"{name}.journal"
             for line in journal.read_text().splitlines() if journal.exists() else ():
@@ -159,10 +161,10 @@ class Crowd:
         return longest
 
 
-def run(folder: Path, members: int, seconds: float) -> float:
+def run(folder: Path, members: int, seconds: float, kind: type[Member] = Member) -> float:
     """Return the longest wait, in seconds."""
     seed = int(os.environ.get("PROCESSES_SEED", random.randrange(1 << 30)))
-    crowd = Crowd(folder, random.Random(seed))
+    crowd = Crowd(folder, random.Random(seed), kind)
     lakelog.open(folder / "s", **SETTINGS).close()
     for _ in range(members):
         crowd.start()
@@ -197,7 +199,8 @@ def run(folder: Path, members: int, seconds: float) -> float:
     stops = sum(map(len, crowd.stops.values()))
     print(  # noqa: T201  # the record of a soak
         f"{members} members, {len(crowd.stops) - members} killed, {stops} stops, "
-        f"{len(acked)} acknowledged, none lost, longest wait {wait_s:.2f} s ({what}), seed {seed}"
+        f"{len(acked)} acknowledged, none lost, longest wait {wait_s:.2f} s ({what}), "
+        f"{len(events[STRUCK])} exceptions, seed {seed}"
     )
     return wait_s
 

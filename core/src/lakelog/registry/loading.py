@@ -27,6 +27,7 @@ import pluggy
 from lakelog.errors import BadHook, DuplicateName, MissingPlugin, PluginError
 from lakelog.hooks import Kind
 from lakelog.hooks.hookspecs import PROJECT, Hooks
+from lakelog.runtime.threads import raised_by_handler
 from lakelog.settings.effective import nearest
 
 BUILTIN: Final = "builtin"
@@ -430,6 +431,8 @@ def _load(source: PluginSource) -> object:
     try:
         return source.load()
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         raise source.error(
             f"importing it failed with {type(error).__name__}: {error}; repair or uninstall it, "
             f"or switch it off with {DISABLE_VARIABLE}={source.name}",

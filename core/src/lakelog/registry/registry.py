@@ -37,6 +37,7 @@ from lakelog.hooks import PROTOCOLS, Context, DiskState, Factory, Kind, NoSettin
 from lakelog.hooks.dispatching import KeyIndex, QueueReader
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import loading
+from lakelog.runtime.threads import raised_by_handler
 from lakelog.settings.effective import Catalog, Formats, Settings, required
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -88,6 +89,8 @@ class Offered(NamedTuple):
             raise
         except Exception as error:
             if files and isinstance(error, OSError) and error.errno is not None:
+                raise
+            if raised_by_handler(error):
                 raise
             if isinstance(error, OSError) and error.filename is not None:
                 # a file that the system does not let it use is not a fault of the plugin
@@ -192,6 +195,8 @@ def _factories(
     try:
         results: list[Any] = caller()
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         raise source.error(f"{hook} failed with {type(error).__name__}: {error}") from error
     if not results:
         what = f"{hook} returned None; return a list of factories (it may be empty)"
@@ -428,8 +433,10 @@ class Events:
             try:
                 if of in {None, source.name}:
                     caller(**arguments)
-            except Exception as error:  # noqa: BLE001  # any exception is a veto; observers are isolated
-                yield source, error
+            except Exception as error:
+                if raised_by_handler(error):
+                    raise
+                yield source, error  # any exception is a veto; observers are isolated
 
 
 class Registry(NamedTuple):

@@ -24,6 +24,7 @@ from attrs import field, validators
 
 from lakelog.errors import LakelogError, PluginError, SettingsError, UnknownSetting
 from lakelog.hooks.kinds import Infer, SettingsFormat, StoreSettings, Translation
+from lakelog.runtime.threads import raised_by_handler
 
 BROKER_CONF: Final = "broker-conf"
 """The format of the file given as ``broker_conf=``."""
@@ -67,6 +68,8 @@ class Formats(NamedTuple):
         except LakelogError:
             raise
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             what = f"failed to read {origin} with {type(error).__name__}: {error}"
             raise self.build_error(name, what) from error
         if not isinstance(found, Translation):
