@@ -84,6 +84,12 @@ class InterruptedMember(Member):
         except LakelogError as error:
             self.note(FAILED, error)
 
+    def get(self, store: lakelog.Store, offset: int) -> None:
+        """Each message is at the queue offset that the log states."""
+        found = [each.queue_offset for each in store.get("t", 0, offset).messages]
+        if found and found != list(range(found[0], found[0] + len(found))):
+            self.note(FAILED, "queue offsets", *found)
+
     def calls(self, store: lakelog.Store, until_s: float) -> None:
         """Call methods of the store in the main thread."""
         number = 0
@@ -95,7 +101,7 @@ class InterruptedMember(Member):
                 "put": lambda: store.put(message),  # noqa: B023  # it is called in this turn
                 "put_async": lambda: store.put_async(message).result(),  # noqa: B023  # as above
                 "put_batch": lambda: store.put_batch([message]),  # noqa: B023  # as above
-                "get": lambda: store.get("t", 0, self.dice.randrange(1000)),
+                "get": lambda: self.get(store, self.dice.randrange(1000)),
                 "scan": lambda: next(iter(store.scan()), None),
                 "wait_dispatched": lambda: store.wait_dispatched(timeout_ms=100),
             }

@@ -30,7 +30,7 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
 from lakelog.runtime.locks import LockFreeEvent, Mutex, WaitList
-from lakelog.runtime.threads import Shortage, started
+from lakelog.runtime.threads import Shortage, raised_by_handler, started
 
 _log = logging.getLogger("lakelog")
 
@@ -61,6 +61,7 @@ class DispatchCursor:
         self.failure: DispatchStopped | None = None
         self._path = path
         self._records = 0
+        self._is_torn = False  # an exception of a signal handler ended a run
         self.dispatchers = dispatchers
 
     def run(self, pieces: Iterable[Piece]) -> None:
@@ -68,6 +69,17 @@ class DispatchCursor:
 
         Raises :class:`~lakelog.errors.DispatchStopped`.
         """
+        if self._is_torn:
+            for each in self.dispatchers:
+                each.dispatcher.truncate(self.offset)
+            self._is_torn = False
+        try:
+            self._run(pieces)
+        except BaseException as error:
+            self._is_torn = not isinstance(error, Exception) or raised_by_handler(error)
+            raise
+
+    def _run(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
             if isinstance(piece, Blank):
                 self.offset = piece.offset + piece.size
@@ -81,8 +93,10 @@ class DispatchCursor:
         try:
             for each in self.dispatchers:
                 each.dispatcher.dispatch(batch)
-        except Exception:  # noqa: BLE001  # a plugin's, of any type: _singly finds its record and reports it
-            self._singly(batch)
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            self._singly(batch)  # a plugin's, of any type: it finds its record and reports it
         self._reached(batch)
 
     def _reached(self, batch: RecordBatch) -> None:
@@ -103,7 +117,7 @@ class DispatchCursor:
                 try:
                     each.dispatcher.dispatch(record)
                 except Exception as error:
-                    if lacks_resources(error):
+                    if lacks_resources(error) or raised_by_handler(error):
                         raise
                     raise self.stop(each.name, error) from error
             self._reached(record)

@@ -11,7 +11,7 @@ from queue import Empty
 
 import pytest
 
-from lakelog.errors import LakelogError, StoreFailed
+from lakelog.errors import LakelogError, NotOpened, StoreFailed
 from lakelog.hooks import Flushable, FlushStrategy, Outcome
 from lakelog.results import PutStatus
 from lakelog_testing import (
@@ -96,6 +96,9 @@ class Group:
             self.log.sync()
         except StoreFailed as error:
             self.fail(group, error)
+        except NotOpened:  # tried again
+            with self.wake:
+                self.waiting = [*group, *self.waiting]
         else:
             for _, future in group:
                 answer(future, PutStatus.PUT_OK)

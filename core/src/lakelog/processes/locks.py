@@ -141,8 +141,10 @@ class Holder:
 
 def holder_pid(file: File, at: int) -> int | None:
     """The process that has byte ``at`` locked; ``None`` if it is not seen in ``/proc``."""
-    found = os.fstat(file.fileno())
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+    found, names = os.fstat(file.fileno()), list[str]()
+    with suppress(OSError):  # for want of descriptors: the wait goes on
+        names = os.listdir("/proc")
+    for pid in (int(name) for name in names if name.isdigit()):
         if pid != os.getpid():
             with suppress(OSError):  # it has ended, or is another user's
                 for each in os.listdir(f"/proc/{pid}/fd"):

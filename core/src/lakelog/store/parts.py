@@ -340,7 +340,8 @@ class RoleState:
                 closing.run()
             else:
                 try:
-                    started(Thread(target=closing.run, name="lakelog-close", daemon=False))
+                    thread = started(Thread(target=closing.run, name="lakelog-close", daemon=False))
+                    thread.join()
                 except ThreadNotStarted:
                     closing.run()
         if inside and not closing.done():

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from lakelog.arguments import WrongValue, whole
+from lakelog.arguments import WrongValue, topic_name, whole
 from lakelog.errors import StoreError
 from lakelog.hooks import DispatchedLog
 from lakelog.lazy import cached_property
@@ -32,7 +32,6 @@ from lakelog.message import StoredMessage
 from lakelog.runtime.forks import register_forked
 from lakelog.store.log_store import LogStore
 from lakelog.store.parts import RoleParts
-from lakelog_queues.arguments import topic_name
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import listed, whole, wrong_type
+from lakelog.arguments import listed, text, whole, wrong_type
 from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_queues.arguments import text
 from lakelog_queues.configs import config_lock
 from lakelog_rocketmq import config
 

@@ -243,8 +243,7 @@ class SimpleQueue:
             return False
         if begins:
             self._begin(first)
-        self._store(units)
-        self.reached = end
+        self._store(units, end)
         return True
 
     def _take(self, units: Units, store_times_ms: Longs) -> None:
@@ -267,8 +266,7 @@ class SimpleQueue:
                 replacements.point(raw, places - end, units, reached)
         if len(before) and not self.first and self._replaced is not None:
             self._replaced.point_front(before, int(units.offsets[0]))
-        self._store(before.tobytes() + raw.tobytes())
-        self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
+        self._store(before.tobytes() + raw.tobytes(), int(units.offsets[-1]) + int(units.sizes[-1]))
 
     def _begin(self, queue_offset: int) -> int:
         """Start an empty queue at ``queue_offset``; returns the fillers up to it in its file."""
@@ -282,12 +280,16 @@ class SimpleQueue:
         self.first = self.end = base
         return queue_offset - base
 
-    def _store(self, units: bytes | memoryview) -> None:
+    def _store(self, units: bytes | memoryview, reached: int) -> None:
         if self._memory is None:
             self._files.write_units(self.end, units)
         else:
+            # First: units of records before `reached` are checked, and made again, if an exception
+            # of a signal handler comes in between.
+            self.reached = reached
             self._memory.append(units)
         self.end += len(units) // UNIT_BYTES
+        self.reached = reached
         if self._memory is not None:
             self._memory.drop_written(self._files)
 

@@ -16,7 +16,7 @@ from types import ModuleType
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.arguments import whole
+from lakelog.arguments import queue_name, topic_name, whole
 from lakelog.errors import StoreError
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.hooks import Dispatcher, HashChains, HashFiles, KeyIndex, QueueReader
@@ -24,7 +24,6 @@ from lakelog.log.log_reader import LogReader
 from lakelog.log.segments import Viewable
 from lakelog.log.sources import FileSource, OwnedBounds, ReadBounds, ViewSource
 from lakelog.processes import shared_page as sharedpage
-from lakelog_queues.arguments import queue_name, topic_name
 from lakelog_queues.finding.follow import QueueFollower
 from lakelog_queues.finding.get import FILTERED_UNITS, MOST_BYTES, MOST_MESSAGES, QueueGetter
 from lakelog_queues.finding.records import PlacedRecords

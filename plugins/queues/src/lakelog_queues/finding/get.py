@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from lakelog.arguments import whole
+from lakelog.arguments import queue_name, whole
 from lakelog.format.queue_offsets import Flags, Longs, Queue, Units
 from lakelog.format.record_batch import RecordBatch
 from lakelog.hooks import QueueReader
 from lakelog.lazy import np
 from lakelog.message import StoredMessage
-from lakelog_queues.arguments import queue_name
 from lakelog_queues.finding.records import BROKEN, WHOLE, Gathered, PlacedRecords
 from lakelog_queues.finding.results import (
     NO_LOOKUPS,

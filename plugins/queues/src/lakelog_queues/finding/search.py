@@ -19,14 +19,22 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongValue, shown, whole
+from lakelog.arguments import (
+    FOREVER_MS,
+    WrongValue,
+    queue_name,
+    shown,
+    text,
+    time_ms,
+    topic_name,
+    whole,
+)
 from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutOfRange
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.hooks import KeyIndex, QueueReader
 from lakelog.log.log_reader import LogReader
 from lakelog.message import StoredMessage
-from lakelog_queues.arguments import FOREVER_MS, queue_name, text, time_ms, topic_name
 from lakelog_queues.finding.records import PlacedRecords
 
 DEFAULT_MESSAGES: Final = 64

@@ -15,13 +15,12 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog.arguments import WrongValue, span_ms, topic_name, whole, wrong_type
 from lakelog.errors import LakelogError, NotDurable, SettingsError, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import OfThisProcess, register_forked
-from lakelog_queues.arguments import topic_name
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
 from lakelog_queues.consumers.offsettable import check_group, offsets_name

@@ -11,9 +11,9 @@ import attrs
 import typer
 
 from lakelog import Store
+from lakelog.arguments import queue_name
 from lakelog.message import StoredMessage
 from lakelog_cli import options, output
-from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1
 """Sleep of a follower of several queues when none of them has new messages."""
