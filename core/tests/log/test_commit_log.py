@@ -292,16 +292,32 @@ while os.getppid() == int(sys.argv[2]):
 """
 
 
-@pytest.mark.parametrize("call", ["put", "put_async", "put_batch", "put_columns", "bound"])
-def test_the_checksum_is_that_of_the_bytes_that_were_written(call: str, tmp_path: Path) -> None:
-    """Another process writes to the memory of the bodies; the first body has no `a` or `b`."""
-    shared, count = tmp_path / "shared", 400
-    shared.write_bytes(b"-" * 8000)
+@pytest.mark.parametrize(
+    ("call", "size", "count"),
+    [
+        *((call, 8000, 400) for call in ("put", "put_async", "bound")),
+        *((call, 500_000, 40) for call in ("put", "put_batch", "put_columns")),
+    ],
+)
+def test_the_checksum_is_that_of_the_bytes_that_were_written(
+    call: str, size: int, count: int, tmp_path: Path
+) -> None:
+    """Another process writes to the memory of the bodies; the first body has no `a` or `b`.
+
+    It writes between a copy and a checksum of a large body; a put of one is left to Python.
+    """
+    shared = tmp_path / "shared"
+    shared.write_bytes(b"-" * size)
     with shared.open("r+b") as file:
         memory = mmap.mmap(file.fileno(), 0)
     view = memoryview(memory)
     command = [sys.executable, "-c", _CHANGE, str(shared), str(os.getpid())]
-    with open_small(tmp_path / "s", record_crc=True) as store, subprocess.Popen(command) as other:
+    with (
+        open_small(
+            tmp_path / "s", segment_size_bytes="8MiB", record_crc=True, plugins=None
+        ) as store,
+        subprocess.Popen(command) as other,
+    ):
         try:
             until(lambda: view[0] != ord("-"))
             put_one = store.producer("t").put
