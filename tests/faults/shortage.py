@@ -20,17 +20,29 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np  # noqa: F401  # half of an import that fails for want of memory stays
+
 import lakelog
 import lakelog.aio
 from lakelog import LakelogError, Message, Store
 from tests.faults.disks import eat
 
-SETTINGS: Final[dict[str, Any]] = {
+SMALL: Final[dict[str, Any]] = {
     "segment_size_bytes": "64KiB",
     "hash_index": {"slots": 100, "entries": 400},
 }
+SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "memory": {
+        "segment_size_bytes": "4MiB",
+        "hash_index": {"slots": 1000, "entries": 40_000},
+    },
+}
+"""By the limit; else those of small files."""
 BODY_BYTES: Final = 30_000
-STEP_BYTES: Final = 200_000
+LARGE_BYTES: Final = 1_000_000
+MANY: Final = 500
+STEP_BYTES: Final = 100_000
+LEFT_OVER: Final = 16
 DESCRIPTORS: Final = 128
 ANOTHER_USER: Final = 54_321
 """Root's threads are not counted, and root may open everything."""
@@ -57,11 +69,20 @@ def few_descriptors(spare: int, _path: Path) -> Iterator[None]:
 
 @contextmanager
 def little_memory(steps: int, _path: Path) -> Iterator[None]:
-    """Leave some address space."""
+    """Leave some memory; what the heap has free is taken first, in large pieces, then in small."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    used = pages * resource.getpagesize()
-    with _limited(resource.RLIMIT_AS, used + steps * STEP_BYTES):
-        yield
+    taken = list[bytearray]()
+    with _limited(resource.RLIMIT_AS, pages * resource.getpagesize()):
+        try:
+            for size in (STEP_BYTES, STEP_BYTES // 16, 2048):
+                with suppress(MemoryError):
+                    while True:
+                        taken.append(bytearray(size))
+            del taken[max(len(taken) - LEFT_OVER, 0) :]  # what any program needs
+            del taken[:steps]
+            yield
+        finally:
+            taken.clear()
 
 
 @contextmanager
@@ -131,8 +152,9 @@ class Run:
     :ivar violations: raw errors, and operations that fail without the limit
     """
 
-    def __init__(self, path: Path, flush: str) -> None:
-        self.path, self.flush = path, flush
+    def __init__(self, path: Path, flush: str, limit: str) -> None:
+        self.path, self.flush, self.limit = path, flush, limit
+        self.settings = {"flush": flush, **SETTINGS.get(limit, SMALL)}
         self.acked, self.violations = list[str](), list[str]()
         self.closing: Store | None = None
         self.loop = asyncio.new_event_loop()
@@ -141,7 +163,7 @@ class Run:
 
     def opened(self, path: Path) -> Store:
         """Open a store."""
-        return lakelog.open(path, flush=self.flush, **SETTINGS)
+        return lakelog.open(path, **self.settings)
 
     def put(self, store: Store) -> None:
         """Every second put rolls."""
@@ -154,6 +176,17 @@ class Run:
         keys = [f"b{self.operations}-{at}" for at in range(3)]
         store.put_batch([Message("u", bytes(BODY_BYTES), keys=key) for key in keys])
         self.acked += keys
+
+    def put_many(self, store: Store) -> None:
+        """Many records, once as messages and once as columns."""
+        store.put_batch([Message("many", b"", keys="k")] * MANY)
+        store.put_columns("many", [b"body"] * MANY, keys="k")
+
+    def get_many(self, store: Store) -> None:
+        """All queues of a topic."""
+        for queue_id in range(4):
+            store.get("many", queue_id, 0, MANY)
+            store.get_records("many", queue_id, 0, MANY)
 
     def open_another(self, _: Store) -> None:
         """A put in a store of its own."""
@@ -177,7 +210,7 @@ class Run:
 
         async def work() -> None:
             async with await lakelog.aio.open(
-                self.path.with_name("in-a-loop"), flush=self.flush, **SETTINGS
+                self.path.with_name("in-a-loop"), **self.settings
             ) as store:
                 await store.put(Message("t", b""))
 
@@ -202,7 +235,15 @@ class Run:
 
     def all(self) -> dict[str, Callable[[Store], object]]:
         """The operations, by their names."""
+        many: dict[str, Callable[[Store], object]] = {
+            "put_large": lambda store: store.put(Message("large", bytes(LARGE_BYTES))),
+            "put_many": self.put_many,
+            "get_large": lambda store: store.get("large", 0, 0, 50),
+            "get_many": self.get_many,
+            "query": lambda store: list(store.query("many", "k", max_messages=MANY)),
+        }
         return {
+            **(many if self.limit == "memory" else {}),
             "put": self.put,
             "put_batch": self.put_batch,
             "get": lambda store: store.get("t", 0, 0, 50),
@@ -227,24 +268,24 @@ class Run:
             if place is None or not isinstance(error, LakelogError | MemoryError):
                 self.violations.append(f"{place or 'no limit'}: {name}: {error!r}")
 
-    def run(self, limit: str, places: range) -> None:
+    def run(self, places: range) -> None:
         """All operations at each place, and all again behind each place."""
         with self.opened(self.path) as store:
-            for name in self.all():
-                self.one(name, store, None)
+            for name in [*self.all()] * 2:
+                self.one(name, store, None)  # with all imports
             for place in places:
                 self.begin_closing()
                 key = f"c{self.operations}"
-                with LIMITS[limit](place, self.path):
+                with LIMITS[self.limit](place, self.path):
                     for name in self.all():
-                        self.one(name, store, f"{limit} {place}")
+                        self.one(name, store, f"{self.limit} {place}")
                 self.check_closed(key)
                 for name in self.all():
                     self.one(name, store, None)
             if not store.wait_dispatched(timeout_ms=10_000):
                 self.violations.append("dispatching has stopped")
         with self.opened(self.path) as store:
-            kept = {each.properties["KEYS"] for each in store.scan()}
+            kept = {each.properties.get("KEYS") for each in store.scan()}
             missing = [key for key in self.acked if key not in kept]
             missing += [
                 f"{key} in the index"
@@ -278,11 +319,11 @@ class Dead:
 def _as_another_user(path: Path, flush: str) -> None:
     """Load everything as root, who may read all modules, then give the store's folder away."""
     for each in (Path(path.parent, "warm", name) for name in ("a", "b")):
-        warm = Run(each, flush)
+        warm = Run(each, flush, "file-length")
         each.parent.mkdir(exist_ok=True)
         with few_descriptors(9, each):
             pass
-        warm.run("file-length", range(2))
+        warm.run(range(2))
     os.chown(path.parent, ANOTHER_USER, ANOTHER_USER)
     os.setgid(ANOTHER_USER)
     os.setuid(ANOTHER_USER)
@@ -293,8 +334,8 @@ if __name__ == "__main__":
     if of in ("threads", "rights"):
         _as_another_user(where, strategy)
     seen = Dead()
-    found = Run(where, strategy)
-    found.run(of, range(int(sys.argv[4]), int(sys.argv[5])))
+    found = Run(where, strategy, of)
+    found.run(range(int(sys.argv[4]), int(sys.argv[5])))
     outcome = {
         "operations": found.operations,
         "failed": found.failed,

@@ -15,9 +15,11 @@ import sys
 from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from weakref import ref
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,9 +36,13 @@ else:
                 # signal handler runs in another thread.
                 imported = allocate_lock()
                 imported.acquire()
+                run = partial(_import, imported)
+                begun = ref(run)
                 with suppress(RuntimeError):  # no thread: it is imported here
-                    start_new_thread(_import, (imported,))
-                    imported.acquire()
+                    start_new_thread(run, ())
+                    del run  # a thread without memory for its first frame frees it, and ends
+                    while begun() is not None and not imported.acquire(timeout=0.02):
+                        pass
             import numpy
 
             vars(self).update(vars(numpy))

@@ -12,12 +12,12 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.lazy import cached_property
+from lakelog.lazy import cached_property, np
 from lakelog.runtime.forks import register_forked
 from lakelog.runtime.locks import Mutex, YieldLock
 from lakelog.runtime.threads import started, submitted
@@ -259,3 +259,19 @@ def test_a_thread_that_ends_before_its_first_line_is_refused() -> None:
 
     with pytest.raises(ThreadNotStarted):
         started(Ends(daemon=True))
+
+
+def test_numpy_is_imported_without_a_thread_that_ends_before_its_first_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first access would wait for that thread for ever."""
+    not_loaded = ModuleType("numpy")
+    vars(not_loaded)["name"] = "found"
+    monkeypatch.setitem(sys.modules, "numpy", not_loaded)
+    monkeypatch.setattr("lakelog.lazy.start_new_thread", lambda *_: None)
+    found = list[str]()
+    on_first_use = type(np)("numpy")
+    reader = Thread(target=lambda: found.append(on_first_use.name), daemon=True)
+    reader.start()
+    reader.join(20)
+    assert found == ["found"]
