@@ -164,7 +164,7 @@ class Held:
         try:
             self.close_number()
         finally:
-            if self._used is not None:
+            if self._used is not None and not self._numbers:  # else it is closed with the store
                 self._used.discard(self)
 
 

@@ -376,8 +376,13 @@ class RealFile:
 
     def reopened(self) -> Self:
         """The file once more, for reading, without the flags of this one."""
-        link = f"/proc/self/fd/{self._fd}"
-        return self.opened(self.path, self._used, Held.open, link, os.O_RDONLY | os.O_CLOEXEC)
+        held = Held(self._used)
+        try:
+            held.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+            return attrs.evolve(self, held=held)
+        except BaseException:
+            held.close()
+            raise
 
     def fileno(self) -> int:
         """The descriptor."""
