@@ -99,8 +99,8 @@ class InterruptedMember(Member):
             message = lakelog.Message("t", body.encode())
             calls: dict[str, Callable[[], object]] = {
                 "put": lambda: store.put(message),  # noqa: B023  # it is called in this turn
-                "put_async": lambda: store.put_async(message).result(),  # noqa: B023  # as above
-                "put_batch": lambda: store.put_batch([message]),  # noqa: B023  # as above
+                "put_async": lambda: store.put_async(message).result(),  # noqa: B023  # it is called in this turn
+                "put_batch": lambda: store.put_batch([message]),  # noqa: B023  # it is called in this turn
                 "get": lambda: self.get(store, self.dice.randrange(1000)),
                 "scan": lambda: next(iter(store.scan()), None),
                 "wait_dispatched": lambda: store.wait_dispatched(timeout_ms=100),

@@ -248,6 +248,7 @@ def test_a_handler_that_needs_the_mutex_it_interrupts_does_not_wait_for_ever() -
         assert other.submit(mutex.acquire, blocking=False).result(20)
 
 
+# The error that ends the thread is the subject: pytest warns of it, by one name or the other.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_thread_that_ends_before_its_first_line_is_refused() -> None:

@@ -48,7 +48,7 @@ from lakelog.files.access import (
     open_link,
     open_regular,
 )
-from lakelog.files.access import Held as Held  # noqa: PLC0414  # exported: plugins import it from here
+from lakelog.files.access import Held as Held  # noqa: PLC0414  # exported: plugins may import this module, not files.access
 from lakelog.message import Body
 
 NextData: TypeAlias = "Callable[[int], int | None]"

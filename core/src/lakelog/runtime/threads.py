@@ -394,7 +394,7 @@ def started(thread: AnyThread) -> AnyThread:
 
     Raises :class:`~lakelog.errors.ThreadNotStarted`; nothing runs then. Retry with a new thread.
     """
-    begin = partial(thread._bootstrap)  # type: ignore[attr-defined]  # not in the stubs
+    begin = partial(thread._bootstrap)  # type: ignore[attr-defined]  # private: only its end shows that the thread had no memory
     vars(thread).update(_bootstrap=begin, _started=_Started(thread, ref(begin)))
     del begin
     try:
@@ -440,7 +440,7 @@ class _Started(Event):
             if timeout is not None:
                 return False
             if self._begin() is None and not self.is_set():
-                threading._limbo.pop(thread, None)  # type: ignore[attr-defined]  # not in the stubs
+                threading._limbo.pop(thread, None)  # type: ignore[attr-defined]  # private: start() would have removed it
                 raise MemoryError("the new thread had no memory for its first frame")
         return True
 
