@@ -88,7 +88,7 @@ def test_every_read_finds_what_was_put(tmp_path: Path, mode: Any) -> None:
             assert not missed_by(reader, read, put_keyed(store, number)), read
 
 
-@pytest.mark.parametrize("flush", ["none", "group-commit"])
+@pytest.mark.parametrize("flush", ["none", "timed", "group-commit"])
 @pytest.mark.parametrize("writer", ["mmap", "staged"])
 def test_with_every_kind_of_durability(tmp_path: Path, writer: str, flush: str) -> None:
     with open_small(tmp_path, writer=writer, flush=flush) as store:
@@ -186,7 +186,7 @@ def test_a_staged_write_that_fails_delays_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seldom = {"commit_interval_ms": 3_600_000, "commit_thorough_interval_ms": 3_600_000}
-    with open_small(tmp_path, writer="staged", flush="none", staged=seldom) as store:
+    with open_small(tmp_path, writer="staged", flush="timed", staged=seldom) as store:
         put_keyed(store, 0)
         assert store.wait_dispatched()
 
