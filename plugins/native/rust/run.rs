@@ -282,7 +282,11 @@ pub fn given<'py>(
         Ok(given) => Ok(Some(given)),
         Err(error) if error.is_instance_of::<PyOSError>(py) => {
             let is_of_system = error.value(py).getattr("errno").is_ok_and(|each| !each.is_none());
-            if is_of_system { Ok(None) } else { Err(error) }
+            if is_of_system {
+                Ok(None)
+            } else {
+                Err(error)
+            }
         }
         Err(error) => Err(error),
     }
