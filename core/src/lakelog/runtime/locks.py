@@ -50,9 +50,13 @@ class Mutex(RLock):  # type: ignore[misc]  # final in the stubs only
         try:
             return self.acquire()
         except BaseException:
-            if self._is_owned():  # type: ignore[attr-defined]  # threading.Condition calls it too
+            if self.is_mine():
                 self.release()
             raise
+
+    def is_mine(self) -> bool:
+        """Whether this thread is in a block: a caller outside of it is a signal handler there."""
+        return self._is_owned()  # type: ignore[attr-defined,no-any-return]  # threading.Condition calls it too
 
 
 class YieldLock:

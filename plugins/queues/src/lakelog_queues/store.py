@@ -82,7 +82,7 @@ class QueueParts:
         """The committed offsets of consumer groups."""
         from lakelog_queues.consumers.offsettable import OffsetTable
 
-        return OffsetTable(self.log.files, self.log.path, read_only=self.log.read_only)
+        return OffsetTable(self.log.files, self.log.path, self.log.sync)
 
     @cached_property
     def finder(self) -> Finder:
@@ -541,15 +541,18 @@ class Store(LogStore):
     def _placed(self, *arguments: Any, **named: Any) -> PlacedResult:
         return self._find.getter.get_placed(*arguments, **named)
 
-    def commit_offsets(self, commits: Iterable[Commit]) -> None:
-        """Commit offsets of any groups in one write; durable on return.
+    def commit_offsets(self, commits: Iterable[Commit], *, as_broker: bool = False) -> None:
+        """Commit offsets of any groups in one write; durable on return, after the log before them.
 
         :param commits: group, topic, and the next queue offset by queue id, of each. Members of
             :meth:`subscribe` continue at these offsets within a second
+        :param as_broker: keep what RocketMQ's brokers accept from any client: names of groups that
+            its own clients refuse, and negative offsets, which stand for none
+
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
         with self._group_lock():
-            queue_parts(self._current.now()).offsets.commit_all(commits)
+            queue_parts(self._current.now()).offsets.commit_all(commits, as_broker=as_broker)
 
     def forget_offsets(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all; raises the same."""
