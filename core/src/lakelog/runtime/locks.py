@@ -55,8 +55,8 @@ class Mutex(RLock):  # type: ignore[misc]  # final in the stubs only
             raise
 
     def is_mine(self) -> bool:
-        """Whether this thread is in a block: a caller outside of it is a signal handler there."""
-        return self._is_owned()  # type: ignore[attr-defined,no-any-return]  # threading.Condition calls it too
+        """Whether this thread is in a block of it."""
+        return bool(self._is_owned())  # type: ignore[attr-defined]  # threading.Condition calls it too
 
 
 class YieldLock:

@@ -183,6 +183,38 @@ def test_an_offset_beyond_the_end_is_set_back_before_the_first_append(
             assert [bytes(each.body) for each in consumer.poll()] == [b"%d" % n for n in range(5)]
 
 
+@pytest.mark.parametrize("lose", [lose_last_segments, cut_at_damage])
+def test_what_members_had_beyond_the_end_is_forgotten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lose: Callable[[Path], None]
+) -> None:
+    """The first message is not acknowledged, so that the committed offset is not beyond the end."""
+    with opened(tmp_path) as store:
+        for number in range(100):
+            store.put(Message("t", b"%03d" % number * 100, queue_id=0))
+        store.wait_dispatched()
+        member = joined(store)
+        held = [each for _ in range(10) for each in member.poll(10)]
+        member.ack(*held[1:])
+    lose(tmp_path)
+    with opened(tmp_path) as store:
+        bounds = store.queue_bounds("t", 0)
+        assert bounds is not None
+        assert bounds[1] < 100
+        assert "has handed out messages up to offset 100 of queue t/0" in caplog.text
+        new = [b"%d" % number for number in range(100)]
+        fill(store, 100, queues=1)
+        seen = set()
+        with joined(store) as member:
+
+            def is_complete() -> bool:
+                for each in member.poll(100):
+                    seen.add(bytes(each.message.body))
+                    member.ack(each)
+                return seen >= set(new)
+
+            until(is_complete)
+
+
 def test_offsets_of_a_queue_that_never_was_are_set_to_its_begin(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,7 +36,7 @@ from lakelog.errors import CorruptQueue, NotOpened, StoreFailed, ThreadNotStarte
 from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.files.filesystem import NoRoom, identity_at
-from lakelog.format.layout import ABORT_FILE, CONFIG_DIR
+from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.format.queue_survey import explains
 from lakelog.lazy import cached_property
@@ -60,8 +60,10 @@ BATCH_BYTES: Final = 512 << 10
 """Length of a batch that an owner dispatches (``lakelog.log.scan.WINDOW_BYTES``)."""
 _SLACK_BYTES: Final = 3 * BATCH_BYTES
 """One batch is enough; the others allow for owners with another version of lakelog."""
-PROGRESS_FILES: Final = ("consumerOffset.json", "delayOffset.json")
+_PROGRESS_FILES: Final = ("consumerOffset.json", "delayOffset.json")
 """RocketMQ's files of ``config/`` with queue offsets, or of each the ``.bak``."""
+_GROUPS_DIR: Final = "groups"
+"""The folder of the states of groups in lakelog's own folder."""
 _KEPT_MARKS: Final = 2
 """Two, because a power cut may remove the record of the latest mark from the log."""
 
@@ -173,10 +175,14 @@ class ConsumeQueues:
         for queue, end in self._former.items():
             next_offsets.setdefault(queue, end)
         config = self._path / CONFIG_DIR
-        if any(map(identity_at, (config / each for each in PROGRESS_FILES))):
+        if any(map(identity_at, (config / each for each in _PROGRESS_FILES))):
             from lakelog_queues.configs import settle_offsets  # most stores have no progress
 
             settle_offsets(self._files, self._path, next_offsets, minimum)
+        if identity_at(self._path / OWN_DIR / _GROUPS_DIR):
+            from lakelog_queues.groups.state import settle_states
+
+            settle_states(self._files, self._path, next_offsets)
 
     def _proves(self, mark: queue_ends.RecordFingerprint) -> bool:
         """Whether the log has the record of ``mark`` at its place."""
