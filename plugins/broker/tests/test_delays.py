@@ -289,5 +289,6 @@ def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(tmp_path
                 clock.now_ms = due_ms(store, 1, 1)
             else:
                 settle(delays_of(broker, clock), clock)
+                save(broker)
                 lengths.append([len(each) for each in bodies(store, "Orders")])
     assert lengths == [[5], [5, 150_000, 5]]

@@ -87,7 +87,7 @@ class Broker:
         return found[0].store_timestamp_ms if found else 0
 
     def pop_retry_topic(self, group: str, topic: str) -> str:
-        """The retry topic into which messages of ``topic`` go that a group popped; now the group's.
+        """The retry topic into which messages of ``topic`` go that a group popped.
 
         RocketMQ's default name does not tell the group ``a_b`` and the topic ``c`` from ``a`` and
         ``b_c``. If another group has it, the name is RocketMQ's second one.
@@ -95,9 +95,16 @@ class Broker:
         name = handles.retry_topic(group, topic)
         if not self.has_retry_topic(group, name):
             name = handles.retry_topic(group, topic, handles.RETRY_TOPIC_V2)
-        if self.offsets.get(group, name, 0) is None:
-            self.offsets.set(group, name, 0, self.bounds(name, 0)[0])
         return name
+
+    def make_topic_of(self, group: str, name: str) -> None:
+        """Create a group's topic of retries or dead letters, unless it exists.
+
+        A retry topic becomes the group's own. Raises :class:`Refused` for an impossible name.
+        """
+        self.topics.made(name, 1)
+        if name.startswith(RETRY_PREFIX) and self.offsets.get(group, name, 0) is None:
+            self.offsets.set(group, name, 0, self.bounds(name, 0)[0])
 
     def has_retry_topic(self, group: str, name: str) -> bool:
         """Whether a retry topic is the group's: it has an offset in it, or no other group has."""

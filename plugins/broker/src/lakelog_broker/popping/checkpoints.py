@@ -208,12 +208,13 @@ async def _put_again(broker: Broker, point: Checkpoint) -> None:
     name = point.topic
     if not name.startswith(RETRY_PREFIX):
         name = broker.pop_retry_topic(point.group, point.topic)
+    broker.make_topic_of(point.group, name)
     for offset in point.offsets:
         got = broker.store.get(point.topic, point.queue_id, offset, 1).messages
         if not got or got[0].queue_offset != offset:
             continue  # retention has removed it
         message = retry_of(got[0], point.group, got[0].reconsume_times + 1)
-        message.topic = broker.topics.made(name, 1).topic
+        message.topic = name
         await settled(broker.appender.append_moved(message))
     acknowledgement = point.acknowledgement(time.time_ns() // 1_000_000)
     if acknowledgement is not None:

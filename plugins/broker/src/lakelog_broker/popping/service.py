@@ -264,7 +264,7 @@ class Popping:
         :returns: whether the put was accepted; otherwise the message is handed out in place
         """
         try:
-            self._broker.topics.made(message.topic, 1)
+            self._broker.make_topic_of(group, message.topic)
             put = self._broker.appender.append_moved(message)
         except (PutRefused, Refused) as error:
             _LOG.warning(
