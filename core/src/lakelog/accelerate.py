@@ -43,7 +43,7 @@ def use(accelerator: Accelerator | None) -> None:
     _current = accelerator
 
 
-SEAM: Final = 13
+SEAM: Final = 14
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 

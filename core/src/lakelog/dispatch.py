@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
-from threading import Thread
+from threading import Thread, get_ident
 from typing import Final, NamedTuple, Protocol
 
 from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
@@ -263,6 +263,8 @@ GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
 """The pause if a reader waits, and more messages were appended during the round."""
 RETRY_SECONDS: Final = 0.2
 """The pause after a round that lacked descriptors, memory or room."""
+CATCH_UP_SECONDS: Final = 5.0
+"""The longest wait of a read for records that are not dispatched, such as behind a slow plugin."""
 LET_IN_SECONDS: Final = 0.001
 """How long a thread in :meth:`DispatchRunner.paused` has to take the lock."""
 FEW_BYTES: Final = 1 << 18
@@ -397,6 +399,27 @@ class DispatchRunner:
             if (left := deadline - time.monotonic()) <= 0:
                 return False
             self.arrivals.wait(seen, left)
+
+    def catch_up(self) -> None:
+        """Wait until queues and index have every record that is readable now.
+
+        Staged bytes are committed first. Does not wait while dispatching is stopped or lacks
+        resources, nor in its thread or inside of :meth:`paused`, and at most ``CATCH_UP_SECONDS``:
+        a reader then finds what is there.
+        """
+        if self.offset >= self._positions.readable:
+            return
+        if self._commit is not None:
+            with suppress(StoreFailed):
+                self._commit()
+        end = self._positions.readable_elsewhere  # below `readable` if the commit has failed
+        if self.offset < end and not self._shortage.is_there and not self._is_mine():
+            with suppress(DispatchStopped, StoreClosed):
+                self.wait(end, CATCH_UP_SECONDS)
+
+    def _is_mine(self) -> bool:
+        """Whether this thread dispatches, or has paused it: a finalizer or a plugin may read."""
+        return get_ident() == self._thread.ident or self._lock.is_mine()
 
     def resume(self) -> None:
         """Retry after a failure; raises :class:`~lakelog.errors.DispatchStopped` if it recurs."""

@@ -27,7 +27,7 @@ pub fn search(
     let Some((is_lower, wanted_ms)) = asked(topic, queue, timestamp_ms, boundary) else {
         return Ok(None);
     };
-    let Some(bounds) = parts.begin(py)? else {
+    let Some(bounds) = parts.begin(py, true)? else {
         return Ok(None);
     };
     let name = memory::tuple(py, [topic.clone(), queue.clone()])?;

@@ -185,7 +185,7 @@ impl Parts {
         filter: Option<&Filter>,
         most_bytes: i64,
     ) -> PyResult<Option<Found>> {
-        let Some(bounds) = self.begin(py)? else {
+        let Some(bounds) = self.begin(py, false)? else {
             return Ok(None);
         };
         let Some(queue) = self.queue(&asked.queue, bounds.0, Some(asked.offset))? else {

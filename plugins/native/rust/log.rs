@@ -113,6 +113,14 @@ impl Log {
         }
     }
 
+    /// Whether queues and index of an owner lack records that can be read.
+    pub fn is_behind(&self) -> bool {
+        match &self.limits {
+            Limits::Page(page) => page.is_behind(),
+            Limits::Bounds(_) => false,
+        }
+    }
+
     /// `before`, or the present end of an owner's log.
     #[inline(always)]
     pub fn later(&self, before: Bounds) -> Option<Bounds> {
@@ -290,6 +298,7 @@ impl Piece {
 struct Page {
     words: Words,
     minimum: usize,
+    dispatched: usize,
     appended: usize,
     flushed: usize,
     flags: usize,
@@ -302,6 +311,7 @@ impl Page {
         Ok(Page {
             words: Words::of(memory)?,
             minimum: at("MINIMUM")?,
+            dispatched: at("DISPATCHED")?,
             appended: at("APPENDED")?,
             flushed: at("FLUSHED")?,
             flags: at("FLAGS")?,
@@ -311,8 +321,18 @@ impl Page {
 
     #[inline(always)]
     fn bounds(&self) -> Option<Bounds> {
+        let minimum = self.words.get(self.minimum);
+        Some((i64::try_from(minimum).ok()?, i64::try_from(self.end()).ok()?))
+    }
+
+    #[inline(always)]
+    fn end(&self) -> u64 {
         let is_durable = self.words.get(self.flags) & self.durable != 0;
-        let end = self.words.get(if is_durable { self.flushed } else { self.appended });
-        Some((i64::try_from(self.words.get(self.minimum)).ok()?, i64::try_from(end).ok()?))
+        self.words.get(if is_durable { self.flushed } else { self.appended })
+    }
+
+    #[inline(always)]
+    fn is_behind(&self) -> bool {
+        self.words.get(self.dispatched) < self.end()
     }
 }

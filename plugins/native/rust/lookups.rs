@@ -158,12 +158,14 @@ impl Lookups {
 
 impl Parts {
     /// Bring a reader's queues and index up to date; returns the bounds of reads. `None` if Python
-    /// must raise an error.
-    pub fn begin(&self, py: Python<'_>) -> PyResult<Option<Bounds>> {
+    /// must raise an error, or wait for an owner's thread, as the `newest` messages are wanted.
+    pub fn begin(&self, py: Python<'_>, newest: bool) -> PyResult<Option<Bounds>> {
         if let Some(refresh) = &self.refresh {
-            if given(py, refresh.bind(py).call0())?.is_none() {
+            if given(py, refresh.bind(py).call1((newest,)))?.is_none() {
                 return Ok(None);
             }
+        } else if newest && self.log.is_behind() {
+            return Ok(None);
         }
         self.log.bounds(py)
     }

@@ -51,7 +51,7 @@ pub fn query<'py>(
     let Some(mut search) = Search::of(topic, key, times, max_messages) else {
         return Ok(None);
     };
-    let Some(bounds) = parts.begin(py)? else {
+    let Some(bounds) = parts.begin(py, true)? else {
         return Ok(None);
     };
     search.bounds = bounds;

@@ -230,7 +230,7 @@ class Callback:
 
     kept: Any = None
 
-    def __call__(self) -> None:
+    def __call__(self, newest: bool) -> None:
         """Do nothing."""
 
 

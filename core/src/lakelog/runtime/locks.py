@@ -50,9 +50,13 @@ class Mutex(RLock):  # type: ignore[misc]  # final in the stubs only
         try:
             return self.acquire()
         except BaseException:
-            if self._is_owned():  # type: ignore[attr-defined]  # threading.Condition calls it too
+            if self.is_mine():
                 self.release()
             raise
+
+    def is_mine(self) -> bool:
+        """Whether this thread is in a block of it."""
+        return bool(self._is_owned())  # type: ignore[attr-defined]  # threading.Condition calls it too
 
 
 class YieldLock:

@@ -14,7 +14,7 @@ from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.results import AppendStatus, BatchResult, PutResult, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 13
+SEAM: Final = 14
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)

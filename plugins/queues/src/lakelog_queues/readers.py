@@ -300,6 +300,21 @@ class ReaderCatchUp:
                 self._looked = time.monotonic()
         return self.offset
 
+    def catch_up(self) -> None:
+        """Dispatch all records that are readable now, also between two checks of the log.
+
+        Raises as :meth:`reach`.
+        """
+        end = self._reader.bounds.end()  # unknown beside an owner without a page: then as before
+        self.reach(now=end is not None and end > self.offset)
+
+    def refresh(self, newest: bool) -> None:
+        """:meth:`catch_up` if the ``newest`` messages are wanted, else :meth:`reach`."""
+        if newest:
+            self.catch_up()
+        else:
+            self.reach()
+
     def close(self) -> None:
         """Close the files of queues and index; a later read opens them again."""
         with self._lock:

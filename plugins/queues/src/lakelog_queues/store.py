@@ -98,7 +98,8 @@ class QueueParts:
             waits.arrivals,
             log.settings.section("consume-queue").file_entries,
             self._removed.end_of,
-            waits.completion.reach if isinstance(waits, ReaderWait) else None,
+            waits.completion.catch_up if isinstance(waits, ReaderWait) else waits.catch_up,
+            waits.completion.refresh if isinstance(waits, ReaderWait) else None,
         )
 
     def forked(self) -> None:

@@ -10,6 +10,7 @@ decoder or an archive.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -85,7 +86,8 @@ class LookupParts:
     :ivar hash_files: see :class:`~lakelog.hooks.HashFiles`; ``None`` without such an index
     :ivar buried: returns the physical offset below which records of a topic do not count, because
         the topic was removed
-    :ivar refresh: brings queues and index up to date; ``None`` if another thread or process does
+    :ivar refresh: dispatches new records, called with whether the newest are wanted; ``None`` if
+        another thread does, which is behind while the shared page says so
     :ivar layout: the module that defines the positions of the words in the shared page
     :ivar most_messages: the limit of one call; more are left to Python
     :ivar most_bytes: the limit of one call, for all records together
@@ -99,7 +101,7 @@ class LookupParts:
     plain: Callable[[Queue, int, int | None], object] | None
     hash_files: Callable[[], HashChains | None] | None
     buried: Callable[[str], int]
-    refresh: Callable[[], object] | None
+    refresh: Callable[[bool], object] | None
     layout: ModuleType = sharedpage
     most_messages: int = MOST_MESSAGES
     most_bytes: int = MOST_BYTES
@@ -114,7 +116,7 @@ def lookups(
     index: object,
     log: LogReader,
     tombstone_of: Callable[[str], int],
-    refresh: Callable[[], object] | None,
+    refresh: Callable[[bool], object] | None,
 ) -> Lookups:
     """The lookups of this process's accelerator, or ones that always fall back to Python."""
     accelerator, read_log = current(), readable(log)
@@ -168,6 +170,7 @@ class QueueList:
     def units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first``, as stored and without checks."""
         queue = queue_name(topic, queue_id)
+        self.queues.bounds(queue, 0)  # up to date
         return self.queues.units(queue, whole("first", first), whole("count", count))
 
     def _info(self, queue: Queue, minimum: int) -> QueueInfo | None:
@@ -216,15 +219,18 @@ class Finder:
         arrivals: ArrivalSignal,
         units_per_file: int,
         tombstone_of: Callable[[str], int],
-        refresh: Callable[[], object] | None = None,
+        catch_up: Callable[[], object],
+        refresh: Callable[[bool], object] | None = None,
     ) -> Finder:
         """Build all of them for one store.
 
         :param path: the store directory, for error messages
         :param tombstone_of: returns the physical offset below which records of a topic do not
             count, because the topic was removed
-        :param refresh: brings the dispatchers up to date before each lookup; ``None`` if another
-            thread or process does
+        :param catch_up: brings the dispatchers up to the readable end of the log; called where the
+            newest messages count
+        :param refresh: called before each look-up, see ``LookupParts``; ``None`` if another thread
+            dispatches
 
         Raises :class:`~lakelog.errors.StoreError` if no dispatcher keeps queues.
         """
@@ -240,19 +246,20 @@ class Finder:
         compiled = lookups(queues, index, reader, tombstone_of, refresh)
         reached = getattr(queues, "reached", None)
 
+        newest = _Fresh(queues, catch_up)
         if refresh is not None:
-            queues = _Fresh(queues, refresh)
+            queues = _Fresh(queues, partial(refresh, False))
 
         def minimum() -> int:
             return reader.min_offset
 
-        getter = QueueGetter(queues, reader, minimum, units_per_file, compiled)
+        getter = QueueGetter(queues, reader, minimum, units_per_file, compiled, catch_up)
         return cls(
             getter,
             QueueFollower(getter.get, arrivals),
-            QueueList(queues, minimum, reached),
-            TimeSearch(queues, PlacedRecords(reader), minimum),
-            KeyQuery(index, reader, tombstone_of, refresh),
+            QueueList(newest, minimum, reached),
+            TimeSearch(newest, PlacedRecords(reader), minimum),
+            KeyQuery(index, reader, tombstone_of, catch_up),
             compiled,
             PlacedRecords(reader),
         )

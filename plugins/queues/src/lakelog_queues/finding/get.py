@@ -51,6 +51,8 @@ _UNIT_BYTES: Final = {"SimpleCQ": 20, "BatchCQ": 46}
 FILTERED_UNITS: Final = _FILTER_BYTES // 20
 UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
+Bounds: TypeAlias = tuple[int, int]
+"""The first queue offset, and the one behind the last."""
 TagCheck: TypeAlias = "Callable[[RecordBatch, frozenset[str]], Flags]"
 """Returns for each record of a batch whether it has one of the tags."""
 MOST_MESSAGES: Final = 4096
@@ -172,6 +174,8 @@ class QueueGetter:
         ``OFFSET_FOUND_NULL``
     :param lookups: the compiled form, tried first by :meth:`get` without ``max_bytes`` and by
         :meth:`get_records`
+    :param catch_up: brings the queues up to the readable end of the log; called only by reads that
+        reach the end of a queue, as reads of older messages need not wait for newer ones
     """
 
     _queues: QueueReader
@@ -179,6 +183,7 @@ class QueueGetter:
     _minimum: Callable[[], int]
     _units_per_file: int = UNITS_PER_FILE
     _lookups: Lookups = NO_LOOKUPS
+    _catch_up: Callable[[], object] = lambda: None
 
     def get(
         self,
@@ -206,22 +211,42 @@ class QueueGetter:
         wanted_tags = tag_filter(topic, tags)
         if max_bytes is None:
             plain = self._lookups.get(topic, queue_id, offset, max_messages, wanted_tags)
-            if plain is not None:
+            if plain is not None and (
+                plain.next_offset < plain.max_offset
+                or len(plain.messages) >= max_messages
+                or self._is_end((topic, queue_id), plain.max_offset)
+            ):
                 return plain
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, wanted_tags)
-        if (few := self._few(want)) is not None:
+        bounds = self._bounds(want)
+        if (few := self._few(want, bounds)) is not None:
             return few
-        found = self._select(want, _by_message)
+        found = self._select(want, bounds, _by_message)
         return GetResult(found.status, found.messages, *found.bounds)
 
-    def _few(self, want: GetSelection) -> GetResult | None:
+    def _is_end(self, queue: Queue, offset: int) -> bool:
+        """Whether the queue ends at ``offset``, with all messages that are readable now."""
+        self._catch_up()
+        bounds = self._queues.bounds(queue, self._minimum())
+        return bounds is not None and bounds[1] == offset
+
+    def _bounds(self, want: GetSelection) -> Bounds | None:
+        """The bounds of the queue; up to date if the call reaches its end."""
+        bounds = self._queues.bounds(want.queue, self._minimum())
+        reach = max(want.max_messages, FILTERED_UNITS) if want.tags else want.max_messages
+        if bounds is None or want.offset + reach > bounds[1]:
+            self._catch_up()
+            bounds = self._queues.bounds(want.queue, self._minimum())
+        return bounds
+
+    def _few(self, want: GetSelection, bounds: Bounds | None) -> GetResult | None:
         """The result of the common call: all messages exist, are whole and stand close together.
 
         ``None`` for any other call, such as one that meets a damaged record or the end of a file.
         """
         if want.tags is not None or want.max_messages > MOST_MESSAGES:
             return None
-        bounds, first = self._queues.bounds(want.queue, self._minimum()), want.offset
+        first = want.offset
         if bounds is None or not bounds[0] <= first < bounds[1]:
             return None
         count = min(want.max_messages, bounds[1] - first)
@@ -255,7 +280,7 @@ class QueueGetter:
             return PlacedResult(plain.status, plain.messages, plain.next_offset, *bounds, places)
         # A light queue, which holds messages of other queues.
         want = wanted((topic, queue_id), offset, max_messages, None, tag_filter(topic, tags))
-        found = self._select(want, _by_message)
+        found = self._select(want, self._bounds(want), _by_message)
         return PlacedResult(found.status, found.messages, *found.bounds, found.places)
 
     def get_records(
@@ -281,8 +306,15 @@ class QueueGetter:
         plain = self._lookups.records(*queue, want.max_bytes, bool(verify), codes)
         if plain is not None:
             status = GetStatus.FOUND if plain[0] else GetStatus.NO_MATCHED_MESSAGE
-            return RecordsResult(status, *plain)
-        found = self._select(attrs.evolve(want, verify=verify), _all)
+            result = RecordsResult(status, *plain)
+            if (
+                result.next_offset < result.max_offset
+                or len(result.records) >= max_records
+                or self._is_end(want.queue, result.max_offset)
+            ):
+                return result
+        want = attrs.evolve(want, verify=verify)
+        found = self._select(want, self._bounds(want), _all)
         records = [bytes(batch.record(at)) for batch in found.batches for at in range(len(batch))]
         return RecordsResult(found.status, records, found.places, *found.bounds)
 
@@ -316,18 +348,17 @@ class QueueGetter:
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
         pack = "body" in names and tags is None  # tags may leave few of them
         want = attrs.evolve(want, verify=verify, pack_bodies=pack)
-        found = self._select(want, _by_column)
+        found = self._select(want, self._bounds(want), _by_column)
         batch = _joined(found.batches, names, decompress)
         return ColumnsResult(found.status, batch, *found.bounds)
 
     # --- the selected records of any call ---
 
-    def _select(self, want: GetSelection, check_tags: TagCheck) -> Selection:
+    def _select(self, want: GetSelection, bounds: Bounds | None, check_tags: TagCheck) -> Selection:
         """The selected records, or the reason why there are none.
 
         :param check_tags: compares the tags themselves, as different tags may have the same hash
         """
-        bounds = self._queues.bounds(want.queue, self._minimum())
         if bounds is None:
             return Selection(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
         status, next_offset = _outside(want.offset, *bounds)

@@ -49,13 +49,13 @@ class KeyQuery:
     :ivar index: ``None`` if the store has none
     :ivar tombstone_of: returns the physical offset below which records of a topic do not count,
         because the topic was removed
-    :ivar refresh: brings the index up to date; ``None`` if another thread or process does
+    :ivar catch_up: brings the index up to the readable end of the log
     """
 
     index: KeyIndex | None
     log: LogReader
     tombstone_of: Callable[[str], int]
-    refresh: Callable[[], object] | None = None
+    catch_up: Callable[[], object] = lambda: None
 
     def query(
         self,
@@ -120,8 +120,7 @@ class KeyQuery:
                 "messages cannot be found by key without an index; install lakelog-hash-index, "
                 "and add 'hash-index' to the setting 'dispatchers'"
             )
-        if self.refresh is not None:
-            self.refresh()
+        self.catch_up()
         seen: set[int] = set()
         try:
             for offset in self.index.offsets(topic, key, begin_ms, end_ms):
