@@ -26,7 +26,7 @@ Locks in memory, between the threads of one process, each before the bytes that 
 thread appends or syncs while it holds one of the short ones: ``Segments._keeping`` (maps),
 ``CheckpointKeeper._lock``, ``Health._lock``. ``LogFiles._syncing`` encloses
 ``LogFiles._committing``; a group sync takes both inside of byte 9. Members of groups lock bytes of
-``groups.lock``, see ``lakelog_queues.groups.members``.
+the files in ``groups``, see ``lakelog_queues.groups.state_file``.
 
 The store's directory is locked too (flock(2)), shared, by each process that shares byte 0. So if a
 cleaner of temporary files removes ``lock``, the next process finds those that have it open, and

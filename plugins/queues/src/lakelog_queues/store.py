@@ -16,13 +16,13 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager, ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from lakelog.arguments import WrongValue, topic_name, whole
+from lakelog.arguments import WrongValue, listed, text, topic_name, whole
 from lakelog.errors import StoreError
 from lakelog.hooks import DispatchedLog
 from lakelog.lazy import cached_property
@@ -36,7 +36,7 @@ from lakelog_queues.dispatching.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
     from lakelog.dispatch import DispatchRunner
-    from lakelog.format.queue_offsets import Units
+    from lakelog.format.queue_offsets import Queue, Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer, QueueAccess, StartPosition
     from lakelog_queues.consumers.offsettable import Commit, OffsetTable
     from lakelog_queues.finding.finder import Finder
@@ -475,7 +475,7 @@ class Store(LogStore):
         *,
         tags: str | None = None,
         filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
-        start: StartPosition = "latest",
+        start: StartPosition = "earliest",
         orderly: bool = False,
         broadcast: str | None = None,
         invisible_ms: int = 60_000,
@@ -487,7 +487,7 @@ class Store(LogStore):
 
         :param topics: one or more topics; a mapping has the tags of each
         :param filter: an SQL92 expression over properties, such as ``"a > 5 AND region = 'eu'"``
-        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param start: where a new group begins: ``earliest``, ``latest`` or a time
         :param orderly: hand out the messages of each queue one after the other
         :param broadcast: the name of a consumer that gets every message, and shares no queue
         :param invisible_ms: time within which a message is to be acknowledged
@@ -515,7 +515,9 @@ class Store(LogStore):
             idle_ms=idle_ms,
         )
         log, queues = queue_parts(self._current.now()).log, self._queue_access()
-        access = GroupAccess(log.files, self.path, self._placed, queues, self.put)
+        access = GroupAccess(
+            log.files, self.path, self._placed, queues, self.put, lambda: self.max_offset
+        )
         made = GroupConsumer(options, access)
         self._members.add(made)
         return made
@@ -549,19 +551,35 @@ class Store(LogStore):
             :meth:`subscribe` continue at these offsets within a second
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
-        with self._group_lock():
-            queue_parts(self._current.now()).offsets.commit_all(commits)
+        from lakelog_queues.groups.state import change_offsets
+
+        parts = queue_parts(self._current.now())
+        tables = listed("commits", commits, "a list of (group, topic, {queue_id: offset})")
+        changed: dict[str, dict[Queue, int | None]] = {}
+        with suppress(TypeError, ValueError, AttributeError):  # commit_all explains them
+            for group, topic, offsets in tables:
+                for queue, at in offsets.items():
+                    changed.setdefault(group, {})[topic, queue] = at
+
+        def write() -> None:
+            parts.offsets.commit_all(tables)
+
+        change_offsets(parts.log, changed, write, lambda group, _: changed[group])
 
     def forget_offsets(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all; raises the same."""
-        with self._group_lock():
-            queue_parts(self._current.now()).offsets.forget(group, topic)
+        from lakelog_queues.groups.state import change_offsets
 
-    def _group_lock(self) -> AbstractContextManager[None]:
-        """The lock under which committed offsets are compared and changed."""
-        from lakelog_queues.groups.members import group_lock
+        parts = queue_parts(self._current.now())
+        text("group", group, "billing")
 
-        return group_lock(queue_parts(self._current.now()).log)
+        def forgotten(_: str, queues: Collection[Queue]) -> dict[Queue, int | None]:
+            return dict.fromkeys(each for each in queues if topic in (None, each[0]))
+
+        def write() -> None:
+            parts.offsets.forget(group, topic)
+
+        change_offsets(parts.log, [group], write, forgotten)
 
     @reads
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
