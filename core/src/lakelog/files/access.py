@@ -195,8 +195,8 @@ def open_link(held: Held, link: str, flags: int) -> None:
     _open(held, Path(link), flags, 0, _GUARDED & ~os.O_NOFOLLOW)
 
 
-def make_folder(path: Path, access: Access) -> None:
-    """Create one folder unless it exists. Raises ``OSError``."""
+def make_folder(held: Held, path: Path, access: Access) -> None:
+    """Create one folder unless it exists. The caller closes ``held``. Raises ``OSError``."""
     try:
         os.mkdir(path, _OWNERS_FOLDER if access == PRIVATE else access.first_mode(path.parent))
     except FileExistsError:
@@ -211,11 +211,8 @@ def make_folder(path: Path, access: Access) -> None:
         raise
     if access == PRIVATE:
         return
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        access.give_to(fd, access.directory_mode)
-    finally:
-        os.close(fd)
+    held.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    access.give_to(held.number, access.directory_mode)
 
 
 def _make(held: Held, path: Path, flags: int, access: Access) -> None:

@@ -553,8 +553,12 @@ class RealFileSystem:
         if path.is_dir():
             return
         self.make_dir(path.parent, durable=durable)
+        held = Held(self._used)
         with _Naming("make a directory", path):
-            make_folder(path, self.access)
+            try:
+                make_folder(held, path, self.access)
+            finally:
+                held.close()
         if durable:
             self.sync_dir(path.parent)
 
@@ -590,13 +594,14 @@ class RealFileSystem:
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
+        held = Held(self._used)
         with _Naming("sync", path):
-            with _Naming("open", path, opens=True):
-                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                with _Naming("open", path, opens=True):
+                    held.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                os.fsync(held.number)
             finally:
-                os.close(fd)
+                held.close()
 
 
 class _Naming:
