@@ -198,10 +198,11 @@ class OwnerIndex:
 
     def hash_files(self) -> HashChains | None:
         """See :class:`~lakelog.hooks.HashFiles`."""
-        if self._opened is None:
+        opened = self._opened
+        if opened is None:
             return None
-        shape = self._shape
-        return self._opened.files, None, self._minimum, _ENDLESS, shape.slots, shape.entries
+        slots, entries = self._shape
+        return opened.files, None, self._minimum, _ENDLESS, slots, entries
 
     # --- maintenance ---
 
