@@ -116,7 +116,7 @@ class LogMaker:
             self.core.segment_size_bytes,
             self.core.allocation_step_bytes,
             max(PAGESIZE, self.strategies.writer.traits.alignment_bytes),
-            ProcessLock(self.lock.file, MAKING),
+            ProcessLock(self.lock.file, MAKING).run,
         )
         maker.files.make_dir(maker.temporary, durable=False)
         return maker

@@ -457,14 +457,17 @@ class _Locks:
 
     def __init__(self) -> None:
         gc.unfreeze()
-        self.early = [each for each in gc.get_objects() if isinstance(each, RLock)]
+        self.early = [each for each in gc.get_objects() if issubclass(type(each), RLock)]
         gc.freeze()  # each look goes through what is made later only
 
     def owned(self) -> dict[int, str]:
-        """Those that the main thread owns, by their identity."""
+        """Those that the main thread owns, by their identity.
+
+        ``isinstance`` would ask the object, which may be a proxy of one that is gone.
+        """
         found = dict[int, str]()
         for each in [*self.early, *gc.get_objects()]:
-            if isinstance(each, RLock) and each._is_owned():  # type: ignore[attr-defined]  # threading.Condition calls it too
+            if issubclass(type(each), RLock) and each._is_owned():
                 owners = {type(one).__name__ for one in gc.get_referrers(each)} - {"list"}
                 found[id(each)] = f"{each!r} of {sorted(owners)}"
         return found
