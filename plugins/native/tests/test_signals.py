@@ -1,4 +1,4 @@
-"""An exception of a signal handler in Python code that compiled code calls comes out of the call."""
+"""An exception of a signal handler in Python code that compiled code calls is raised."""
 
 from __future__ import annotations
 
