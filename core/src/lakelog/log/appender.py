@@ -31,7 +31,7 @@ from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.hooks import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle, settle_appended
+from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle_appended, settle_new
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.locks import WaitList
@@ -374,7 +374,7 @@ class Appender:
             return future
         end = future.end_offset = appended.end_offset
         if self.answers_at_once:
-            settle([future])
+            settle_new(future)
         elif not message.wait_store_ok:
             self._then(end, False, partial(self._settle, [future]))
         elif self._submit_later is None:

@@ -424,9 +424,12 @@ class Store(LogStore):
 
         Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError``.
         """
-        asked, lookups = (topic, key, since_ms, until_ms, max_messages), self._lookups
-        found = None if lookups is None else lookups.query(*asked)
-        return self._query(*asked) if found is None else found
+        lookups = self._lookups
+        if lookups is not None:
+            found = lookups.query(topic, key, since_ms, until_ms, max_messages)
+            if found is not None:
+                return found
+        return self._query(topic, key, since_ms, until_ms, max_messages)
 
     @reads
     def _query(self, *arguments: Any) -> list[StoredMessage]:
