@@ -456,6 +456,16 @@ class Appender:
         """
         return self._log.sync()
 
+    def sync(self) -> bool:
+        """Make everything appended before the call durable; no sync if it is.
+
+        :returns: ``False`` in a signal handler that interrupted a sync of its own thread
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+        end = self._log.syncable
+        return self._log.sync() >= end
+
     def close(self) -> None:
         """Settle the asynchronous puts, refuse further ones, and close the strategies.
 

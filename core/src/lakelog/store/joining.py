@@ -129,7 +129,7 @@ def reader_parts(
         () if prepared.extension is None else make_dispatchers(registry, settings, context)
     )
     build = partial(registry.build, settings=settings, context=context)
-    extension = prepared.extended(reader, dispatchers, read_only=appender is None)
+    extension = prepared.extended(reader, dispatchers, appender=appender)
 
     def maintain() -> RemoteMaintenance:
         from lakelog.maintenance.planning import MaintainedLog

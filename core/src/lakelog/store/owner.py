@@ -443,6 +443,11 @@ class _Taking(LogMaker):
             from lakelog.recovery.filler import fill_gaps
 
             start = fill_gaps(directory, plan, strategies.dispatchers, start)
+        if not self.replica:  # a replica's records have their offsets from its master
+            for each in strategies.dispatchers:
+                settle = getattr(each.dispatcher, "settle_offsets", None)
+                if settle is not None:
+                    settle(plan.found.next_offsets, plan.minimum)
         self._mark(is_new=is_new)
         self._publish(plan, start, settings)
         segments = self.segments(segment_maker, alone=True)
@@ -592,7 +597,7 @@ def with_maintenance(
             owned.appender,
             owned.reput,
             lambda: _maintenance(prepared, owned),
-            prepared.extended(owned.reader, owned.dispatchers, owned.reput),
+            prepared.extended(owned.reader, owned.dispatchers, owned.reput, owned.appender),
             manager=manager,
             answering=answering,
             owned=owned,

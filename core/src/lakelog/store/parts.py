@@ -130,20 +130,23 @@ class OpenRequest:
         reader: LogReader,
         dispatchers: Sequence[NamedDispatcher],
         dispatching: DispatchRunner | None = None,
-        *,
-        read_only: bool = False,
+        appender: Appender | None = None,
     ) -> Any:
-        """Build the resources of the extension for one role; see ``DispatchedLog``."""
+        """Build the resources of the extension for one role; see ``DispatchedLog``.
+
+        :param appender: appends in this process; ``None`` if no file may be changed
+        """
         if self.extension is None:
             return None
         log = DispatchedLog(
             path=self.path,
             files=self.files,
             settings=self.settings,
-            read_only=read_only,
+            read_only=appender is None,
             reader=reader,
             dispatchers={each.name: each.dispatcher for each in dispatchers},
             dispatching=dispatching,
+            sync=None if appender is None else appender.sync,
         )
         (name,) = self.registry.names(Kind.STORE_EXTENSION)
         with self.registry.blaming(name, "extend()", files=True):

@@ -214,20 +214,23 @@ class RequestModes:
         entry["popShareQueueNum"] = shared_queues
         with configs.config_lock(self._files, self._path):
             loaded = self._load()
-            table = {**loaded.value, topic: {**loaded.value.get(topic, {}), group: entry}}
-            content = {**loaded.content, _TABLE: table}
+            raw = object_table(loaded.content, _TABLE)
+            groups = raw.get(topic)
+            others = groups if isinstance(groups, Mapping) else {}
+            content = {**loaded.content, _TABLE: {**raw, topic: {**others, group: entry}}}
             save_config(self._files, self._path / CONFIG_DIR / MODES_FILE, content)
-        self._table = table
+        self._table = _read_modes(content)
 
     def _load(self) -> Loaded[_Table]:
         return load_config(self._files, self._path / CONFIG_DIR / MODES_FILE, _read_modes)
 
 
 def _read_modes(content: Mapping[str, Any]) -> _Table:
-    table = object_table(content, _TABLE)
+    """The modes that can be read; other entries have no effect, and are kept as they are."""
     return {
-        topic: {group: object_table(groups, group) for group in groups}
-        for topic, groups in ((name, object_table(table, name)) for name in table)
+        topic: {group: mode for group, mode in groups.items() if isinstance(mode, Mapping)}
+        for topic, groups in object_table(content, _TABLE).items()
+        if isinstance(groups, Mapping)
     }
 
 
@@ -391,12 +394,17 @@ class GroupOffsetTable:
         self._unsaved: set[tuple[str, str]] = set()
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next offset of a group in a queue; ``None`` without one."""
-        return self._offsets.get((group, topic), {}).get(queue_id)
+        """The next offset of a group in a queue; ``None`` without one, or for a negative one."""
+        found = self._offsets.get((group, topic), {}).get(queue_id, -1)
+        return None if found < 0 else found
 
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
-        """All offsets of a group, by topic and queue id."""
-        return {topic: dict(all_) for (name, topic), all_ in self._offsets.items() if name == group}
+        """All offsets of a group, by topic and queue id; without negative ones."""
+        return {
+            topic: {queue_id: offset for queue_id, offset in all_.items() if offset >= 0}
+            for (name, topic), all_ in self._offsets.items()
+            if name == group
+        }
 
     def groups(self, topic: str | None = None) -> set[str]:
         """The names of all groups with an offset, or with one in ``topic``."""
@@ -418,8 +426,7 @@ class GroupOffsetTable:
     def progress(self) -> Callable[[], None] | None:
         """Return a function that commits the present offsets; ``None`` if they are committed.
 
-        The log must be durable before its call, which may be in any thread: an offset may be behind
-        a message whose copy in a retry topic is not durable yet. The function raises as
+        The function makes the log durable first, and may be called in any thread. It raises as
         ``Store.commit_offsets``; offsets that it did not commit are part of the next progress.
         """
         self._unsaved |= self._changed
@@ -429,7 +436,8 @@ class GroupOffsetTable:
             return None
 
         def save() -> None:
-            self._store.commit_offsets([each for each in commits if each[:2] in self._offsets])
+            present = [each for each in commits if each[:2] in self._offsets]
+            self._store.commit_offsets(present, as_broker=True)
             self._unsaved = set()
 
         return save

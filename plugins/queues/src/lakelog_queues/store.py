@@ -87,7 +87,7 @@ class QueueParts:
         """The committed offsets of consumer groups."""
         from lakelog_queues.consumers.offsettable import OffsetTable
 
-        return OffsetTable(self.log.files, self.log.path, read_only=self.log.read_only)
+        return OffsetTable(self.log.files, self.log.path, self.log.sync)
 
     @cached_property
     def finder(self) -> Finder:
@@ -618,11 +618,14 @@ class Store(LogStore):
     def _placed(self, *arguments: Any, **named: Any) -> PlacedResult:
         return self._find.getter.get_placed(*arguments, **named)
 
-    def commit_offsets(self, commits: Iterable[Commit]) -> None:
-        """Commit offsets of any groups in one write; durable on return.
+    def commit_offsets(self, commits: Iterable[Commit], *, as_broker: bool = False) -> None:
+        """Commit offsets of any groups in one write; durable on return, after the log before them.
 
         :param commits: group, topic, and the next queue offset by queue id, of each. Members of
             :meth:`subscribe` continue at these offsets within a second
+        :param as_broker: keep what RocketMQ's brokers accept from any client: names of groups that
+            its own clients refuse, and negative offsets, which stand for none
+
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
         from lakelog_queues.groups.state import change_offsets
@@ -633,10 +636,10 @@ class Store(LogStore):
         with suppress(TypeError, ValueError, AttributeError):  # commit_all explains them
             for group, topic, offsets in tables:
                 for queue, at in offsets.items():
-                    changed.setdefault(group, {})[topic, queue] = at
+                    changed.setdefault(group, {})[topic, queue] = at if at >= 0 else None
 
         def write() -> None:
-            parts.offsets.commit_all(tables)
+            parts.offsets.commit_all(tables, as_broker=as_broker)
 
         change_offsets(parts.log, changed, write, lambda group, _: changed[group])
 
