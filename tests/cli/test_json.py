@@ -30,7 +30,7 @@ from plugins.replication.tests.replica import copies
 from tests.support.commands import app, invoke
 
 PROCESSES: Final = ("--engine", "processes")
-WITHOUT: Final = {"metrics", "replicate", "serve"}
+WITHOUT: Final = {"metrics", "replicate", "serve", "work"}
 """They run until they are stopped, and have a log or another format: see json.md."""
 COLUMNS: Final = "id bigint, name string not null", "id bigint, name string"
 """Of bodies: all have a name by the second."""

@@ -130,6 +130,7 @@ def test_the_help_of_every_option_says_so() -> None:
         "grep --until",
         "get --at",
         "consume --start",
+        "work --start",
         "groups reset --to",
         "export --since",
         "lake verify --since",

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from lakelog_doctor.repair import RepairReport, repair
     from lakelog_queues.consumers.consumer import Consumer
     from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
-    from lakelog_queues.groups.consumer import GroupConsumer
-    from lakelog_queues.groups.state import Delivery
+    from lakelog_queues.groups.consumer import Delivery, GroupConsumer
     from lakelog_queues.store import Store
 
 __all__ = [
@@ -79,8 +78,7 @@ _MODULES = {
     "lakelog_doctor.repair": "RepairReport repair",
     "lakelog_queues.consumers.consumer": "Consumer",
     "lakelog_queues.finding.results": "ColumnsResult GetResult GetStatus QueueInfo",
-    "lakelog_queues.groups.consumer": "GroupConsumer",
-    "lakelog_queues.groups.state": "Delivery",
+    "lakelog_queues.groups.consumer": "Delivery GroupConsumer",
     "lakelog_queues.store": "Store",
 }
 _LAZY = {each: (module, each) for module, names in _MODULES.items() for each in names.split()}

@@ -6,6 +6,7 @@ those that most writers never use are imported and built on first use.
 
 from __future__ import annotations
 
+import os
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -16,13 +17,13 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager, ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
-from lakelog.arguments import WrongValue, topic_name, whole
+from lakelog.arguments import WrongValue, listed, text, topic_name, whole
 from lakelog.errors import StoreError
 from lakelog.hooks import DispatchedLog
 from lakelog.lazy import cached_property
@@ -35,8 +36,10 @@ from lakelog.store.parts import RoleParts
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from lakelog.dispatch import DispatchRunner
-    from lakelog.format.queue_offsets import Units
+    from lakelog.format.queue_offsets import Queue, Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer, QueueAccess, StartPosition
     from lakelog_queues.consumers.offsettable import Commit, OffsetTable
     from lakelog_queues.finding.finder import Finder
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
         RecordsResult,
     )
     from lakelog_queues.groups.consumer import GroupConsumer
+    from lakelog_queues.groups.pool import WorkProgress
+    from lakelog_queues.groups.working import Handle
     from lakelog_queues.readers import CurrentArrivals, ReaderWait
 
 
@@ -82,7 +87,7 @@ class QueueParts:
         """The committed offsets of consumer groups."""
         from lakelog_queues.consumers.offsettable import OffsetTable
 
-        return OffsetTable(self.log.files, self.log.path, read_only=self.log.read_only)
+        return OffsetTable(self.log.files, self.log.path, self.log.sync)
 
     @cached_property
     def finder(self) -> Finder:
@@ -419,9 +424,12 @@ class Store(LogStore):
 
         Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError``.
         """
-        asked, lookups = (topic, key, since_ms, until_ms, max_messages), self._lookups
-        found = None if lookups is None else lookups.query(*asked)
-        return self._query(*asked) if found is None else found
+        lookups = self._lookups
+        if lookups is not None:
+            found = lookups.query(topic, key, since_ms, until_ms, max_messages)
+            if found is not None:
+                return found
+        return self._query(topic, key, since_ms, until_ms, max_messages)
 
     @reads
     def _query(self, *arguments: Any) -> list[StoredMessage]:
@@ -475,7 +483,7 @@ class Store(LogStore):
         *,
         tags: str | None = None,
         filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
-        start: StartPosition = "latest",
+        start: StartPosition = "earliest",
         orderly: bool = False,
         broadcast: str | None = None,
         invisible_ms: int = 60_000,
@@ -487,7 +495,7 @@ class Store(LogStore):
 
         :param topics: one or more topics; a mapping has the tags of each
         :param filter: an SQL92 expression over properties, such as ``"a > 5 AND region = 'eu'"``
-        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param start: where a new group begins: ``earliest``, ``latest`` or a time
         :param orderly: hand out the messages of each queue one after the other
         :param broadcast: the name of a consumer that gets every message, and shares no queue
         :param invisible_ms: time within which a message is to be acknowledged
@@ -515,10 +523,78 @@ class Store(LogStore):
             idle_ms=idle_ms,
         )
         log, queues = queue_parts(self._current.now()).log, self._queue_access()
-        access = GroupAccess(log.files, self.path, self._placed, queues, self.put)
+        access = GroupAccess(
+            log.files, self.path, self._placed, queues, self.put, lambda: self.max_offset
+        )
         made = GroupConsumer(options, access)
         self._members.add(made)
         return made
+
+    def work(  # noqa: PLR0913  # all but two are given by name
+        self,
+        topics: str | Sequence[str] | Mapping[str, str | None],
+        handle: Handle,
+        *,
+        group: str,
+        workers: int | None = None,
+        batch: int | None = None,
+        concurrency: int | None = None,
+        invisible_ms: float = 60_000,
+        time_limit_ms: float | None = None,
+        stop_timeout_ms: float = 30_000,
+        until_empty: bool = False,
+        on_progress: Callable[[WorkProgress], object] | None = None,
+        progress_interval_ms: float = 10_000,
+        stop: Event | None = None,
+        **subscription: Any,
+    ) -> WorkProgress:
+        """Handle the messages of a group in processes, until SIGTERM or SIGINT; returns the counts.
+
+        A message is acknowledged once ``handle`` has returned. If that raises, the message comes
+        again after RocketMQ's delay, and is a dead letter after ``max_attempts``. A stop lets the
+        workers finish what is in work; a second signal kills them, and raises
+        ``KeyboardInterrupt``. Signals need the main thread. See core/docs/guides/consumers.md.
+
+        :param handle: a function of a :class:`~lakelog.StoredMessage`, plain or ``async def``, that
+            a new process can import; or its name, ``"module:function"``
+        :param workers: number of processes; ``None`` is one for each processor. 0 works in this
+            thread, where the time limit does not end a plain function
+        :param batch: ``handle`` gets a list of so many messages at most
+        :param concurrency: number of calls at a time in each worker, of an ``async def``; by
+            default 16
+        :param invisible_ms: what is in work is renewed after a third of it
+        :param time_limit_ms: a longer call has failed; the process of a plain function ends
+        :param stop_timeout_ms: workers that take longer to stop are killed
+        :param until_empty: end once the group has consumed all messages, retries included
+        :param on_progress: called every ``progress_interval_ms``; by default it is logged
+        :param stop: an event that ends it, as a signal does
+        :param subscription: further arguments of :meth:`subscribe`, such as ``tags``
+
+        Raises as :meth:`subscribe`, ``ValueError`` for a function that cannot be imported, and
+        :class:`~lakelog.errors.StoreError` if no worker can begin.
+        """
+        from lakelog_queues.groups.pool import WorkerPool
+        from lakelog_queues.groups.working import WorkOptions
+
+        options = WorkOptions(
+            group=group,
+            topics=topics,
+            batch=batch,
+            concurrency=concurrency,
+            invisible_ms=invisible_ms,
+            time_limit_ms=time_limit_ms,
+            stop_timeout_ms=stop_timeout_ms,
+            until_empty=until_empty,
+            subscription=subscription,
+        )
+        pool = WorkerPool(
+            *(self, self._current.now().request, handle, options),
+            workers=len(os.sched_getaffinity(0)) if workers is None else workers,
+            on_progress=on_progress,
+            progress_interval_ms=progress_interval_ms,
+            stop=stop,
+        )
+        return pool.run()
 
     def _queue_access(self) -> QueueAccess:
         """The queues and committed offsets, independent of the role."""
@@ -552,26 +628,45 @@ class Store(LogStore):
     def _placed(self, *arguments: Any, **named: Any) -> PlacedResult:
         return self._find.getter.get_placed(*arguments, **named)
 
-    def commit_offsets(self, commits: Iterable[Commit]) -> None:
-        """Commit offsets of any groups in one write; durable on return.
+    def commit_offsets(self, commits: Iterable[Commit], *, as_broker: bool = False) -> None:
+        """Commit offsets of any groups in one write; durable on return, after the log before them.
 
         :param commits: group, topic, and the next queue offset by queue id, of each. Members of
             :meth:`subscribe` continue at these offsets within a second
+        :param as_broker: keep what RocketMQ's brokers accept from any client: names of groups that
+            its own clients refuse, and negative offsets, which stand for none
+
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
-        with self._group_lock():
-            queue_parts(self._current.now()).offsets.commit_all(commits)
+        from lakelog_queues.groups.state import change_offsets
+
+        parts = queue_parts(self._current.now())
+        tables = listed("commits", commits, "a list of (group, topic, {queue_id: offset})")
+        changed: dict[str, dict[Queue, int | None]] = {}
+        with suppress(TypeError, ValueError, AttributeError):  # commit_all explains them
+            for group, topic, offsets in tables:
+                for queue, at in offsets.items():
+                    changed.setdefault(group, {})[topic, queue] = at if at >= 0 else None
+
+        def write() -> None:
+            parts.offsets.commit_all(tables, as_broker=as_broker)
+
+        change_offsets(parts.log, changed, write, lambda group, _: changed[group])
 
     def forget_offsets(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all; raises the same."""
-        with self._group_lock():
-            queue_parts(self._current.now()).offsets.forget(group, topic)
+        from lakelog_queues.groups.state import change_offsets
 
-    def _group_lock(self) -> AbstractContextManager[None]:
-        """The lock under which committed offsets are compared and changed."""
-        from lakelog_queues.groups.members import group_lock
+        parts = queue_parts(self._current.now())
+        text("group", group, "billing")
 
-        return group_lock(queue_parts(self._current.now()).log)
+        def forgotten(_: str, queues: Collection[Queue]) -> dict[Queue, int | None]:
+            return dict.fromkeys(each for each in queues if topic in (None, each[0]))
+
+        def write() -> None:
+            parts.offsets.forget(group, topic)
+
+        change_offsets(parts.log, [group], write, forgotten)
 
     @reads
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:

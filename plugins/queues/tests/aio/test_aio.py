@@ -81,6 +81,7 @@ OTHERWISE: dict[str, str] = {
     "GroupConsumer.nap_s": "for callers that wait by themselves, as AsyncGroupConsumer does",
     "GroupConsumer.forked": "called by Python's hook of forks",
     "Producer.bind": "called by the store",
+    "Store.work": "it runs event loops itself, one in each worker of an asynchronous function",
 }
 """Methods that asyncio has under another name, or not at all, with the reason."""
 

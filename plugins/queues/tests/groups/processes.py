@@ -12,7 +12,7 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -104,18 +104,23 @@ def started(*arguments: Any) -> ForkServerProcess:
     return process
 
 
-def check_exclusive(found: list[Step], *, orderly: bool) -> None:
+def check_exclusive(found: list[Step], killed: Collection[int | None], *, orderly: bool) -> None:
     """No record was taken again within its invisible time, unless its holder had given it up.
 
-    An orderly member that returns a message gives up the later ones of its queue too.
+    An orderly member that returns a message gives up the later ones of its queue too, and one that
+    was killed all.
     """
     held: dict[Record, Step] = {}
-    for step in found:
+    last = {step.process: number for number, step in enumerate(found)}
+    for number, step in enumerate(found):
         if step.word == "closing":
             held = {record: by for record, by in held.items() if by.process != step.process}
         elif step.word == "taken" and step.record is not None:
             before = held.get(step.record)
-            assert before is None or step.taken_ms >= before.visible_ms, (before, step)
+            is_free = before is None or step.taken_ms >= before.visible_ms
+            if before is not None and before.process in killed:
+                is_free = is_free or last[before.process] < number
+            assert is_free, (before, step)
             held[step.record] = step
         elif step.word in ("failed", "done") and step.record is not None:
             is_more = orderly and step.word == "failed"

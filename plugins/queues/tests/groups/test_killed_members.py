@@ -31,6 +31,7 @@ def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, *
     def is_reached(count: int) -> bool:
         return len(done()) >= count
 
+    killed = set[int | None]()
     running = [one_more() for _ in range(members)]
     try:
         for number in range(kills):
@@ -38,6 +39,7 @@ def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, *
             until(partial(is_reached, reached))
             victim = running.pop(chance.randrange(len(running)))
             victim.kill()
+            killed.add(victim.pid)
             running.append(one_more())
             victim.join(30)
         until(lambda: len(done()) == messages, seconds=120)
@@ -47,7 +49,7 @@ def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, *
         for each in running:
             each.join(30)
     found = list(steps(notes))
-    check_exclusive(found, orderly=more["orderly"])
+    check_exclusive(found, killed, orderly=more["orderly"])
     if more["orderly"]:
         check_order(found)
     check_end(store_path, options, messages)

@@ -13,7 +13,8 @@ import pytest
 import lakelog
 from lakelog import Message, PutRefused, PutStatus, Store
 from lakelog.arguments import WrongType, WrongValue
-from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
+from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog_queues.groups.state_file import state_path
 from lakelog_testing.samples import copy_store
 from plugins.queues.tests.groups.support import (
     Clock,
@@ -45,12 +46,12 @@ def test_members_split_the_queues_evenly_and_take_over(store: Store) -> None:
         until(lambda: one.poll(1) is not None and len(one.assigned()) == 4)
 
 
-def test_members_go_on_without_the_name_of_their_lock_file(tmp_path: Path) -> None:
+def test_members_go_on_without_the_name_of_their_file(tmp_path: Path) -> None:
     """As a cleaner of temporary files removes it; what a member holds stays with it."""
     with open_store(tmp_path) as store, joined(store) as one:
         fill(store, 8)
         held = drain(one, count=8)
-        (tmp_path / "lakelog" / "groups.lock").unlink()
+        state_path(tmp_path, "g").unlink()
         with joined(store) as two:
 
             def is_shared() -> bool:
@@ -60,7 +61,7 @@ def test_members_go_on_without_the_name_of_their_lock_file(tmp_path: Path) -> No
 
             until(is_shared)
             assert one.ack(*held)
-        assert not (tmp_path / "lakelog" / "groups.lock").exists()
+        assert not state_path(tmp_path, "g").exists()
 
 
 def test_what_a_member_holds_when_it_leaves_comes_at_once(store: Store) -> None:
@@ -161,8 +162,8 @@ def test_a_message_that_cannot_be_set_aside_stays(
     with joined(store, max_attempts=most, invisible_ms=1000) as member:
         clock.set_for(member)
         (found,) = drain(member, count=1)
-        assert member.nack(found, 0)
         put, member._access = store.put, attrs.evolve(member._access, put=refuse)
+        assert member.nack(found, 0)
         assert member.poll() == []
         assert "the disk is full" in caplog.text
         member.commit()
@@ -297,24 +298,23 @@ def test_the_state_outlives_all_members(store: Store) -> None:
     del member  # as after a kill: it neither leaves nor commits
     assert store.groups() == {}
     with joined(store, invisible_ms=1000) as member:
-        assert bodies(member.poll()) == [3, 4, 5]
-        Clock(held.visible_ms).set_for(member)
-        assert bodies(member.poll()) == [2]
+        again, *new = member.poll()
+        assert (again.message, again.attempt) == (held.message, 2), "a dead member holds nothing"
+        assert bodies(new) == [3, 4, 5]
 
 
-def test_a_damaged_state_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_group_goes_on_at_its_committed_offsets_if_its_state_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with open_store(tmp_path) as store:
         fill(store, 3, queues=1)
         with joined(store) as member:
             member.ack(*member.poll(2))
-    database = tmp_path / "lakelog" / "groups.sqlite"
-    database.write_bytes(b"no database" * 1000)
-    with open_store(tmp_path) as store:
-        with pytest.raises(StoreError, match="delete it while no consumer is open"):
-            joined(store)
-        database.unlink()
-        with joined(store) as member:
+    for content in (b"no state" * 9000, b"x"):
+        state_path(tmp_path, "g").write_bytes(content)
+        with open_store(tmp_path) as store, joined(store) as member:
             assert bodies(member.poll()) == [2]
+    assert caplog.text.count("it is damaged; its group continues") == 2
 
 
 def test_the_state_in_a_copy_of_a_store_does_not_count(

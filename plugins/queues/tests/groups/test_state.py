@@ -49,6 +49,7 @@ class Group:
     members: dict[int, GroupConsumer] = attrs.field(factory=dict)
     held: dict[int, list[Delivery]] = attrs.field(factory=dict)
     until: dict[Place, int] = attrs.field(factory=dict)
+    taken: dict[Delivery, int] = attrs.field(factory=dict)
     acknowledged: set[Place] = attrs.field(factory=set)
 
     def member(self, number: int) -> GroupConsumer:
@@ -74,7 +75,8 @@ class Group:
                 before = {(each.queue_id, n) for n in range(each.queue_offset)}
                 mine = {(d.queue_id, d.queue_offset) for d in self.held[number]}
                 assert before <= self.acknowledged | mine
-            self.until[place] = each.visible_ms
+            self.until[place] = self.clock.ms + INVISIBLE_MS
+            self.taken[each] = self.until[place]
             self.held[number].append(each)
 
     def ack(self, number: int, index: int) -> None:
@@ -101,13 +103,16 @@ class Group:
             self.members.pop(number).close()
             for each in self.held.pop(number):
                 place = each.queue_id, each.queue_offset
-                if self.until[place] == each.visible_ms:
+                if self.until[place] == self.taken[each]:
                     self.until[place] = 0
 
     def kill(self, number: int, _: int) -> None:
-        """Drop a member: its locks and its connection end as by a kill; nothing else happens."""
+        """Drop a member: its locks end as by a kill, so what it holds is visible at once."""
         self.members.pop(number, None)
-        self.held.pop(number, None)
+        for each in self.held.pop(number, ()):
+            place = each.queue_id, each.queue_offset
+            if self.until[place] == self.taken[each]:
+                self.until[place] = 0
 
     def commit(self, number: int, _: int) -> None:
         self.member(number).commit()

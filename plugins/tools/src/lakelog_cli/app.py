@@ -39,6 +39,8 @@ COMMANDS: Final = {
     "groups": "List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
     "consume": "Print messages as a member of a consumer group, and acknowledge each once it is "
     "printed.",
+    "work": "Call a function with each message of a consumer group, in processes, until SIGTERM or "
+    "Ctrl-C.",
     "dlq": "List the dead letters of a consumer group, or put them into their topics again.",
     "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
     "report": "Write a page about a store: traffic, topics, segments, damage, lags, disks.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -73,6 +74,15 @@ Tags: TypeAlias = Annotated[
 
 # --- times ---
 
+_PLACES: Final = ("earliest", "latest")
+Start: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="PLACE",
+        help=f"Start of a new group: earliest, latest, or a store time ({times.LOCAL}).",
+    ),
+]
+
 _FIRST_MS: Final = 126_230_400_000
 """1974-01-01; older than any RocketMQ store."""
 
@@ -88,6 +98,11 @@ def a_time(text: str) -> int:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return 0 if found < _FIRST_MS and not text.strip().lstrip("+-").isdigit() else found
+
+
+def start_position(text: str) -> str | datetime:
+    """The argument ``start`` of ``Store.subscribe``; no place and no time is wrong usage."""
+    return text if text in _PLACES else datetime.fromtimestamp(a_time(text) / 1000, UTC)
 
 
 def time_option(words: str) -> Any:

@@ -6,12 +6,15 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from threading import Lock
-from typing import Final, TypeAlias
+from threading import get_ident
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -20,16 +23,22 @@ from lakelog.errors import LakelogError, NotDurable, SettingsError, StoreClosed,
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
+from lakelog.results import PutStatus
 from lakelog.runtime.forks import OfThisProcess, register_forked
+from lakelog.runtime.locks import Mutex
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
 from lakelog_queues.consumers.offsettable import check_group, offsets_name
 from lakelog_queues.finding.results import GetStatus, PlacedResult
 from lakelog_queues.groups import state
-from lakelog_queues.groups.members import MemberLocks, share_of
 from lakelog_queues.groups.property_filter import PropertyFilter
-from lakelog_queues.groups.set_aside import RETRY_PREFIX, dead_letter_of, retry_delay_ms, retry_of
-from lakelog_queues.groups.state import Delivery
+from lakelog_queues.groups.set_aside import (
+    RETRY_PREFIX,
+    RETRY_TOPIC,
+    dead_letter_of,
+    retry_delay_ms,
+    retry_of,
+)
 from lakelog_queues.units.tags import tag_filter
 
 _TURN_S: Final = 1.0
@@ -41,10 +50,25 @@ _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.NO_MESSAGE_IN_QUEUE,
     GetStatus.OFFSET_OVERFLOW_ONE,
 }
+_READ_AHEAD: Final = 64
+"""Most messages of a queue that are read before they are asked for."""
+_AHEAD_BYTES: Final = 256 << 10
+"""Their most bytes, by the size of the last message."""
+_PHYSICAL: Final = itemgetter(0)
+_FOR_GOOD: Final = (
+    PutStatus.MESSAGE_ILLEGAL,
+    PutStatus.MESSAGE_SIZE_EXCEEDED,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED,
+)
 _log = logging.getLogger("lakelog")
 
 GetPlaced: TypeAlias = Callable[..., PlacedResult]
 """Reads one queue, as ``QueueGetter.get_placed``."""
+
+
+def boot_ms() -> int:
+    """Time since the machine's start, in ms; nobody can set it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 @attrs.frozen
@@ -54,6 +78,8 @@ class GroupAccess:
     :ivar get: reads one queue
     :ivar queues: queue ids, bounds, committed offsets, and waiting for messages
     :ivar put: appends a message
+    :ivar end: returns the end of the log
+    :ivar now_ms: returns the time by which invisible times and delays end
     """
 
     files: FileSystem
@@ -61,7 +87,77 @@ class GroupAccess:
     get: GetPlaced
     queues: consumer.QueueAccess
     put: Callable[[Message], object]
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    end: Callable[[], int]
+    now_ms: Callable[[], int] = boot_ms
+
+
+class Delivery(NamedTuple):
+    """A message that was handed out; give it to ``ack``, ``nack`` or ``renew``.
+
+    :ivar topic: the topic of the queue, also for a light queue or the retry topic
+    :ivar queue_offset: the offset in that queue
+    :ivar attempt: number of hand-outs of the message to this group, from 1
+    :ivar taken_ms: time of the hand-out, in ms since 1970
+    :ivar visible_ms: time in ms since 1970 at which it is handed out again, unless acknowledged or
+        renewed, and unless the clock is set
+    :ivar handle: identifies the message and this hand-out
+    """
+
+    message: StoredMessage
+    topic: str
+    queue_id: int
+    queue_offset: int
+    attempt: int
+    taken_ms: int
+    visible_ms: int
+    handle: state.Handle
+
+    @property
+    def origin_topic(self) -> str:
+        """The topic to which the message was put, also if it comes from the retry topic."""
+        return self.message.properties.get(RETRY_TOPIC) or self.topic
+
+
+class _Ahead:
+    """What a member has read of a queue, and not handed out.
+
+    :ivar place: of the queue in the state
+    :ivar start: the next offset of the group, as far as the member knows
+    :ivar offsets: those of the messages
+    :ivar next: where reading continues
+    :ivar last: offset in the log up to which the messages of the queue were read
+    :ivar end: what :meth:`GroupConsumer._arrived` was when there were no more; else ``None``
+    """
+
+    __slots__ = ("end", "last", "next", "offsets", "place", "queue", "start")
+
+    def __init__(self, queue: Queue, place: int) -> None:
+        self.queue, self.place = queue, place
+        self.start = self.next = self.last = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Read again."""
+        self.offsets: list[int] = []
+        self.end: object = None
+
+
+class _Lease(NamedTuple):
+    """A hand-out.
+
+    :ivar number: identifies it
+    :ivar now_ms: its begin, and ``until_ms`` its end, in ms since boot
+    :ivar times: both in ms since 1970
+    """
+
+    number: int
+    now_ms: int
+    until_ms: int
+    times: tuple[int, int]
+
+
+_Read: TypeAlias = tuple[int, _Ahead, int, StoredMessage]
+"""Offset in the log, queue, queue offset, and message."""
 
 
 class GroupConsumer(OfThisProcess):
@@ -71,7 +167,7 @@ class GroupConsumer(OfThisProcess):
     once.
 
     :ivar group: the consumer group
-    :ivar member: the number of this member in the store
+    :ivar member: the number of this member in the group
     """
 
     def __init__(self, options: GroupOptions, access: GroupAccess) -> None:
@@ -79,8 +175,8 @@ class GroupConsumer(OfThisProcess):
 
         Raises :class:`~lakelog.errors.StoreReadOnly` in a store that is open for reading,
         :class:`~lakelog.errors.SettingsError` if a living member has another subscription,
-        :class:`~lakelog.errors.StoreError` if the state of groups cannot be used, and
-        :class:`~lakelog.errors.CorruptConfig` if their configuration cannot.
+        :class:`~lakelog.errors.StoreError` if the state of the group cannot be used, and
+        :class:`~lakelog.errors.CorruptConfig` if its configuration cannot.
         """
         if access.queues.offsets.read_only:
             raise StoreReadOnly(
@@ -93,25 +189,29 @@ class GroupConsumer(OfThisProcess):
         self._options = options
         self._access = access
         self._closed = False
-        self._fetching = Lock()
+        self._fetching = Mutex()
         self._turn_at = self._commit_at = 0.0
-        self._listed_at = access.queues.arrivals.version
         self._members: list[int] = []
-        self._queues: list[Queue] = []
-        self._first = 0
-        self._has_moved = False
+        self._queues: dict[Queue, int] = {}
+        self._ahead: list[_Ahead] = []
+        self._line: list[_Read] = []
+        self._ready = 0
+        self._record_bytes = _AHEAD_BYTES
+        self._due: list[int] = []
+        self._number = secrets.randbits(61) + 2
+        self._taken: dict[int, int] = {}
+        self._is_halfway = False
+        self._listed_at: object = None
         with ExitStack() as opened:
-            self._locks = MemberLocks(access.files, access.path)
-            opened.callback(self._locks.close)
-            self._database = state.GroupDatabase(access.files, access.path, self._locks)
-            opened.callback(self._database.close)
-            self._state = state.GroupState(self._database, options.scope)
+            self._state = state.GroupState.opened(
+                access.files, access.path, options.scope, access.now_ms
+            )
+            opened.callback(self._state.file.close)
             self.member = self._state.join(
-                *(self._locks, options.subscription, access.now_ms()),
+                *(options.scope, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            offsets = access.queues.offsets
-            self._commits = state.GroupCommits(self.group, self._state, offsets, self._locks)
+            self._commits = state.GroupCommits(self.group, self._state, access.queues.offsets)
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
@@ -122,63 +222,72 @@ class GroupConsumer(OfThisProcess):
     def poll(
         self, max_messages: int = consumer.BATCH_MESSAGES, wait_ms: float = 0
     ) -> list[Delivery]:
-        """The next messages of this member's queues.
+        """The next messages of this member's queues, in the order of the log.
 
         :param wait_ms: longest wait at the end of the queues for the first message
         :returns: at most ``max_messages``; empty on timeout
 
         Raises :class:`~lakelog.errors.StoreClosed` if the consumer or its store is closed.
         """
-        most, wait = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
-        deadline = time.monotonic() + wait / 1000
+        if not wait_ms:
+            return self.fetch(max_messages)
+        deadline = time.monotonic() + span_ms("wait_ms", wait_ms) / 1000
         arrivals = self._access.queues.arrivals
-        while True:
+        found: list[Delivery] = []
+        while not (found or self._closed):
             seen = arrivals.version
-            found = self.fetch(most)
+            found = self._fetched(max_messages)
             left = deadline - time.monotonic()
             if found or left <= 0 or arrivals.closed:
-                return found
+                break
             arrivals.wait(seen, min(left, self.nap_s()))
-            if self._closed:
-                return []
+        self._taken[get_ident()] = 0
+        return found
 
-    def fetch(self, max_messages: int) -> list[Delivery]:
+    def fetch(self, max_messages: int = consumer.BATCH_MESSAGES) -> list[Delivery]:
         """As :meth:`poll`, without waiting; raises the same errors.
 
         Continues past messages that tags or the filter exclude.
         """
-        most = whole("max_messages", max_messages, 1)
-        while True:
-            with self._fetching:
-                if self._closed:
-                    raise StoreClosed(f"the consumer of group {self.group!r} is closed")
-                if time.monotonic() >= self._commit_at:
-                    self.commit()
-                found = self._fetch(most)
-                if found or not self._has_moved:
-                    return found
-
-    def _fetch(self, max_messages: int) -> list[Delivery]:
-        version = self._access.queues.arrivals.version
-        if time.monotonic() >= self._turn_at:
-            self._turn()
-        elif version != self._listed_at:
-            self._list_queues()
-        self._listed_at = version
-        now_ms = self._access.now_ms()
-        until_ms = now_ms + self._options.invisible_ms
-        lease = state.Lease(secrets.randbits(62) | 1, self.member, now_ms, until_ms)
-        self._has_moved = False
-        found = self._again(max_messages, lease)
-        if len(found) < max_messages:
-            found += self._new(max_messages - len(found), lease)
+        found = self._fetched(max_messages)
+        self._taken[get_ident()] = 0
         return found
+
+    def _fetched(self, max_messages: int) -> list[Delivery]:
+        """The next messages; until a caller of lakelog has them, their hand-out is in ``_taken``.
+
+        After an exception the next call gives them back, as if they were never handed out.
+        """
+        most = whole("max_messages", max_messages, 1)
+        thread = get_ident()
+        with self._fetching:
+            if self._closed:
+                raise StoreClosed(f"the consumer of group {self.group!r} is closed")
+            now_s = time.monotonic()
+            if now_s >= self._commit_at:
+                self.commit()
+            if now_s >= self._turn_at:
+                self._turn()
+            if self._is_halfway:
+                self._forget_read()
+            self._is_halfway = True
+            if lost := self._taken.get(thread):
+                self._state.undo(lost)
+            self._number = number = self._number + 1
+            self._taken[thread] = number
+            now_ms, span = self._access.now_ms(), self._options.invisible_ms
+            taken_ms = time.time_ns() // 1_000_000
+            lease = _Lease(number, now_ms, now_ms + span, (taken_ms, taken_ms + span))
+            found = self._again(most, lease)
+            if len(found) < most:
+                found += self._new(most - len(found), lease)
+            self._is_halfway = False
+            return found
 
     def nap_s(self) -> float:
         """Seconds to wait for arrivals before the next check."""
-        now_ms = self._access.now_ms()
-        due_ms = self._state.next_due_ms(now_ms)
-        return _NAP_S if due_ms is None else min((due_ms - now_ms) / 1000, _NAP_S)
+        due_ms = self._state.next_due_ms(each.place for each in self._ahead)
+        return min(max(due_ms - self._access.now_ms(), 1) / 1000, _NAP_S)
 
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages as they arrive, one after the other, until the consumer is closed.
@@ -197,10 +306,12 @@ class GroupConsumer(OfThisProcess):
         :returns: whether this member still had all of them; ``False`` if the invisible time of any
             was over and it was handed out again, or if the group's offset was set anew
         """
-        return all(self._state.remove([_handle(each) for each in deliveries]))
+        return self._state.remove(list(map(_handle, deliveries)))
 
     def nack(self, delivery: Delivery, delay_ms: float | None = None) -> bool:
         """Return a message that could not be handled; it is handed out again after ``delay_ms``.
+
+        After the last attempt it becomes a dead letter at once.
 
         :param delay_ms: ``None`` is RocketMQ's delay after so many attempts, from 10 s to 2 h; 0 in
             an orderly consumer
@@ -211,18 +322,26 @@ class GroupConsumer(OfThisProcess):
             delay_ms = 0 if self._options.orderly else retry_delay_ms(delivery.attempt)
         visible_ms = self._access.now_ms() + int(span_ms("delay_ms", delay_ms))
         orderly = self._options.orderly
+        if self._is_last(delivery.attempt):
+            if not self._state.renew(handle, self._access.now_ms() + self._options.invisible_ms):
+                return False
+            dead = dead_letter_of(delivery.message, self.group, delivery.attempt)
+            queue = delivery.topic, delivery.queue_id
+            if self._put(dead, queue, delivery.queue_offset) is None:
+                return self._state.remove([handle])
         return self._state.give_back(handle, visible_ms, orderly=orderly)
 
     def renew(self, delivery: Delivery, invisible_ms: float | None = None) -> bool:
         """Let the invisible time of a message end ``invisible_ms`` from now.
+
+        Messages of the same queue and poll that are not acknowledged yet are renewed as well.
 
         :param invisible_ms: ``None`` is the time given to ``subscribe``
         :returns: as :meth:`ack`
         """
         handle = _handle(delivery)
         span = self._options.invisible_ms if invisible_ms is None else invisible_ms
-        visible_ms = self._access.now_ms() + int(span_ms("invisible_ms", span))
-        return all(self._state.renew([handle], visible_ms))
+        return self._state.renew(handle, self._access.now_ms() + int(span_ms("invisible_ms", span)))
 
     def commit(self) -> None:
         """Commit the group's offsets: the first one in each queue that is not acknowledged.
@@ -237,17 +356,16 @@ class GroupConsumer(OfThisProcess):
     def assigned(self) -> list[Queue]:
         """Topic and queue id of each queue in which this member looks for messages."""
         if self._options.broadcast is not None:
-            return list(self._queues)
+            return sorted(self._queues)
         return share_of(self.member, self._members, self._queues)
 
     # --- once a second ---
 
     def _turn(self) -> None:
         """Check members, committed offsets and queues."""
-        now_s, options = time.monotonic(), self._options
-        self._turn_at = now_s + _TURN_S
-        now_ms = self._access.now_ms()
-        self._members = self._state.members(self.member, self._locks, now_ms, options.idle_ms)
+        options = self._options
+        self._turn_at = time.monotonic() + _TURN_S
+        self._members = self._state.members(self._access.now_ms(), options.idle_ms)
         if options.broadcast is None:
             for (topic, queue), at in self._commits.adopt().items():
                 _log.warning(
@@ -257,14 +375,17 @@ class GroupConsumer(OfThisProcess):
                 )
         self._list_queues()
 
-    def _list_queues(self) -> None:
-        """List the queues, and find the first offset of each that the group does not know yet."""
+    def _list_queues(self) -> bool:
+        """List the queues, and find the first offset of each that the group does not know yet.
+
+        Returns whether the share of this member has changed.
+        """
         listed = {
             (topic, queue)
             for topic in self._options.all_topics
             for queue in self._access.queues.queues(topic)
         }
-        known = self._state.progress()
+        known = self._state.queues()
         new = sorted(listed - known.keys())
         if new:
             committed = {} if self._options.broadcast else self._commits.read()
@@ -273,7 +394,14 @@ class GroupConsumer(OfThisProcess):
                 (queue, *self._first_place(queue, committed.get(queue), queue[0] in topics))
                 for queue in new
             )
-        self._queues = sorted(listed)
+            known = self._state.queues()
+        self._queues = {queue: known[queue] for queue in listed if queue in known}
+        assigned = self.assigned()
+        if assigned == [each.queue for each in self._ahead]:
+            return False
+        self._ahead = [_Ahead(queue, self._queues[queue]) for queue in assigned]
+        self._line, self._ready, self._due = [], 0, []
+        return True
 
     def _first_place(
         self, queue: Queue, committed: int | None, is_known: bool
@@ -289,45 +417,99 @@ class GroupConsumer(OfThisProcess):
         place = consumer.EARLIEST if later and start == consumer.LATEST else start
         return consumer.find(self._access.queues, *queue, place), None
 
-    # --- taking ---
+    # --- handing out for the first time ---
 
-    def _new(self, most: int, lease: state.Lease) -> list[Delivery]:
-        """Hand out messages for the first time, from each queue in turn."""
-        progress, orderly = self._state.progress(), self._options.orderly
-        queues = [each for each in self.assigned() if each in progress]
-        if orderly:
-            queues = [each for each in queues if not progress[each].is_out]
-        self._first += 1
-        first = self._first % len(queues) if queues else 0
-        read: list[tuple[state.FreshMessages, list[StoredMessage]]] = []
-        for place, queue in enumerate(queues[first:] + queues[:first]):
-            share = -(-most // (len(queues) - place))
-            if share:
-                found = self._read(queue, progress[queue].next_offset, share)
-                read += [] if found is None else [found]
-                most -= 0 if found is None else len(found[1])
-        if not read:
-            return []
-        taken = self._state.take([each for each, _ in read], lease, orderly=orderly)
-        self._has_moved = any(taken)
-        return [
-            self._delivery(fresh.queue, at, message, 1, lease)
-            for (fresh, messages), done in zip(read, taken, strict=True)
-            if done
-            for at, message in zip(fresh.offsets, messages, strict=True)
-        ]
+    def _arrived(self) -> tuple[int, int]:
+        """Differs from before if there may be more messages; the second is the end of the log."""
+        return self._access.queues.arrivals.version, self._access.end()
 
-    def _read(
-        self, queue: Queue, offset: int, most: int
-    ) -> tuple[state.FreshMessages, list[StoredMessage]] | None:
-        """Messages of a queue from ``offset`` on; ``None`` at its end."""
-        result = self._get(queue, offset, most)
-        consumer.warn_if_corrected(result, queue, offset, f"group {self.group}")
+    def _forget_read(self) -> None:
+        self._line, self._ready = [], 0
+        for each in self._ahead:
+            each.forget()
+
+    def _new(self, most: int, lease: _Lease) -> list[Delivery]:
+        """Hand out messages for the first time, in the order of the log."""
+        found: list[Delivery] = []
+        orderly = self._options.orderly
+        if orderly:  # a queue may be blocked meanwhile
+            self._forget_read()
+        while len(found) < most:
+            left = most - len(found)
+            if self._ready < left and not (orderly and found):
+                self._fill(left)
+            chosen = self._line[: min(self._ready, left)]
+            if not chosen:
+                break
+            found += self._handed_out(chosen, lease)
+        return found
+
+    def _fill(self, most: int) -> None:
+        """Read on in each queue of which nothing is left, until messages are ready.
+
+        Messages up to the place in the log up to which all queues were read are ready.
+        """
+        before: object = None
+        while True:
+            arrived, has_read = self._read_all(most)
+            if self._line:
+                self._line.sort(key=_PHYSICAL)
+                self._ready = len(self._line)
+                if not self._options.orderly and arrived != before:
+                    horizon = min(each.last for each in self._ahead)
+                    self._ready = bisect_right(self._line, horizon, key=_PHYSICAL)
+                if self._ready:
+                    return
+            elif not has_read:
+                arrived = arrived or self._arrived()
+                if arrived == self._listed_at:
+                    return
+                self._listed_at = arrived
+                if not self._list_queues():
+                    return
+            before = arrived
+
+    def _read_all(self, most: int) -> tuple[tuple[int, int] | None, bool]:
+        """Read each queue of which nothing is left; returns :meth:`_arrived`, and what changed."""
+        words, orderly = self._state.file.words, self._options.orderly
+        count = -(-most // max(len(self._ahead), 1))
+        if not orderly:
+            count = max(count, min(_READ_AHEAD, _AHEAD_BYTES // self._record_bytes))
+        arrived, has_read = None, False
+        for each in self._ahead:
+            if not each.offsets and not (orderly and words[each.place + state.HEAD]):
+                arrived = arrived or self._arrived()
+                if each.end != arrived or each.next != words[each.place + state.NEXT]:
+                    has_read |= self._read(each, count, arrived)
+        return arrived, has_read
+
+    def _read(self, ahead: _Ahead, count: int, arrived: tuple[int, int]) -> bool:
+        """Read messages of a queue; returns whether it has any, or moved on."""
+        offset = int(self._state.file.words[ahead.place + state.NEXT])
+        result = self._get(ahead.queue, offset, count)
+        consumer.warn_if_corrected(result, ahead.queue, offset, f"group {self.group}")
         next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
+        ahead.last = arrived[1]
         if result.status not in _MOVES_ON or next_offset == offset:
-            return None
-        fresh = state.FreshMessages(queue, offset, next_offset, result.queue_offsets)
-        return fresh, result.messages
+            ahead.end, ahead.next = arrived, offset
+            return False
+        ahead.start, ahead.next = offset, next_offset
+        ahead.end = arrived if next_offset == result.max_offset else None
+        if not result.messages:
+            fresh = state.FreshMessages(ahead.place, offset, next_offset, ())
+            self._state.take([fresh], 0, 0, orderly=False)
+            ahead.end = None
+            return True
+        ahead.offsets = list(result.queue_offsets)
+        self._line += [
+            (message.physical_offset, ahead, at, message)
+            for at, message in zip(ahead.offsets, result.messages, strict=True)
+        ]
+        last = result.messages[-1]
+        self._record_bytes = max(last.size, 1)
+        if ahead.end is None:
+            ahead.last = last.physical_offset
+        return True
 
     def _get(self, queue: Queue, offset: int, most: int) -> PlacedResult:
         get = partial(self._access.get, *queue, offset, tags=self._options.all_topics[queue[0]])
@@ -336,57 +518,117 @@ class GroupConsumer(OfThisProcess):
             return get(most)
         return chosen.read(get, most)
 
-    def _again(self, most: int, lease: state.Lease) -> list[Delivery]:
-        """Hand out messages whose invisible time is over, or set them aside."""
-        orderly = self._options.orderly
-        claims = self._state.claim(set(self.assigned()), most, lease, orderly=orderly)
-        found = []
-        for claim in claims:
-            result = self._access.get(*claim.queue, claim.offset, 1, tags=None)
-            if result.queue_offsets != [claim.offset]:  # deleted meanwhile
-                self._state.remove([(*claim.queue, claim.offset, lease.number)])
-                continue
-            (message,) = result.messages
-            aside = self._aside(claim, message)
-            if aside is None:
-                found.append(
-                    self._delivery(claim.queue, claim.offset, message, claim.attempt, lease)
-                )
-            elif self._put(aside, claim):
-                self._state.remove([(*claim.queue, claim.offset, lease.number)])
+    def _handed_out(self, chosen: list[_Read], lease: _Lease) -> list[Delivery]:
+        """Take leases of messages; without those of queues that another member has read on."""
+        del self._line[: len(chosen)]
+        self._ready -= len(chosen)
+        runs: dict[_Ahead, list[int]] = {}
+        for _, ahead, offset, _ in chosen:
+            if ahead in runs:
+                runs[ahead].append(offset)
             else:
-                self._state.postpone(claim, lease)
+                runs[ahead] = [offset]
+        fresh = []
+        for ahead, offsets in runs.items():
+            del ahead.offsets[: len(offsets)]
+            after = ahead.offsets[0] if ahead.offsets else ahead.next
+            fresh.append(state.FreshMessages(ahead.place, ahead.start, after, offsets))
+            ahead.start = after
+        orderly = self._options.orderly
+        taken = self._state.take(fresh, lease.number, lease.until_ms, orderly=orderly)
+        leases: dict[_Ahead, Iterator[int]] = {}
+        for ahead, places in zip(runs, taken, strict=True):
+            if places is None:
+                ahead.forget()
+                self._line = [each for each in self._line if each[1] is not ahead]
+                self._ready = 0
+            else:
+                leases[ahead] = iter(places)
+        return [
+            self._delivery(ahead.queue, offset, message, 1, next(leases[ahead]), lease)
+            for _, ahead, offset, message in chosen
+            if ahead in leases
+        ]
+
+    # --- handing out again ---
+
+    def _again(self, most: int, lease: _Lease) -> list[Delivery]:
+        """Hand out messages whose invisible time is over, or set them aside."""
+        places = [each.place for each in self._ahead]
+        until = lease.number, lease.now_ms, lease.until_ms
+        if self._options.orderly:
+            claims = self._state.claim_in_order(places, most, *until)
+        else:
+            self._due = self._due or self._state.due(places, lease.now_ms)
+            claims = self._state.claim(self._due, most, *until) if self._due else []
+        found = []
+        for claim, message in self._claimed(claims):
+            queue = self._state.name(claim.queue)
+            handle = claim.lease, lease.number, claim.offset
+            aside = None if message is None else self._aside(claim, message)
+            error = None if aside is None else self._put(aside, queue, claim.offset)
+            if message is None:  # deleted meanwhile
+                self._state.remove([handle])
+            elif aside is None or _is_refused(error):
+                found.append(
+                    self._delivery(queue, claim.offset, message, claim.attempt, claim.lease, lease)
+                )
+            elif error is None:
+                self._state.remove([handle])
+            else:
+                self._state.postpone(handle, lease.until_ms)
         return found
+
+    def _claimed(
+        self, claims: list[state.Claim]
+    ) -> Iterator[tuple[state.Claim, StoredMessage | None]]:
+        """The message of each claim; ``None`` if it is not there any more."""
+        for (queue, _), several in groupby(claims, lambda each: (each.queue, each.lease)):
+            run = list(several)
+            first, count = run[0].offset, run[-1].offset - run[0].offset + 1
+            result = self._access.get(*self._state.name(queue), first, count, tags=None)
+            messages = dict(zip(result.queue_offsets, result.messages, strict=True))
+            yield from ((each, messages.get(each.offset)) for each in run)
+
+    def _is_last(self, attempts: int) -> bool:
+        most = self._options.max_attempts
+        return most is not None and attempts >= most
 
     def _aside(self, claim: state.Claim, stored: StoredMessage) -> Message | None:
         """The message to put in place of one that failed; ``None`` if it is handed out again."""
-        attempts, most = stored.reconsume_times + claim.attempt - 1, self._options.max_attempts
-        if most is not None and attempts >= most:
+        attempts = stored.reconsume_times + claim.attempt - 1
+        if self._is_last(attempts):
             return dead_letter_of(stored, self.group, attempts)
         if claim.returned and self._options.retries_by_topic:
             return retry_of(stored, self.group, attempts)
         return None
 
-    def _put(self, message: Message, claim: state.Claim) -> bool:
+    def _put(self, message: Message, queue: Queue, offset: int) -> LakelogError | None:
+        """Put a copy; returns why that failed."""
         try:
             self._access.put(message)
         except NotDurable as late:  # it is in the log, and a second one would be read twice
             _log.warning("a message put to %s may be lost: %s", message.topic, late)
         except LakelogError as error:
             _log.error(
-                "message %d of queue %d of topic %s cannot be put to %s; tried again in %d ms: %s",
-                *(claim.offset, claim.queue[1], claim.queue[0], message.topic),
-                *(self._options.invisible_ms, error),
+                "message %d of queue %d of topic %s cannot be put to %s, and stays with its group: "
+                "%s",
+                *(offset, queue[1], queue[0], message.topic, error),
             )
-            return False
-        return True
+            return error
+        return None
 
     def _delivery(
-        self, queue: Queue, offset: int, message: StoredMessage, attempt: int, lease: state.Lease
+        self,
+        queue: Queue,
+        offset: int,
+        message: StoredMessage,
+        attempt: int,
+        place: int,
+        lease: _Lease,
     ) -> Delivery:
-        attempts = message.reconsume_times + attempt
-        times = lease.taken_ms, lease.visible_ms
-        return Delivery(message, *queue, offset, attempts, *times, lease.number)
+        attempts, handle = message.reconsume_times + attempt, (place, lease.number, offset)
+        return Delivery(message, *queue, offset, attempts, *lease.times, handle)
 
     # --- end ---
 
@@ -398,21 +640,41 @@ class GroupConsumer(OfThisProcess):
         was_closed, self._closed = self._closed, True  # ends the waits of other threads
         if not was_closed:
             with self._ends, self._fetching:
-                self._state.leave(self.member, self._access.now_ms())
                 with suppress(StoreClosed):  # the next member commits
                     self.commit()
+                self._state.leave(self._access.now_ms())
 
     def forked(self) -> None:
         """Give up the membership in a forked child: the parent keeps it."""
         self._closed = True
-        self._database.forked()
-        self._locks.close()
+        self._state.file.forked()
 
     def __enter__(self) -> GroupConsumer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_refused(error: LakelogError | None) -> bool:
+    """Whether a copy can never be put; then its message is handed out again in its place."""
+    return getattr(error, "status", None) in _FOR_GOOD
+
+
+def share_of(member: int, members: Collection[int], queues: Collection[Queue]) -> list[Queue]:
+    """The queues of one member, sorted; empty if ``members`` does not contain it.
+
+    As RocketMQ's ``AllocateMessageQueueAveragelyByCircle``, over the queues of all topics together.
+    Every queue belongs to one member, and the shares differ by one queue at most. The result
+    depends on the arguments only, not on their order.
+
+    >>> share_of(7, {3, 7}, [("t", 0), ("t", 1), ("t", 2)])
+    [('t', 1)]
+    """
+    in_turn = sorted(members)
+    if member not in members:
+        return []
+    return sorted(queues)[in_turn.index(member) :: len(in_turn)]
 
 
 def _handle(delivery: Delivery) -> state.Handle:

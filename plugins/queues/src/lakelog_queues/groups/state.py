@@ -1,512 +1,756 @@
-"""The state of a group in ``lakelog/groups.sqlite``: members, progress in each queue, hand-outs.
+"""The state of a group: its members, its progress in each queue, and the leases of messages.
 
-With a write-ahead log and ``synchronous = NORMAL`` a kill loses nothing, and a power cut only the
-newest transactions (sqlite.org/pragma.html). Each method of :class:`GroupState` is one transaction.
-Times are in ms since 1970.
+A hand-out of messages of one queue is one lease: a run of at most 64 offsets, with a bit for each
+that is acknowledged. It is freed once all bits are set. A message that was returned, and a part of
+a lease that was handed out again, get leases of their own before the one from which they come. The
+leases of a queue are a list, ordered by the first offset of the hand-out from which they come. So
+the committed offset is found at its begin::
 
-The state is compared with the group's committed offsets. Offsets that a member writes are noted as
-intended before, so that after a kill between the write and the second note they do not look like
-those of another program.
+    lease   number of the hand-out (1: nobody has it; 0: the slot is no lease) | first offset
+            acknowledged bits | deadline | member | kind | previous | next
+    member  0 | number | process id | last activity | | | | next
+    queue   0 | queue id, length of the topic | next offset | committed | intended to be committed
+            first lease | last lease | lower bound of deadlines
+            0 | next queue | whether it counts; then the topic, 56 bytes in each slot
+
+Times are in ms since boot, and places are numbers of words. Each change leaves a valid state. A
+lease whose member is not in the list of members is due at once.
+
+The committed offsets in RocketMQ's file are compared with those noted here. Offsets that a member
+writes are noted as intended before, so that after a kill between the write and the second note they
+do not look like those of another program.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+import os
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
-from sqlite3 import Cursor
-from typing import Any, Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from lakelog.errors import SettingsError, StoreClosed, StoreError
-from lakelog.files.filesystem import FileSystem
+from lakelog.errors import SettingsError
+from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
-from lakelog.message import StoredMessage
-from lakelog.runtime.locks import Mutex
+from lakelog.hooks import DispatchedLog
 from lakelog_queues.consumers.offsettable import CurrentOffsets
-from lakelog_queues.groups.members import MemberLocks
-from lakelog_queues.groups.set_aside import RETRY_TOPIC
-
-DATABASE_FILE: Final = "groups.sqlite"
-_VERSION: Final = 1
-_WAIT_S: Final = 60.0
-"""Longest wait for transactions of other members."""
-_SCHEMA: Final = (
-    "CREATE TABLE home (inode INTEGER NOT NULL)",
-    "CREATE TABLE members (number INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, "
-    "subscription TEXT NOT NULL, seen_ms INTEGER NOT NULL)",
-    "CREATE TABLE queues (scope TEXT, topic TEXT, queue INTEGER, next INTEGER NOT NULL, "
-    "stored INTEGER, intended INTEGER, PRIMARY KEY (scope, topic, queue)) WITHOUT ROWID",
-    "CREATE TABLE handed (scope TEXT, topic TEXT, queue INTEGER, offset INTEGER, "
-    "member INTEGER NOT NULL, lease INTEGER NOT NULL, attempt INTEGER NOT NULL, "
-    "visible_ms INTEGER NOT NULL, returned INTEGER NOT NULL, "
-    "PRIMARY KEY (scope, topic, queue, offset)) WITHOUT ROWID",
-    "CREATE INDEX handed_visible ON handed (scope, visible_ms)",
+from lakelog_queues.groups.state_file import (
+    CLEAN,
+    FIRST_SLOT,
+    GROUPS_DIR,
+    MEMBERS,
+    NEXT_MEMBER,
+    NONE,
+    QUEUE_COUNT,
+    QUEUES,
+    SLOT,
+    SUBSCRIPTION,
+    USED,
+    StateFile,
+    StateOpening,
+    existing,
+    redo,
 )
+
+_NOBODY: Final = 1
+RUN: Final = 64
+"""Longest run of offsets in one lease."""
+# Words of a lease.
+_START, _ACKED, _DEADLINE, _MEMBER, _KIND, _BEFORE, _AFTER = range(1, 8)
+# Words of a member.
+_NUMBER, _PID, _SEEN = 1, 2, 3
+# Words of a queue.
+_ID, NEXT, _STORED, _INTENDED, HEAD, _TAIL, DUE, _, _CHAIN, _COUNTS = range(1, 11)
+_NAME_AT: Final = 2 * SLOT
+_NAME_BYTES: Final = 56
+# Parts of the kind of a lease: the count in bits 0 to 7, and the rest.
+_DELTA: Final = 8
+_RETURNED: Final = 1 << 15
+_ATTEMPT: Final = 16
+_MOST_ATTEMPTS: Final = 0xFFFF
+_QUEUE: Final = 32
 _log = logging.getLogger("lakelog")
-_creating = Mutex()
-_FORKED: Final[list[sqlite3.Connection]] = []
-"""Connections of the parent in a forked child, which must not even be closed there."""
-_THIS = "scope = ? AND topic = ? AND queue = ?"
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(found)
-
-
-def _inode(path: Path) -> int:
-    return path.stat().st_ino
-
-
-class GroupDatabase:
-    """One connection; thread-safe."""
-
-    def __init__(self, files: FileSystem, path: Path, locks: MemberLocks) -> None:
-        """Open the database of the store directory ``path``, or create it.
-
-        Raises :class:`~lakelog.errors.StoreError` for a file that is no such database.
-        """
-        self.path = path / OWN_DIR / DATABASE_FILE
-        self._lock = Mutex()
-        self._closed = False
-        with locks.process_lock, self._failing():
-            with _creating:
-                self._create(files)
-            self._connection = _connect(self.path)
-            try:
-                self._prepare()
-            except BaseException:  # Ctrl-C too
-                self._connection.close()
-                raise
-
-    def _create(self, files: FileSystem) -> None:
-        """Create an empty file, also in place of a copy.
-
-        A copy of a file in use may lack a part of its transactions, so that messages would be lost.
-        """
-        if self.path.exists():
-            with closing(_connect(self.path)) as connection:
-                is_known = _version(connection) == _VERSION
-                homes = connection.execute("SELECT inode FROM home") if is_known else ()
-                is_copy = any(home != _inode(self.path) for (home,) in homes)
-            if not is_copy:
-                return
-            _log.warning("%s: it is a copy; groups continue at their committed offsets", self.path)
-            for suffix in ("-wal", "-shm", ""):
-                with suppress(FileNotFoundError):
-                    files.unlink(self.path.with_name(self.path.name + suffix))
-        # Not if it exists: closing a descriptor drops the locks of SQLite in this process.
-        files.open(self.path, write=True, create=True).close()
-
-    def _prepare(self) -> None:
-        run, version = self._connection.execute, _version(self._connection)
-        if version not in (0, _VERSION):
-            raise StoreError(
-                f"it has version {version} and this lakelog knows {_VERSION}; use the lakelog that "
-                "wrote it",
-                path=self.path,
-            )
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = NORMAL")
-        if not version:
-            run("BEGIN IMMEDIATE")
-            for statement in _SCHEMA:
-                run(statement)
-            run("INSERT INTO home VALUES (?)", (_inode(self.path),))
-            run(f"PRAGMA user_version = {_VERSION}")
-            run("COMMIT")
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Cursor]:
-        """Read and write; all or nothing."""
-        with self._using() as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException:  # Ctrl-C too
-                if self._connection.in_transaction:
-                    cursor.execute("ROLLBACK")
-                raise
-
-    def rows(self, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT."""
-        with self._using() as cursor:
-            return cursor.execute(statement, arguments).fetchall()
-
-    @contextmanager
-    def _using(self) -> Iterator[sqlite3.Cursor]:
-        with self._lock:
-            if self._closed:
-                raise StoreClosed("the consumer is closed", path=self.path)
-            with self._failing(), closing(self._connection.cursor()) as cursor:
-                yield cursor
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"the state of consumer groups cannot be used ({error}); check permissions and "
-                "free space. If the file is damaged, delete it while no consumer is open: groups "
-                "then continue at their committed offsets",
-                path=self.path,
-            ) from error
-
-    def close(self) -> None:
-        """Close the connection; a second call does nothing."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._connection.close()
-
-    def forked(self) -> None:
-        """Give up the parent's connection in a forked child; other threads' locks may be held."""
-        if not self._closed:
-            self._closed = True
-            _FORKED.append(self._connection)
-        self._lock = Mutex()
-
-
-@attrs.frozen
-class QueueProgress:
-    """The progress of a group in one queue.
-
-    :ivar next_offset: the first queue offset that was never handed out
-    :ivar is_out: whether any of its messages is handed out, or waits for another hand-out
-    """
-
-    next_offset: int
-    is_out: bool
-
-
-@attrs.frozen
-class Lease:
-    """The right to handle messages for a time.
-
-    :ivar number: identifies one hand-out
-    :ivar member: the number of the member
-    :ivar taken_ms: its start
-    :ivar visible_ms: its end
-    """
-
-    number: int
-    member: int
-    taken_ms: int
-    visible_ms: int
-
-
-@attrs.frozen
-class Claim:
+class Claim(NamedTuple):
     """A message whose invisible time was over, and that is handed out again.
 
+    :ivar lease: the place of its lease
+    :ivar queue: the place of its queue
     :ivar attempt: number of hand-outs from this queue, this one included
-    :ivar returned: whether its last holder returned it
+    :ivar returned: whether a holder returned it
     """
 
-    queue: Queue
+    lease: int
+    queue: int
     offset: int
     attempt: int
     returned: bool
 
 
-@attrs.frozen
-class FreshMessages:
+class FreshMessages(NamedTuple):
     """Messages read from a queue, to be handed out.
 
+    :ivar queue: the place of the queue
     :ivar start: the offset from which they were read
     :ivar next_offset: where reading continues
     :ivar offsets: the queue offset of each message
     """
 
-    queue: Queue
+    queue: int
     start: int
     next_offset: int
     offsets: Sequence[int]
 
 
-Handle: TypeAlias = tuple[str, int, int, int]
-"""Topic, queue id, queue offset and lease of a message that was handed out."""
+Handle: TypeAlias = tuple[int, int, int]
+"""Of a message that was handed out: the place of its lease, the number of that, and its offset."""
 
 
-@attrs.frozen
-class Delivery:
-    """A message that was handed out; give it to ``ack``, ``nack`` or ``renew``.
+def _open_bits(words: memoryview, lease: int) -> int:
+    """The bits that are not acknowledged."""
+    return int((1 << (words[lease + _KIND] & 0xFF)) - 1 & ~words[lease + _ACKED])
 
-    :ivar topic: the topic of the queue, also for a light queue or the retry topic
-    :ivar queue_offset: the offset in that queue
-    :ivar attempt: number of hand-outs of the message to this group, from 1
-    :ivar taken_ms: time of the hand-out, in ms since 1970
-    :ivar visible_ms: time in ms since 1970 at which it is handed out again, unless acknowledged or
-        renewed
-    """
 
-    message: StoredMessage
-    topic: str
-    queue_id: int
-    queue_offset: int
-    attempt: int
-    taken_ms: int
-    visible_ms: int
-    lease: int = attrs.field(repr=False)
+def _offsets(words: memoryview, lease: int) -> list[int]:
+    """The offsets that are not acknowledged."""
+    start, bits = words[lease + _START], _open_bits(words, lease)
+    return [start + bit for bit in range(bits.bit_length()) if bits >> bit & 1]
 
-    @property
-    def origin_topic(self) -> str:
-        """The topic to which the message was put, also if it comes from the retry topic."""
-        return self.message.properties.get(RETRY_TOPIC) or self.topic
 
-    @property
-    def handle(self) -> Handle:
-        """Identifies the message and this hand-out."""
-        return self.topic, self.queue_id, self.queue_offset, self.lease
+def _run_start(words: memoryview, lease: int) -> int:
+    return int(words[lease + _START] - (words[lease + _KIND] >> _DELTA & 0x3F))
+
+
+def _mask(start: int, offsets: Iterable[int]) -> int:
+    bits = 0
+    for each in offsets:
+        bits |= 1 << each - start
+    return bits
+
+
+def is_whole(words: memoryview) -> bool:
+    """Whether queues, lists of leases and members fit together; raises ``IndexError`` if not."""
+    seen = list(_chain(words, MEMBERS))
+    if any(words[member] for member in seen):
+        return False
+    for queue in _chain(words, QUEUES, _CHAIN):
+        leases = list(_chain(words, queue + HEAD))
+        seen += [queue, *leases]
+        keys = [_run_start(words, lease) for lease in leases]
+        before = [0, *leases]
+        if keys != sorted(keys) or words[queue + _TAIL] != before[-1]:
+            return False
+        for lease, former in zip(leases, before, strict=False):
+            kind = words[lease + _KIND]
+            fits = words[lease + _BEFORE] == former and kind >> _QUEUE == queue and words[lease]
+            if not (fits and kind & 0xFF <= RUN and _open_bits(words, lease)):
+                return False
+    return len(seen) == len(set(seen))
+
+
+def _chain(words: memoryview, at: int, link: int = _AFTER) -> Iterator[int]:
+    """Places of slots, of which the word ``at`` has the first, and each the next one."""
+    most = len(words) // SLOT
+    while slot := words[at]:
+        most -= 1
+        if most < 0 or slot % SLOT or not FIRST_SLOT <= slot < words[USED]:
+            raise IndexError
+        yield slot
+        at = slot + link
 
 
 class GroupState:
     """The state of one group, or of one broadcasting consumer; thread-safe.
 
-    :param scope: its name in the database
+    :ivar number: the number of the member that uses it; 0 is none
     """
 
-    def __init__(self, database: GroupDatabase, scope: str) -> None:
-        self._database = database
-        self._scope = scope
+    def __init__(self, file: StateFile) -> None:
+        self.file = file
+        self.number = 0
+        self._entries: dict[Queue, int] = {}
+        self._names: dict[int, Queue] = {}
+
+    @classmethod
+    def opened(
+        cls, files: FileSystem, path: Path, scope: str, now_ms: Callable[[], int]
+    ) -> GroupState:
+        """Open the state ``scope`` of the store directory ``path``; raises ``OSError``."""
+
+        def warn(where: Path, fault: str) -> None:
+            _log.warning("%s: %s; its group continues at the committed offsets", where, fault)
+
+        return cls(StateOpening(files, now_ms, is_whole, warn).opened(path, scope))
 
     # --- members ---
 
-    def join(self, locks: MemberLocks, subscription: str, now_ms: int, *, is_alone: bool) -> int:
+    def join(self, scope: str, subscription: str, now_ms: int, *, is_alone: bool) -> int:
         """Add a member and lock its byte; return its number.
 
         :param is_alone: whether it tolerates no other living member
 
         Raises :class:`~lakelog.errors.SettingsError` if a living member has another subscription.
         """
-        with self._database.transaction() as cursor:
-            query = "SELECT number, subscription FROM members WHERE scope = ?"
-            for number, other in cursor.execute(query, (self._scope,)).fetchall():
-                if (is_alone or other != subscription) and locks.is_taken(number):
-                    raise _refused(self._scope, number, other, subscription, is_alone=is_alone)
-            while True:
-                cursor.execute(
-                    "INSERT INTO members (scope, subscription, seen_ms) VALUES (?, ?, ?)",
-                    (self._scope, subscription, now_ms),
-                )
-                added = int(cursor.lastrowid or 0)
-                if locks.take(added):  # before others see the row
-                    return added
+        return self.file.run(self._join, scope, subscription, now_ms, is_alone=is_alone)
 
-    def members(self, number: int, locks: MemberLocks, now_ms: int, idle_ms: int) -> list[int]:
-        """Note that ``number`` is active, remove dead members, and return the active ones."""
-        with self._database.transaction() as cursor:
-            cursor.execute("UPDATE members SET seen_ms = ? WHERE number = ?", (now_ms, number))
-            query = "SELECT number, seen_ms FROM members WHERE scope = ?"
-            found = dict(cursor.execute(query, (self._scope,)).fetchall())
-            dead = [each for each in found if each != number and not locks.is_taken(each)]
-            cursor.executemany("DELETE FROM members WHERE number = ?", [(each,) for each in dead])
-        return [each for each in found if each not in dead and found[each] >= now_ms - idle_ms]
+    def _join(self, scope: str, subscription: str, now_ms: int, *, is_alone: bool) -> int:
+        words = self.file.words
+        digest = int.from_bytes(sha256(subscription.encode()).digest()[:8])
+        for member in _chain(words, MEMBERS):
+            number = words[member + _NUMBER]
+            if (is_alone or words[SUBSCRIPTION] != digest) and self.file.is_member(number):
+                raise _refused(scope, number, self.file.text, subscription, is_alone=is_alone)
+        words[CLEAN] = 0
+        if words[SUBSCRIPTION] != digest:
+            self.file.set_text(subscription)
+            words[SUBSCRIPTION] = digest
+        number = words[NEXT_MEMBER]
+        while not self.file.take_member(number):  # before others see the entry
+            number += 1
+        slot, changes = self.file.unused()
+        words[slot + _NUMBER : slot + _NUMBER + 3] = array("Q", [number, os.getpid(), now_ms])
+        after = slot + _AFTER
+        more = [slot, 0, after, words[MEMBERS], MEMBERS, slot, NEXT_MEMBER, number + 1]
+        self.file.apply(changes + more)
+        self.number = int(number)
+        return self.number
 
-    def leave(self, number: int, now_ms: int) -> None:
-        """Remove a member; its messages are visible at once."""
-        with self._database.transaction() as cursor:
-            cursor.execute(
-                "UPDATE handed SET visible_ms = ?, lease = 0 WHERE scope = ? AND member = ? "
-                "AND lease != 0",
-                (now_ms, self._scope, number),
-            )
-            cursor.execute("DELETE FROM members WHERE number = ?", (number,))
+    def members(self, now_ms: int, idle_ms: int) -> list[int]:
+        """Note that this member is active, remove dead members, and return the active ones."""
+        return self.file.run(self._active, now_ms, idle_ms)
+
+    def _active(self, now_ms: int, idle_ms: int) -> list[int]:
+        words, found = self.file.words, list[int]()
+        for member in list(_chain(words, MEMBERS)):
+            number = words[member + _NUMBER]
+            if number == self.number:
+                words[member + _SEEN] = now_ms
+            elif not self.file.is_member(number):
+                self._remove_member(member)
+                continue
+            if words[member + _SEEN] + idle_ms >= now_ms:
+                found.append(number)
+        return found
+
+    def _remove_member(self, member: int) -> None:
+        words = self.file.words
+        for queue in self._queues().values():
+            words[queue + DUE] = 0
+        before = MEMBERS
+        while words[before] != member:
+            before = words[before] + _AFTER
+        self.file.free(member, [before, words[member + _AFTER]])
+
+    def leave(self, now_ms: int) -> None:
+        """Remove this member; its messages are visible at once."""
+        self.file.run(self._leave, now_ms)
+
+    def _leave(self, now_ms: int) -> None:
+        words, others = self.file.words, 0
+        for member in list(_chain(words, MEMBERS)):
+            number = words[member + _NUMBER]
+            if number == self.number or not self.file.is_member(number):
+                self._remove_member(member)
+            else:
+                others += 1
+        if not others:
+            self.file.mark_clean(now_ms)
 
     # --- queues ---
 
+    def queues(self) -> dict[Queue, int]:
+        """The place of each queue that the group knows."""
+        known = self.file.run(self._queues)
+        words = self.file.words
+        return {queue: at for queue, at in known.items() if words[at + _COUNTS]}
+
+    def _queues(self) -> dict[Queue, int]:
+        words = self.file.words
+        if words[QUEUE_COUNT] != len(self._entries):
+            at = words[QUEUES]
+            while at:
+                if at not in self._names:
+                    self._names[at] = _queue_at(words, at)
+                    self._entries[self._names[at]] = at
+                at = words[at + _CHAIN]
+        return self._entries
+
+    def name(self, at: int) -> Queue:
+        """Topic and queue id of the queue at a place."""
+        return self._names[at]
+
     def add_queues(self, queues: Iterable[tuple[Queue, int, int | None]]) -> None:
         """Add queues that are not known yet: the next offset, and the committed one of each."""
-        rows = [(self._scope, *queue, at, stored, stored) for queue, at, stored in queues]
-        with self._database.transaction() as cursor:
-            cursor.executemany("INSERT OR IGNORE INTO queues VALUES (?, ?, ?, ?, ?, ?)", rows)
+        for queue, at, stored in queues:
+            self.file.run(self._add_queue, queue, at, stored)
 
-    def progress(self) -> dict[Queue, QueueProgress]:
-        """The progress in each queue."""
-        query = (
-            "SELECT topic, queue, next, EXISTS (SELECT 1 FROM handed AS h WHERE h.scope = q.scope "
-            "AND h.topic = q.topic AND h.queue = q.queue) FROM queues AS q WHERE scope = ?"
+    def _add_queue(self, queue: Queue, at: int, stored: int | None) -> None:
+        words, note = self.file.words, NONE if stored is None else stored
+        entry = self._queues().get(queue)
+        if entry is not None:
+            if not words[entry + _COUNTS]:
+                self._restart(entry, at, note)
+            return
+        name = queue[0].encode()
+        slot, changes = self.file.unused(2 + _slots_of(len(name)))
+        words = self.file.words
+        words[slot : slot + _NAME_AT] = array(
+            "Q", [0, queue[1] | len(name) << 32, at, note, note, 0, 0, NONE, 0, 0, 1, *[0] * 5]
         )
-        rows = self._database.rows(query, (self._scope,))
-        return {(topic, queue): QueueProgress(at, bool(out)) for topic, queue, at, out in rows}
+        for number in range(_slots_of(len(name))):
+            part = name[number * _NAME_BYTES :][:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
+            place = slot + _NAME_AT + number * SLOT
+            words[place : place + SLOT] = array("Q", bytes(8) + part)
+        link = [slot + _CHAIN, words[QUEUES], QUEUES, slot, QUEUE_COUNT, words[QUEUE_COUNT] + 1]
+        self.file.apply(changes + link)
 
-    def take(self, fresh: Sequence[FreshMessages], lease: Lease, *, orderly: bool) -> list[bool]:
-        """Hand out messages; returns for each of ``fresh`` whether they were handed out.
+    def restart(self, queues: Mapping[Queue, int | None]) -> None:
+        """Continue ``queues`` at these offsets; forget a queue without one."""
+        for queue, at in queues.items():
+            self.file.run(self._restart_known, queue, at)
 
-        ``False`` if another member moved the offset meanwhile, and with ``orderly`` also if any
+    def _restart_known(self, queue: Queue, at: int | None) -> None:
+        entry = self._queues().get(queue)
+        if entry is not None:
+            self._restart(entry, at, NONE if at is None else at)
+
+    def _restart(self, entry: int, at: int | None, stored: int) -> None:
+        """Drop all leases of a queue; ``at`` is the next offset, ``stored`` the committed one."""
+        words, counts = self.file.words, at is not None
+        changes = [entry + NEXT, at or 0, entry + _STORED, stored, entry + _INTENDED, stored]
+        changes += [entry + HEAD, 0, entry + _TAIL, 0, entry + _COUNTS, int(counts)]
+        self.file.drop(words[entry + HEAD], changes)
+
+    # --- handing out ---
+
+    def take(
+        self,
+        fresh: Sequence[FreshMessages],
+        number: int,
+        deadline_ms: int,
+        *,
+        orderly: bool,
+    ) -> list[list[int] | None]:
+        """Hand out messages; returns for each of ``fresh`` the place of each message's lease.
+
+        ``None`` if another member moved the offset meanwhile, and with ``orderly`` also if any
         message of the queue is handed out already.
+
+        :param number: identifies this hand-out
         """
-        with self._database.transaction() as cursor:
-            return [self._take(cursor, each, lease, orderly=orderly) for each in fresh]
+        return self.file.run(self._take, fresh, number, deadline_ms, orderly)
 
-    def _take(self, cursor: Cursor, fresh: FreshMessages, lease: Lease, *, orderly: bool) -> bool:
-        this = (self._scope, *fresh.queue)
-        if orderly and cursor.execute(f"SELECT 1 FROM handed WHERE {_THIS}", this).fetchone():
-            return False
-        cursor.execute(
-            f"UPDATE queues SET next = ? WHERE {_THIS} AND next = ?",
-            (fresh.next_offset, *this, fresh.start),
-        )
-        if cursor.rowcount != 1:
-            return False
-        cursor.executemany(
-            "INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?, ?, ?, 1, ?, 0)",
-            [(*this, at, lease.member, lease.number, lease.visible_ms) for at in fresh.offsets],
-        )
-        return True
+    def _take(
+        self, fresh: Sequence[FreshMessages], number: int, deadline_ms: int, orderly: bool
+    ) -> list[list[int] | None]:
+        found: list[list[int] | None] = []
+        for queue, start, next_offset, offsets in fresh:
+            words = self.file.words
+            if words[queue + NEXT] != start or (orderly and words[queue + HEAD]):
+                found.append(None)
+                continue
+            if next_offset < start:  # the queue was cut: what is out does not exist any more
+                self._restart(queue, next_offset, words[queue + _STORED])
+            if not offsets:
+                words[queue + NEXT] = next_offset
+                found.append([])
+                continue
+            leases, begin = list[int](), 0
+            while begin < len(offsets):
+                first, end = offsets[begin], min(begin + RUN, len(offsets))
+                while offsets[end - 1] - first >= RUN:
+                    end -= 1
+                count = offsets[end - 1] - first + 1
+                acked = 0 if count == end - begin else (1 << count) - 1
+                if acked:
+                    acked &= ~_mask(first, offsets[begin:end])
+                after = offsets[end] if end < len(offsets) else next_offset
+                kind = queue << _QUEUE | 1 << _ATTEMPT | count
+                content = [first, acked, deadline_ms, self.number, kind]
+                lease = self._append(queue, content, [queue + NEXT, after], number)
+                leases += [lease] * (end - begin)
+                begin = end
+            found.append(leases)
+        return found
 
-    # --- messages that are handed out ---
+    def _append(self, queue: int, content: list[int], more: list[int], number: int) -> int:
+        """Add a lease at the end of a queue's list; the words from :data:`_START` on."""
+        lease, changes = self.file.unused()
+        words = self.file.words
+        words[lease + 1 : lease + 6] = array("Q", content)  # the slot is free: no change yet
+        words[queue + DUE] = min(words[queue + DUE], content[2])
+        tail = words[queue + _TAIL]
+        link = tail + _AFTER if tail else queue + HEAD
+        changes += (lease, number, lease + _BEFORE, tail, lease + _AFTER, 0)
+        changes += (link, lease, queue + _TAIL, lease)
+        self.file.apply(changes + more)
+        return lease
+
+    def _split(self, lease: int, bits: int, number: int, more: Sequence[int]) -> int:
+        """Move some messages of a lease to a new one before it; returns its place.
+
+        :param more: deadline, member, and the part of the kind above the count
+        """
+        slot, changes = self.file.unused()
+        words = self.file.words
+        first = (bits & -bits).bit_length() - 1
+        bits >>= first
+        count = bits.bit_length()
+        deadline_ms, member, kind = more
+        kind += count | (words[lease + _KIND] >> _DELTA & 0x3F) + first << _DELTA
+        acked = (1 << count) - 1 & ~bits
+        content = [words[lease + _START] + first, acked, deadline_ms, member, kind]
+        words[slot + 1 : slot + 6] = array("Q", content)
+        queue, before = kind >> _QUEUE, words[lease + _BEFORE]
+        words[queue + DUE] = min(words[queue + DUE], deadline_ms)
+        link = before + _AFTER if before else queue + HEAD
+        changes += (slot, number, slot + _BEFORE, before, slot + _AFTER, lease)
+        changes += (link, slot, lease + _BEFORE, slot)
+        self.file.apply([*changes, lease + _ACKED, words[lease + _ACKED] | bits << first])
+        return slot
+
+    def _give(self, lease: int, bits: int, number: int, more: Sequence[int]) -> int:
+        """Give some messages of a lease to another holder; returns the place of their lease."""
+        if bits != _open_bits(self.file.words, lease):
+            return self._split(lease, bits, number, more)
+        deadline_ms, member, kind = more
+        queue = kind >> _QUEUE
+        self.file.words[queue + DUE] = min(self.file.words[queue + DUE], deadline_ms)
+        kind |= self.file.words[lease + _KIND] & _RETURNED - 1
+        holder = [lease, number, lease + _DEADLINE, deadline_ms, lease + _MEMBER, member]
+        self.file.apply([*holder, lease + _KIND, kind])
+        return lease
+
+    def _set(self, lease: int, bits: int) -> None:
+        """Acknowledge messages of a lease."""
+        words = self.file.words
+        if bits != _open_bits(words, lease):
+            words[lease + _ACKED] |= bits
+            return
+        queue, before, after = words[lease + _KIND] >> _QUEUE, *words[lease + _BEFORE : lease + 8]
+        self.file.free(
+            lease,
+            [
+                *(before + _AFTER if before else queue + HEAD, after),
+                *(after + _BEFORE if after else queue + _TAIL, before),
+            ],
+        )
+
+    # --- handing out again ---
+
+    def due(self, queues: Collection[int], now_ms: int) -> list[int]:
+        """The leases of ``queues`` with messages whose invisible time is over, in their order."""
+        words = self.file.words
+        if all(words[queue + DUE] > now_ms for queue in queues):
+            return []
+        return self.file.run(self._due, set(queues), now_ms)
+
+    def _due(self, queues: set[int], now_ms: int) -> list[int]:
+        words = self.file.words
+        living = {words[member + _NUMBER] for member in _chain(words, MEMBERS)}
+        end, found = words[USED], list[tuple[int, int, int]]()
+        earliest = dict.fromkeys(queues, NONE)
+        columns = (
+            words[FIRST_SLOT + word : end : SLOT].tolist() for word in (0, _DEADLINE, _MEMBER)
+        )
+        for row, (number, deadline_ms, member) in enumerate(zip(*columns, strict=False)):
+            if number:
+                lease = FIRST_SLOT + row * SLOT
+                queue = words[lease + _KIND] >> _QUEUE
+                if queue not in earliest:
+                    continue
+                if deadline_ms <= now_ms or (member and member not in living):
+                    found.append((queue, words[lease + _START], lease))
+                elif deadline_ms < earliest[queue]:
+                    earliest[queue] = deadline_ms
+        for queue in queues - {each for each, _, _ in found}:
+            words[queue + DUE] = earliest[queue]
+        return [lease for _, _, lease in sorted(found)]
 
     def claim(
-        self, queues: Collection[Queue], most: int, lease: Lease, *, orderly: bool
+        self, leases: list[int], most: int, number: int, now_ms: int, deadline_ms: int
     ) -> list[Claim]:
-        """Hand out messages of ``queues`` whose invisible time is over, in their order."""
-        query = (
-            "SELECT topic, queue, offset, attempt, returned FROM handed AS h "
-            "WHERE scope = ? AND visible_ms <= ?"
-        )
-        arguments = [self._scope, lease.taken_ms]
-        if orderly:  # only queues of which no message is handed out
-            query += (
-                " AND NOT EXISTS (SELECT 1 FROM handed AS o WHERE o.scope = h.scope AND o.topic = "
-                "h.topic AND o.queue = h.queue AND o.visible_ms > ?)"
-            )
-            arguments.append(lease.taken_ms)
-        query += " ORDER BY topic, queue, offset"
-        if not any(row[:2] in queues for row in self._database.rows(query, tuple(arguments))):
+        """Hand out due messages again; removes from ``leases`` those that are done.
+
+        :param leases: as :meth:`due` found them; those that are not due any more are left out
+        """
+        return self.file.run(self._claim, leases, most, number, now_ms, deadline_ms)
+
+    def _claim(
+        self, leases: list[int], most: int, number: int, now_ms: int, deadline_ms: int
+    ) -> list[Claim]:
+        words, found = self.file.words, list[Claim]()
+        living = {words[member + _NUMBER] for member in _chain(words, MEMBERS)}
+        done = 0
+        for lease in leases:
+            if len(found) >= most:
+                break
+            done += 1
+            if self._is_due(lease, living, now_ms):
+                offsets = _offsets(words, lease)
+                if len(offsets) > most - len(found):
+                    done -= 1
+                    offsets = offsets[: most - len(found)]
+                found += self._again(lease, offsets, number, deadline_ms)
+                words = self.file.words
+        del leases[:done]
+        return found
+
+    def _is_due(self, lease: int, living: Collection[int], now_ms: int) -> bool:
+        words = self.file.words
+        if words[lease + _DEADLINE] <= now_ms:
+            return bool(words[lease])
+        member = words[lease + _MEMBER]
+        return bool(words[lease] and member and member not in living)
+
+    def _again(
+        self, lease: int, offsets: Sequence[int], number: int, deadline_ms: int
+    ) -> list[Claim]:
+        words = self.file.words
+        kind, start = words[lease + _KIND], words[lease + _START]
+        attempt = min((kind >> _ATTEMPT & _MOST_ATTEMPTS) + 1, _MOST_ATTEMPTS)
+        queue, returned = kind >> _QUEUE, kind & _RETURNED
+        more = deadline_ms, self.number, queue << _QUEUE | attempt << _ATTEMPT | returned
+        place = self._give(lease, _mask(start, offsets), number, more)
+        return [Claim(place, queue, each, attempt, bool(returned)) for each in offsets]
+
+    def claim_in_order(
+        self, queues: Collection[int], most: int, number: int, now_ms: int, deadline_ms: int
+    ) -> list[Claim]:
+        """As :meth:`claim`, from those of ``queues`` of which all messages that are out are due."""
+        words, found = self.file.words, list[Claim]()
+        for queue in queues:
+            if words[queue + HEAD] and words[queue + DUE] <= now_ms and len(found) < most:
+                left = most - len(found)
+                found += self.file.run(self._ordered, queue, left, number, now_ms, deadline_ms)
+        return found
+
+    def _ordered(
+        self, queue: int, most: int, number: int, now_ms: int, deadline_ms: int
+    ) -> list[Claim]:
+        words = self.file.words
+        living = {words[member + _NUMBER] for member in _chain(words, MEMBERS)}
+        leases = list(_chain(words, queue + HEAD))
+        if not all(self._is_due(each, living, now_ms) for each in leases):
+            mine = (words[each + _DEADLINE] for each in leases)
+            later = [each for each in mine if each > now_ms]
+            if all(words[each + _MEMBER] in (0, *living) for each in leases):
+                words[queue + DUE] = min(later, default=now_ms)
             return []
-        with self._database.transaction() as cursor:
-            due = (
-                Claim((topic, queue), offset, attempt + 1, bool(returned))
-                for topic, queue, offset, attempt, returned in cursor.execute(query, arguments)
-                if (topic, queue) in queues
-            )
-            claims = [each for each, _ in zip(due, range(most), strict=False)]
-            for each in claims:
-                values = lease.member, lease.number, each.attempt, lease.visible_ms
-                cursor.execute(
-                    "UPDATE handed SET member = ?, lease = ?, attempt = ?, visible_ms = ?, "
-                    f"returned = 0 WHERE {_THIS} AND offset = ?",
-                    (*values, self._scope, *each.queue, each.offset),
-                )
-        return claims
+        places = sorted((at, each) for each in leases for at in _offsets(words, each))[:most]
+        found = list[Claim]()
+        for lease in dict.fromkeys(lease for _, lease in places):
+            chosen = [at for at, each in places if each == lease]
+            found += self._again(lease, chosen, number, deadline_ms)
+        return sorted(found, key=lambda claim: claim.offset)
 
-    def postpone(self, claim: Claim, lease: Lease) -> None:
-        """Undo a claim; the message is visible again at the end of the lease."""
-        with self._database.transaction() as cursor:
-            cursor.execute(
-                "UPDATE handed SET lease = 0, attempt = attempt - 1, returned = ? "
-                f"WHERE {_THIS} AND offset = ? AND lease = ?",
-                (claim.returned, self._scope, *claim.queue, claim.offset, lease.number),
-            )
+    # --- outcomes ---
 
-    def remove(self, handles: Sequence[Handle]) -> list[bool]:
-        """Acknowledge; returns for each whether it was still handed out by that lease."""
-        return self._each(f"DELETE FROM handed WHERE {_THIS} AND offset = ? AND lease = ?", handles)
+    def remove(self, handles: Sequence[Handle]) -> bool:
+        """Acknowledge; returns whether all were still handed out by that hand-out."""
+        return self.file.run(self._remove, handles)
 
-    def renew(self, handles: Sequence[Handle], visible_ms: int) -> list[bool]:
-        """Move the end of the invisible time; returns as :meth:`remove`."""
-        statement = f"UPDATE handed SET visible_ms = ? WHERE {_THIS} AND offset = ? AND lease = ?"
-        return self._each(statement, handles, visible_ms)
+    def _remove(self, handles: Sequence[Handle]) -> bool:
+        words, done = self.file.words, True
+        bits = dict[int, int]()
+        for lease, number, offset in handles:
+            if not (lease < len(words) and words[lease] == number):
+                done = False
+                continue
+            bit = 1 << offset - words[lease + _START]
+            if words[lease + _ACKED] & bit:
+                done = False
+            else:
+                bits[lease] = bits.get(lease, 0) | bit
+        for lease, mask in bits.items():
+            self._set(lease, mask)
+        return done
 
-    def give_back(self, handle: Handle, visible_ms: int, *, orderly: bool) -> bool:
-        """Return a message that failed; it is visible at ``visible_ms``.
+    def _has(self, handle: Handle) -> bool:
+        words = self.file.words
+        lease, number, offset = handle
+        if not (lease < len(words) and words[lease] == number):
+            return False
+        return not words[lease + _ACKED] >> offset - words[lease + _START] & 1
+
+    def renew(self, handle: Handle, deadline_ms: int) -> bool:
+        """Move the end of the invisible time; returns as :meth:`remove`.
+
+        That of other messages of the same lease does not become shorter.
+        """
+        return self.file.run(self._renew, handle, deadline_ms)
+
+    def _renew(self, handle: Handle, deadline_ms: int) -> bool:
+        if not self._has(handle):
+            return False
+        words, (lease, _, offset) = self.file.words, handle
+        if 1 << offset - words[lease + _START] != _open_bits(words, lease):
+            deadline_ms = max(deadline_ms, words[lease + _DEADLINE])
+        queue = words[lease + _KIND] >> _QUEUE
+        words[queue + DUE] = min(words[queue + DUE], deadline_ms)
+        words[lease + _DEADLINE] = deadline_ms
+        return True
+
+    def give_back(self, handle: Handle, deadline_ms: int, *, orderly: bool) -> bool:
+        """Return a message that failed; it is visible at ``deadline_ms``.
 
         With ``orderly`` the later messages of its queue are returned too, as if never handed out.
         """
-        topic, queue, offset, lease = handle
-        this = (self._scope, topic, queue, offset)
-        with self._database.transaction() as cursor:
-            cursor.execute(
-                f"UPDATE handed SET visible_ms = ?, lease = 0, returned = 1 WHERE {_THIS} "
-                "AND offset = ? AND lease = ?",
-                (visible_ms, *this, lease),
-            )
-            done = cursor.rowcount == 1
-            if done and orderly:
-                cursor.execute(
-                    "UPDATE handed SET visible_ms = ?, lease = 0, attempt = attempt - 1 "
-                    f"WHERE {_THIS} AND offset > ?",
-                    (visible_ms, *this),
-                )
-        return done
+        return self.file.run(self._give_back, handle, deadline_ms, orderly)
 
-    def _each(self, statement: str, handles: Sequence[Handle], *first: int) -> list[bool]:
-        with self._database.transaction() as cursor:
-            return [
-                cursor.execute(statement, (*first, self._scope, *each)).rowcount == 1
-                for each in handles
-            ]
+    def _give_back(self, handle: Handle, deadline_ms: int, orderly: bool) -> bool:
+        if not self._has(handle):
+            return False
+        words, (lease, _, offset) = self.file.words, handle
+        kind = words[lease + _KIND] >> _ATTEMPT << _ATTEMPT | _RETURNED
+        if orderly:
+            for each in list(_chain(words, (kind >> _QUEUE) + HEAD)):
+                later = [at for at in _offsets(words, each) if at > offset]
+                if later:
+                    self._unhand(each, _mask(words[each + _START], later), deadline_ms)
+                    words = self.file.words
+        bit = 1 << offset - words[lease + _START]
+        self._give(lease, bit, _NOBODY, (deadline_ms, 0, kind))
+        return True
 
-    def next_due_ms(self, now_ms: int) -> int | None:
-        """The next time after ``now_ms`` at which a message is visible again; ``None`` without."""
-        query = "SELECT MIN(visible_ms) FROM handed WHERE scope = ? AND visible_ms > ?"
-        ((found,),) = self._database.rows(query, (self._scope, now_ms))
-        return None if found is None else int(found)
+    def _unhand(self, lease: int, bits: int, deadline_ms: int) -> None:
+        """Return messages as if never handed out."""
+        kind = self.file.words[lease + _KIND]
+        attempt = max((kind >> _ATTEMPT & _MOST_ATTEMPTS) - 1, 0)
+        kind = kind >> _QUEUE << _QUEUE | attempt << _ATTEMPT | kind & _RETURNED
+        self._give(lease, bits, _NOBODY, (deadline_ms, 0, kind))
 
-    # --- committed offsets; the caller has the turn of the locks ---
+    def undo(self, number: int, deadline_ms: int = 0) -> None:
+        """Return the messages of a hand-out that did not reach the caller of ``poll``."""
+        self.file.run(self._undo, number, deadline_ms)
+
+    def _undo(self, number: int, deadline_ms: int) -> None:
+        words = self.file.words
+        numbers = words[FIRST_SLOT : words[USED] : SLOT].tolist()
+        for row in (row for row, each in enumerate(numbers) if each == number):
+            lease = FIRST_SLOT + row * SLOT
+            self._unhand(lease, _open_bits(words, lease), deadline_ms)
+
+    def postpone(self, handle: Handle, deadline_ms: int) -> None:
+        """Undo a claim; the message is visible again at ``deadline_ms``."""
+        self.file.run(self._postpone, handle, deadline_ms)
+
+    def _postpone(self, handle: Handle, deadline_ms: int) -> None:
+        if self._has(handle):
+            lease, _, offset = handle
+            self._unhand(lease, 1 << offset - self.file.words[lease + _START], deadline_ms)
+
+    def next_due_ms(self, queues: Iterable[int]) -> int:
+        """A time before which no message of ``queues`` is visible again."""
+        words = self.file.words
+        return min((words[queue + DUE] for queue in queues), default=NONE)
+
+    # --- committed offsets; the caller is in the turn of commits ---
 
     def intend(self) -> dict[Queue, int]:
         """The offsets to commit that are not committed yet, noted as intended."""
-        query = (
-            "SELECT topic, queue, stored, COALESCE((SELECT MIN(offset) FROM handed AS h WHERE "
-            "h.scope = q.scope AND h.topic = q.topic AND h.queue = q.queue), next) "
-            "FROM queues AS q WHERE scope = ?"
-        )
-        with self._database.transaction() as cursor:
-            rows = cursor.execute(query, (self._scope,)).fetchall()
-            found = {(topic, queue): at for topic, queue, stored, at in rows if at != stored}
-            cursor.executemany(
-                f"UPDATE queues SET intended = ? WHERE {_THIS}",
-                [(at, self._scope, *queue) for queue, at in found.items()],
-            )
+        return self.file.run(self._intend)
+
+    def _intend(self) -> dict[Queue, int]:
+        words, found = self.file.words, dict[Queue, int]()
+        for queue, entry in self._queues().items():
+            if words[entry + _COUNTS]:
+                at = self._committed(entry)
+                if at != words[entry + _STORED]:
+                    words[entry + _INTENDED] = at
+                    found[queue] = at
         return found
+
+    def _committed(self, queue: int) -> int:
+        """The first offset that is not acknowledged."""
+        words = self.file.words
+        lease = words[queue + HEAD]
+        if not lease:
+            return int(words[queue + NEXT])
+        key, found = _run_start(words, lease), NONE
+        while lease and _run_start(words, lease) == key:
+            bits = _open_bits(words, lease)
+            found = min(found, words[lease + _START] + (bits & -bits).bit_length() - 1)
+            lease = words[lease + _AFTER]
+        return int(found)
 
     def stored(self, offsets: Mapping[Queue, int]) -> None:
         """Note that ``offsets`` are in the file."""
-        with self._database.transaction() as cursor:
-            cursor.executemany(
-                f"UPDATE queues SET stored = ? WHERE {_THIS}",
-                [(at, self._scope, *queue) for queue, at in offsets.items()],
-            )
+        self.file.run(self._stored, offsets)
+
+    def _stored(self, offsets: Mapping[Queue, int]) -> None:
+        words, known = self.file.words, self._queues()
+        for queue, at in offsets.items():
+            words[known[queue] + _STORED] = at
 
     def foreign(self, file: Mapping[Queue, int]) -> dict[Queue, int | None]:
         """Queues whose offset in the file no member of this group wrote, and that offset.
 
-        ``None``: an offset that a member wrote was removed.
+        ``None``: an offset that a member wrote was removed. An offset that was intended, and is in
+        the file, is noted as committed.
         """
-        query = "SELECT topic, queue, stored, intended FROM queues WHERE scope = ?"
-        found: dict[Queue, int | None] = {}
-        for topic, queue, stored, intended in self._database.rows(query, (self._scope,)):
-            at = file.get((topic, queue))
-            if at not in (stored, intended):
-                found[topic, queue] = at
+        return self.file.run(self._foreign, file)
+
+    def _foreign(self, file: Mapping[Queue, int]) -> dict[Queue, int | None]:
+        words, found = self.file.words, dict[Queue, int | None]()
+        for queue, entry in self._queues().items():
+            at = file.get(queue)
+            value = NONE if at is None else at
+            if not words[entry + _COUNTS] or value == words[entry + _STORED]:
+                continue
+            if value == words[entry + _INTENDED]:
+                words[entry + _STORED] = value
+            else:
+                found[queue] = at
         return found
 
-    def restart(self, queues: Mapping[Queue, int | None]) -> None:
-        """Continue ``queues`` at these offsets; forget a queue without one."""
-        with self._database.transaction() as cursor:
-            for queue, at in queues.items():
-                this = (self._scope, *queue)
-                cursor.execute(f"DELETE FROM handed WHERE {_THIS}", this)
-                if at is None:
-                    cursor.execute(f"DELETE FROM queues WHERE {_THIS}", this)
-                else:
-                    cursor.execute(
-                        f"UPDATE queues SET next = ?, stored = ?, intended = ? WHERE {_THIS}",
-                        (at, at, at, *this),
-                    )
+
+def _queue_at(words: memoryview, at: int) -> Queue:
+    length = words[at + _ID] >> 32
+    parts = range(at + _NAME_AT, at + _NAME_AT + _slots_of(length) * SLOT, SLOT)
+    name = b"".join(words[part + 1 : part + SLOT].tobytes() for part in parts)
+    return name[:length].decode(), int(words[at + _ID] & 0xFFFF_FFFF)
+
+
+def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> None:
+    """Remove the states that have handed out messages beyond the end of their queue.
+
+    The messages were lost, and new ones will have these offsets. The groups continue at their
+    committed offsets. Must be called before the first append, without members; raises ``OSError``.
+
+    :param ends: by queue, the offset of its next message
+    """
+    folder = path / OWN_DIR / GROUPS_DIR
+    for name, _ in files.list(folder):
+        data = read_file(files, folder / name) or b""
+        words = memoryview(bytearray(data[: len(data) - len(data) % 8])).cast("Q")
+        try:
+            redo(words)
+            places = list(_chain(words, QUEUES, _CHAIN))
+            beyond = [at for at in places if words[at + NEXT] > ends.get(_queue_at(words, at), 0)]
+        except (IndexError, UnicodeDecodeError):
+            continue  # it is damaged, and the first member will replace it
+        if beyond:
+            files.unlink(folder / name)
+            files.sync_dir(folder)
+            topic, queue_id = _queue_at(words, beyond[0])
+            _log.warning(
+                "%s: it has handed out messages up to offset %d of queue %s/%d, which ends at %d; "
+                "its group continues at the committed offsets",
+                *(folder / name, words[beyond[0] + NEXT], topic, queue_id),
+                ends.get((topic, queue_id), 0),
+            )
+
+
+def _slots_of(length: int) -> int:
+    return -(-length // _NAME_BYTES)
 
 
 def _refused(
@@ -529,7 +773,6 @@ class GroupCommits:
     group: str
     state: GroupState
     offsets: CurrentOffsets
-    locks: MemberLocks
 
     def read(self) -> dict[Queue, int]:
         """The offsets in the file, of topics that are not subscribed any more as well."""
@@ -540,8 +783,7 @@ class GroupCommits:
         """Continue at offsets that another program committed; returns them."""
         if not self.state.foreign(self.read()):
             return {}
-        with self.locks.process_lock:  # a commit of another member is whole now
-            return self._adopt()
+        return self.state.file.commits.run(self._adopt)  # a commit of another member is whole now
 
     def _adopt(self) -> dict[Queue, int | None]:
         found = self.state.foreign(self.read())
@@ -551,13 +793,40 @@ class GroupCommits:
 
     def commit(self) -> None:
         """Commit the first offset of each queue that is not acknowledged."""
-        with self.locks.process_lock:
-            self._adopt()
-            changed = self.state.intend()
-            if not changed:
-                return
-            tables: dict[str, dict[int, int]] = {}
-            for (topic, queue), at in changed.items():
-                tables.setdefault(topic, {})[queue] = at
-            self.offsets.commit_all((self.group, each, table) for each, table in tables.items())
-            self.state.stored(changed)
+        self.state.file.commits.run(self._commit)
+
+    def _commit(self) -> None:
+        self._adopt()
+        changed = self.state.intend()
+        if not changed:
+            return
+        tables: dict[str, dict[int, int]] = {}
+        for (topic, queue), at in changed.items():
+            tables.setdefault(topic, {})[queue] = at
+        self.offsets.commit_all((self.group, each, table) for each, table in tables.items())
+        self.state.stored(changed)
+
+
+def change_offsets(
+    log: DispatchedLog,
+    groups: Collection[str],
+    write: Callable[[], None],
+    offsets: Callable[[str, Collection[Queue]], Mapping[Queue, int | None]],
+) -> None:
+    """Write offsets of groups, and let their members continue there.
+
+    :param offsets: returns the new offsets of a group, given its queues; ``None`` forgets a queue
+    """
+    with ExitStack() as opened:
+        states = {}
+        for group in (
+            () if log.read_only else sorted(groups)
+        ):  # in one order, so that two calls do not wait for each other
+            file = existing(log.files, log.path, group)
+            if file is not None:
+                opened.callback(file.close)
+                file.commits.hold()
+                states[group] = GroupState(file)
+        write()
+        for group, state in states.items():
+            state.restart(offsets(group, state.queues()))

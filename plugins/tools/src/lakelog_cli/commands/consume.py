@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
-from lakelog import GroupConsumer, StoredMessage, times
+from lakelog import GroupConsumer, StoredMessage
 from lakelog_cli import options, output
-from lakelog_queues.consumers.consumer import EARLIEST, LATEST
+from lakelog_queues.consumers.consumer import EARLIEST
 
-_PLACES: Final = (EARLIEST, LATEST)
 _WAIT_MS: Final = 500
 _BATCH: Final = 32
 
@@ -23,13 +21,7 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
     group: options.Group,
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     *,
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="PLACE",
-            help=f"Start of a new group: earliest, latest, or a store time ({times.LOCAL}).",
-        ),
-    ] = EARLIEST,
+    start: options.Start = EARLIEST,
     most: Annotated[
         int | None, typer.Option("-n", min=1, help="End after this number of messages.")
     ] = None,
@@ -48,10 +40,11 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
     as_json: options.AsJson = False,
 ) -> None:
     """Print messages as a member of a consumer group, and acknowledge each once it is printed."""
-    place = start if start in _PLACES else datetime.fromtimestamp(options.a_time(start) / 1000, UTC)
     with (
         store.change() as opened,
-        opened.subscribe(group, topics, tags=tags, filter=chosen, start=place) as consumer,
+        opened.subscribe(
+            group, topics, tags=tags, filter=chosen, start=options.start_position(start)
+        ) as consumer,
     ):
         opened.wait_dispatched()
         output.write_messages(_acknowledged(consumer, most, follow=follow), as_json=as_json)
