@@ -36,7 +36,7 @@ def test_a_commit_keeps_what_the_broker_wrote(
     store = store_fixtures.copy("real_broker", tmp_path).store
     broker_wrote = (store / "config" / "consumerOffset.json").read_bytes()
     topics = (store / "config" / "topics.json").read_bytes()
-    OffsetTable(FILES, store).commit("mine", "SmokeTopic", {2: 7})
+    OffsetTable(FILES, store, lambda: True).commit("mine", "SmokeTopic", {2: 7})
     loaded = load_offsets(FILES, store)
     assert loaded.value == {"SmokeTopic@smoke_consumer": OFFSETS, "SmokeTopic@mine": {2: 7}}
     assert loaded.content["dataVersion"]["counter"] == 1

@@ -219,14 +219,15 @@ class Case:
             settings["accelerator"] = "none"
         never: dict[str, Any] = {"attach": {"take_over": False}}
 
+        # Without `**`: behind such a call Python 3.11 looks for signals, and the store is lost.
         def opener(path: Path) -> Store:
-            return lakelog.open(path, **settings)
+            return lakelog.open(path, settings=settings)
 
         def reader(path: Path) -> Store:
             return lakelog.open(path, mode="read")
 
         def other(path: Path) -> Store:
-            return lakelog.open(path, **settings, **never)
+            return lakelog.open(path, settings=settings | never)
 
         beside = {"owner": None, "first": other, "member": opener, "reader": opener}[self.role]
         return check_interrupted(

@@ -6,9 +6,8 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from core.tests.store.support import SEGMENT, a_record_of, fill, open_small, seg
 from lakelog import Message, PutRefused
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
-from lakelog.files.preallocation import SegmentMaker
+from lakelog.files.preallocation import Blocks, SegmentMaker
 from lakelog_testing.crash.opener import owned_by
 from tests.support.smalldisk import tmpfs
 from tests.support.waiting import until
@@ -169,14 +168,13 @@ def test_a_segment_that_another_process_makes_meanwhile_is_used(tmp_path: Path) 
     (tmp_path / "log").mkdir()
     other = SegmentMaker(RealFileSystem(), tmp_path / "log", tmp_path, SIZE)
 
-    @contextmanager
-    def turn() -> Iterator[None]:
+    def turn(make: Callable[[], Blocks]) -> Blocks:
         made = other.make(0)
         made.file.write_at(0, b"message")
         made.file.close()
-        yield
+        return make()
 
-    blocks = attrs.evolve(other, turn=turn()).make(0)
+    blocks = attrs.evolve(other, turn=turn).make(0)
     assert blocks.file.read_at(0, 7) == b"message"
     blocks.file.close()
 

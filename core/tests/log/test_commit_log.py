@@ -29,6 +29,7 @@ from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import OffsetOutOfRange
 from lakelog.format.layout import BLANK, COMMIT, MAGIC_BLANK, PREPARED, ROLLBACK
 from lakelog.format.record_batch import Blank
+from lakelog.log.commit_log import HIDDEN_STEP_MS
 from lakelog_testing.contracts.writer import open_in
 from lakelog_testing.crash.opener import owned_by
 from tests.support.waiting import until
@@ -270,17 +271,21 @@ def test_queue_offsets_go_on_after_a_reopen(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store times never do, not even from one run to the next."""
+    """Store times follow a correction, but no fall of a second, not even over runs."""
     now = [2_000_000_000_000]
     monkeypatch.setattr(time, "time_ns", lambda: now[0] * 1_000_000)
     with open_small(tmp_path) as store:
         assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
-        now[0] -= 10_000
+        now[0] -= HIDDEN_STEP_MS
         assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
     with open_small(tmp_path) as store:
         assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_000_000
-        now[0] += 20_000
-        assert store.put(Message("t", b"")).store_timestamp_ms == 2_000_000_010_000
+        now[0] -= 1
+        assert store.put(Message("t", b"")).store_timestamp_ms == now[0]
+        now[0] -= 3_600_000
+        assert store.put(Message("t", b"")).store_timestamp_ms == now[0]
+    with open_small(tmp_path) as store:
+        assert store.put(Message("t", b"")).store_timestamp_ms == now[0]
 
 
 _CHANGE = """

@@ -25,6 +25,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import segment_name
 from lakelog.hooks import DeletionRate, KeptSegment
 from lakelog.maintenance.pins import Pin, write_pin
+from lakelog_testing import FakeClock
 from lakelog_testing.crash.opener import owned_by
 from tests.support.forked import start
 
@@ -79,6 +80,14 @@ def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
             last = [each for each in put if each.physical_offset < end][-1]
             assert info.last_timestamp_ms == last.store_timestamp_ms
             assert info.pinned_by == (("lake",) if end > SEGMENT + 1 else ())
+
+
+def test_a_segment_of_a_clock_that_was_ahead_has_the_time_of_the_next_one(tmp_path: Path) -> None:
+    plugin = MaintenancePlugin(Keeping(keep=99), clock=FakeClock(1_700_000_000_000))
+    with plugin.filled(tmp_path) as store:
+        store.delete_expired()
+    infos, _ = plugin.cleaner.asked[-1]
+    assert {each.last_timestamp_ms for each in infos} == {1_700_000_000_000}
 
 
 def test_the_active_segment_stays(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
 import signal
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -21,9 +23,10 @@ from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import LOCK_CONTENT
 from lakelog.processes import locks as bytelock
-from lakelog.processes.locks import ByteLock, is_locked, set_lock
+from lakelog.processes.locks import ByteLock, ProcessLock, is_locked, set_lock
 from lakelog.processes.membership import Membership
 from lakelog.processes.ownership import OPEN
+from lakelog_testing.interrupting import interrupted
 
 AT = 8
 WORDS_AT = 64
@@ -85,6 +88,32 @@ def test_a_lock_that_is_held_is_not_had_in_time(tmp_path: Path) -> None:
     one.release()
     assert not one.waited[0]
     assert other.acquire(0)
+
+
+def test_longer_work_leaves_nothing_locked_wherever_a_signal_handler_raises(tmp_path: Path) -> None:
+    files, place = RealFileSystem(), tmp_path / "lock"
+    with (
+        closing(files.open(place, write=True, create=True)) as file,
+        closing(files.open(place, write=True)) as other,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        lock, inside = ProcessLock(file, AT), list[bool]()
+
+        def look() -> None:
+            inside.append(is_locked(other, AT, fcntl.F_WRLCK))
+
+        def work() -> None:
+            lock.run(look)  # as a finalizer might
+            look()
+
+        for at in itertools.count():
+            place_of = interrupted(partial(lock.run, work), at).place
+            assert not is_locked(other, AT, fcntl.F_WRLCK), place_of
+            thread.submit(lock.run, look).result(20)
+            if place_of is None:
+                break
+        assert at > 20
+        assert all(inside)
 
 
 def test_who_waits_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from plugins.broker.tests.support import SetClock, bodies, broker_over, put, sav
 
 def delays_of(broker: Broker, clock: SetClock) -> Delays:
     """The delays of a broker, with another clock."""
-    broker.delays._clock = clock
+    broker.delays._clock = broker.delays._steady = clock
     return broker.delays
 
 
@@ -160,7 +160,7 @@ def test_progress_is_not_saved_if_the_log_is_not_durable(
     put(broker, b"one", DELAY="1")
     put(broker, b"timer", TIMER_DELAY_MS="1")
     clock = SetClock(due_ms(store, 1) + 1000)
-    broker.timers._clock = clock
+    broker.timers._clock = broker.timers._steady = clock
     settle(delays_of(broker, clock), clock)
     settle(broker.timers, clock)
 
@@ -218,3 +218,77 @@ def test_it_sleeps_until_a_message_arrives(store: lakelog.Store) -> None:
     assert store.wait_dispatched()  # a queue is there before its first message
     (found,) = store.read("Orders", 0)
     assert found.store_timestamp_ms >= due_ms(store, 1)
+
+
+# --- clocks ---
+
+
+def test_a_time_noted_by_a_clock_that_was_ahead_is_corrected(store: lakelog.Store) -> None:
+    """As by RocketMQ: the clock was corrected by an hour before the broker started."""
+    broker = broker_over(store)
+    for level in ("2", "18"):
+        put(broker, level.encode(), DELAY=level)
+    clock = SetClock(due_ms(store, 2) - 3_600_000)
+    settle(delays_of(broker, clock), clock)
+    assert bodies(store, "Orders") == [b"2", b"18"]
+
+
+def test_a_clock_that_is_set_delays_nothing_and_hastens_nothing(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    put(broker, b"old", DELAY="18")
+    system, steady = SetClock(due_ms(store, 18) - 60_000), SetClock(7)
+    delays = delays_of(broker, system)
+    delays._steady = steady
+    delays.deliver_due()
+
+    def passes(ms: int, step_ms: int) -> list[bytes]:
+        steady.now_ms += ms
+        system.now_ms += ms + step_ms
+        delays._has_grown()
+        settle(delays, system)
+        return bodies(store, "Orders")
+
+    assert passes(10_000, 3_600_000) == []
+    assert passes(10_000, -3_600_000) == []
+    assert passes(10_000, -600_000) == []
+    put(broker, b"new", DELAY="1")
+    assert passes(29_999, 0) == [b"new"]
+    assert passes(1, 0) == [b"new", b"old"]
+
+
+def test_a_level_that_cannot_be_read_stops_no_other(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, units = broker_over(store), store.queue_units
+    for level in ("1", "2"):
+        put(broker, level.encode(), DELAY=level)
+    clock = SetClock(due_ms(store, 2))
+
+    def failing(topic: str, queue_id: int, *place: int) -> Any:
+        if queue_id == 0:
+            raise ReadFailed("it cannot be read", path=store.path, error=OSError(5, "error"))
+        return units(topic, queue_id, *place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "queue_units", failing)
+        settle(delays_of(broker, clock), clock)
+    assert bodies(store, "Orders") == [b"2"]
+    clock.now_ms += RETRY_MS
+    settle(broker.delays, clock)
+    assert bodies(store, "Orders") == [b"2", b"1"]
+
+
+def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(tmp_path: Path) -> None:
+    clock, lengths = SetClock(0), []
+    for limit in ("1MiB", "64KiB", "1MiB"):
+        with lakelog.open(tmp_path / "store", max_message_size_bytes=limit) as store:
+            broker = broker_over(store)
+            if not clock.now_ms:
+                put(broker, bytes(150_000), DELAY="1")
+                put(broker, b"small", DELAY="1")
+                clock.now_ms = due_ms(store, 1, 1)
+            else:
+                settle(delays_of(broker, clock), clock)
+                save(broker)
+                lengths.append([len(each) for each in bodies(store, "Orders")])
+    assert lengths == [[5], [5, 150_000, 5]]

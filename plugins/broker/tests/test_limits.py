@@ -90,3 +90,16 @@ def test_the_topics_of_a_grpc_client_are_limited() -> None:
     settings.publishing.topics.add().name = "more"
     with pytest.raises(LimitExceeded, match="topics"):
         check_counts(settings)
+
+
+@at_a_broker()
+async def test_a_group_that_is_refused_keeps_no_other_from_a_heartbeat(
+    broker: Broker, client: Client
+) -> None:
+    names = ["a/b", "x" * 256, None, "g" * 130, "g" * 250, "good"]
+    consumers = [{"groupName": each} for each in names]
+    answer = await client.beat(clientID="c", consumerDataSet=consumers)
+    assert answer.code == ResponseCode.SUCCESS
+    assert list(broker.members.groups) == names[3:]
+    assert broker.topics.groups() == names[3:]
+    assert broker.topics.find("%RETRY%" + "g" * 130) is not None

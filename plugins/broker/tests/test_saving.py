@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import lakelog
 from lakelog.errors import StoreError
 from lakelog_broker.broker import Broker
+from lakelog_broker.state import MODES_FILE, GroupOffsetTable, RequestModes
 from plugins.broker.tests.support import broker_over, save
 
 
@@ -61,3 +63,28 @@ def test_a_group_that_is_forgotten_during_a_save_stays_forgotten(
     flushing(broker, monkeypatch, lambda: broker.offsets.forget("billing"))
     save(broker)
     assert "billing" not in broker.store.groups()
+
+
+def test_an_odd_commit_stops_no_other_group(broker: Broker) -> None:
+    """RocketMQ's brokers accept such names and offsets, too."""
+    broker.offsets.set("billing.v2", "orders", 0, 2)
+    broker.offsets.set("a@b", "orders", 1, 3)
+    broker.offsets.set("odd", "orders", 0, -1)
+    save(broker)
+    again = GroupOffsetTable(broker.store)
+    assert again.of_group("billing") == {"orders": {0: 1}}
+    assert again.get("billing.v2", "orders", 0) == 2
+    assert again.get("a@b", "orders", 1) == 3
+    assert again.get("odd", "orders", 0) is None
+    assert broker.offsets.get("odd", "orders", 0) is None
+
+
+def test_a_mode_that_cannot_be_read_is_kept(broker: Broker) -> None:
+    file = broker.path / "config" / MODES_FILE
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('{"messageRequestModeMap": {"t": 7, "u": {"g": 1, "h": {"mode": "POP"}}}}')
+    modes = RequestModes(broker.files, broker.path)
+    assert (modes.of("u", "h"), modes.of("u", "g"), modes.of("t", "g")) == ("POP", "PULL", "PULL")
+    modes.set("u", "i", "POP", 0)
+    written = json.loads(file.read_bytes())["messageRequestModeMap"]
+    assert (written["t"], written["u"]["g"], written["u"]["i"]["mode"]) == (7, 1, "POP")

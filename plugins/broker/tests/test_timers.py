@@ -13,6 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
+from lakelog.errors import OffsetOutOfRange
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
@@ -39,7 +40,7 @@ def now_ms() -> int:
 
 def timers_of(broker: Broker, clock: SetClock) -> Timers:
     """The timers of a broker, with another clock."""
-    broker.timers._clock = clock
+    broker.timers._clock = broker.timers._steady = clock
     return broker.timers
 
 
@@ -212,3 +213,70 @@ def test_a_message_that_waits_long_is_appended_again(store: lakelog.Store) -> No
     clock.now_ms = due
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"old"]
+
+
+def waiting_for_days(store: lakelog.Store, count: int) -> tuple[Broker, SetClock, Timers]:
+    """Timer messages that have waited so long that they are appended again."""
+    broker, due = broker_over(store), now_ms() + ROLL_MS + 12 * HOUR_MS
+    for number in range(count):
+        put(broker, b"%d" % number, TIMER_DELIVER_MS=str(due + number))
+    clock = SetClock(now_ms() + ROLL_MS + 1)
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    return broker, clock, timers
+
+
+def test_a_deleted_timer_stops_the_renewal_of_no_other(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, clock, timers = waiting_for_days(store, 3)
+    first = next(iter(store.read("rmq_sys_wheel_timer", 0))).physical_offset
+    look_up = store.look_up
+
+    def without_the_first(offset: int) -> StoredMessage:
+        if offset == first:
+            raise OffsetOutOfRange("it is deleted", offset=offset)
+        return look_up(offset)
+
+    monkeypatch.setattr(store, "look_up", without_the_first)
+    asyncio.run(timers.roll())
+    dispatched(store)
+    assert [each.body for each in store.read("rmq_sys_wheel_timer", 0)][3:] == [b"1", b"2"]
+    settle(timers, clock)
+    save(broker)
+    assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 3
+
+
+def test_a_timer_whose_renewal_is_refused_stops_no_other(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, clock, timers = waiting_for_days(store, 3)
+    put_again = broker.appender.put_again
+
+    def refusing(stored: StoredMessage, **added: str) -> PutResult:
+        if stored.body == b"0":
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+        return put_again(stored, **added)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.appender, "put_again", refusing)
+        asyncio.run(timers.roll())
+    asyncio.run(timers.roll())
+    dispatched(store)
+    renewed = [each.body for each in store.read("rmq_sys_wheel_timer", 0)][3:]
+    assert renewed == [b"1", b"2", b"0"]
+    clock.now_ms += 12 * HOUR_MS
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"0", b"1", b"2"]
+
+
+def test_a_delay_that_a_clock_ahead_has_noted_is_not_longer(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    put(broker, b"late", TIMER_DELAY_MS="1500")
+    (waiting,) = store.read("rmq_sys_wheel_timer", 0)
+    clock = SetClock(waiting.store_timestamp_ms - HOUR_MS)
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    clock.now_ms += 1500
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"late"]

@@ -9,12 +9,21 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
+from lakelog.format.layout import MAX_PROPERTIES_BYTES
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.remoting.server import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
 from lakelog_broker.state import Member, Peer
-from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save
+from plugins.broker.tests.support import (
+    SetClock,
+    bodies,
+    broker_over,
+    dispatched,
+    message_of_a_client,
+    put,
+    save,
+)
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
@@ -43,7 +52,7 @@ def transactional(
     """A broker, and the producer of its group."""
     dispatched(store)
     broker, asked = broker_over(store, **settings), Asked()
-    broker.transactions._clock = clock
+    broker.transactions._clock = broker.transactions._steady = clock
     broker.members.join_producers("producers", Member("client", asked, 0.0))
     return broker, asked
 
@@ -244,3 +253,38 @@ def test_the_record_for_the_client_has_its_own_topic(store: lakelog.Store, clock
     assert int.from_bytes(record[:4]) == len(record)
     assert int.from_bytes(record[20:28]) == half.queue_offset
     assert int.from_bytes(record[28:36]) == half.physical_offset
+
+
+def test_a_half_message_without_room_for_a_check_is_asked_about_where_it_is(
+    store: lakelog.Store, clock: SetClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, asked = transactional(store, clock, transaction_check_limit=3)
+    overhead = len(put_half(broker, b"a", PAD="x").properties_bytes) - 1
+    full = put_half(broker, b"b", PAD="x" * (MAX_PROPERTIES_BYTES - overhead))
+    lost = put_half(broker, b"c", PAD="x" * (MAX_PROPERTIES_BYTES - overhead))
+    clock.now_ms = lost.born_timestamp_ms + TIMEOUT_MS
+    settle(broker.transactions, clock, store)
+    places = [(each.queue_offset, each.physical_offset) for each in asked.halves]
+    assert places[1:] == [(each.queue_offset, each.physical_offset) for each in (full, lost)]
+    assert end(broker, full, True)
+    assert bodies(store, "Orders") == [b"b"]
+    for _ in range(3):
+        clock.now_ms += INTERVAL_MS
+        settle(broker.transactions, clock, store)
+    assert sorted(bodies(store, GIVEN_UP_TOPIC)) == [b"a", b"c"]
+    assert sum("no room" in each.message for each in caplog.records) == 2
+
+
+def test_a_time_of_birth_ahead_of_the_clock_delays_no_check(
+    store: lakelog.Store, clock: SetClock
+) -> None:
+    broker, asked = transactional(store, clock)
+    message = message_of_a_client(b"x", TRAN_MSG="true", PGROUP="producers", UNIQ_KEY="x")
+    message.born_timestamp_ms = clock.now_ms + 3_600_000
+    broker.appender.append(message)
+    dispatched(store)
+    (half,) = store.read(HALF_TOPIC, 0)
+    settle(broker.transactions, clock, store)
+    clock.now_ms = half.store_timestamp_ms + TIMEOUT_MS
+    settle(broker.transactions, clock, store)
+    assert [each.body for each in asked.halves] == [b"x"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from threading import Event, get_ident
 from typing import Any
 
 import attrs
@@ -40,6 +42,7 @@ from plugins.hash_index.tests.support import (
     vouch,
     write_log,
 )
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_ways
 
@@ -62,6 +65,36 @@ def test_entries_of_a_new_file_take_no_space_yet(tmp_path: Path) -> None:
     (path,) = index_paths(tmp_path)
     assert path.stat().st_size == 420_000_040
     assert path.stat().st_blocks * 512 < 24 << 20
+
+
+class HeldListing(RealFileSystem):
+    """The first listing of a folder by another thread ends when it may."""
+
+    def __init__(self) -> None:
+        self.may_end, self.begun, self.maker = Event(), Event(), get_ident()
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        found = super().list(directory)
+        if get_ident() != self.maker and not self.begun.is_set():
+            self.begun.set()
+            assert self.may_end.wait(20)
+        return found
+
+
+def test_a_query_while_the_first_keys_are_dispatched_hides_none(tmp_path: Path) -> None:
+    files, batch = HeldListing(), batch_of(RECS)
+    index = owner(tmp_path, files=files)
+    assert index.resume(0, 0) == 0
+    with ThreadPoolExecutor(1) as pool:
+        query = pool.submit(find, index, "all")
+        until(lambda: query.done() or files.begun.is_set())
+        index.dispatch(batch[:1])
+        files.may_end.set()
+        assert query.result(20) == []
+    index.dispatch(batch[1:])
+    assert answers(index) == expected(batch.physical_offsets.tolist())
+    index.close()
+    assert verify(tmp_path / "index", SMALL.slots, SMALL.entries) == []
 
 
 def test_there_is_no_file_before_the_first_key(tmp_path: Path) -> None:

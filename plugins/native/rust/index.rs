@@ -2,6 +2,8 @@
 //! `lakelog_hash_index/indexfile.py`. Errors are left to Python, which reports
 //! them, or reads a growing file again.
 
+use std::sync::atomic::{compiler_fence, Ordering};
+
 use pyo3::prelude::*;
 
 use crate::log::read_at;
@@ -56,11 +58,20 @@ impl Wanted {
 }
 
 impl File<'_> {
-    /// `N` bytes; `None` if the file is shorter.
+    /// All bytes of the map, `Some(None)` without a map; `None` if the file was cut.
     #[inline(always)]
-    fn read<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
-        if let Some(map) = &self.own_map {
-            return map.get().bytes()?.get(at..at.checked_add(N)?)?.try_into().ok();
+    fn view(&self) -> Option<Option<&[u8]>> {
+        match &self.own_map {
+            Some(map) => map.get().bytes().map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// `N` bytes, of a view had just now; `None` if the file is shorter.
+    #[inline(always)]
+    fn read<const N: usize>(&self, view: Option<&[u8]>, at: usize) -> Option<[u8; N]> {
+        if let Some(data) = view {
+            return data.get(at..at.checked_add(N)?)?.try_into().ok();
         }
         let mut found = [0; N];
         (read_at(self.descriptor, &mut found, at as u64)? == N).then_some(found)
@@ -69,7 +80,7 @@ impl File<'_> {
     /// Prefetch the slot of a key.
     pub fn fetch_slot(&self, wanted: &Wanted) {
         let slot = wanted.key_hash as usize % self.slots.max(1);
-        if let Some(data) = self.own_map.as_ref().and_then(|map| map.get().bytes()) {
+        if let Some(data) = self.own_map.as_ref().map(|map| map.get().unchecked()) {
             fetch(data.get(HEADER_BYTES + slot * SLOT_BYTES..).unwrap_or_default(), SLOT_BYTES);
         }
     }
@@ -101,9 +112,10 @@ impl<'py> Chain<'py> {
     /// `None` to leave the file to Python.
     pub fn of(file: File<'py>, wanted: Wanted) -> Option<Chain<'py>> {
         let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(file.slots)?;
-        let mut number = i32::from_be_bytes(file.read(HEADER_BYTES + slot * SLOT_BYTES)?);
-        // Read after the slot, as the file may grow.
-        let header: [u8; HEADER_BYTES] = file.read(0)?;
+        let view = file.view()?;
+        let mut number = i32::from_be_bytes(file.read(view, HEADER_BYTES + slot * SLOT_BYTES)?);
+        compiler_fence(Ordering::Acquire); // the header is read after the slot: the file may grow
+        let header: [u8; HEADER_BYTES] = file.read(view, 0)?;
         let (begin_ms, end_ms) = (long(&header, 0)?, long(&header, 8)?);
         let (first, last) = (long(&header, 16)?, long(&header, 24)?);
         let (used, count) = (int(&header, 32)?, usize::try_from(int(&header, 36)?).ok()?.max(1));
@@ -126,7 +138,7 @@ impl<'py> Chain<'py> {
         while self.number != 0 {
             let number = self.number;
             let at = self.file.entries_at() + number as usize * ENTRY_BYTES;
-            let entry: [u8; ENTRY_BYTES] = self.file.read(at)?;
+            let entry: [u8; ENTRY_BYTES] = self.file.read(self.file.view()?, at)?;
             let (key_hash, offset) = (int(&entry, 0)?, long(&entry, 4)?);
             let (seconds, previous) = (int(&entry, 12)?, int(&entry, 16)?);
             let is_of_slot = usize::try_from(key_hash).ok()? % self.file.slots == self.slot;

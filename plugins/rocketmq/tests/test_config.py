@@ -20,13 +20,18 @@ from hypothesis import strategies as st
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_rocketmq.config import (
+    DELAY_OFFSETS,
+    GROUPS,
+    TOPICS,
     GroupConfig,
+    Table,
     TopicConfig,
     backup_of,
     load_delay_offsets,
     load_groups,
     load_offsets,
     load_topics,
+    odd_entries,
     parse_object,
     save_config,
     save_delay_offsets,
@@ -34,6 +39,7 @@ from lakelog_rocketmq.config import (
     save_offsets,
     save_topics,
 )
+from lakelog_rocketmq.config import OFFSETS as OFFSETS_TABLE
 
 FILES = RealFileSystem()
 OFFSETS = b"""{
@@ -68,9 +74,6 @@ def main_file(path: Path) -> Path:
         None,
         b"\x00" * 200,
         b'{"offsetTable":[1]}',
-        b'{"offsetTable":{"T@g":{0:"a"}}}',
-        b'{"offsetTable":{"T@g":{x:1}}}',
-        b'{"offsetTable":{"T@g":7}}',
     ],
 )
 def test_the_backup_is_used_and_said(
@@ -120,6 +123,59 @@ def test_what_is_not_known_is_kept_and_the_version_moves_on(path: Path) -> None:
     ]
 
 
+ODD_OFFSETS = b"""{"offsetTable": {
+    "T@g": {0: 500, 1: "a", "x": 1, 2: 9223372036854775808, 3: null, 4: -1}, "T@h": 7, "T@i": null,
+    "a": {0: 1}, "T@a@b": {0: 2}, "T@billing.v2": {0: 3}, "U@g": {0: 1}}}"""
+
+
+def test_an_entry_that_cannot_be_read_stops_no_other(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    main_file(path).write_bytes(ODD_OFFSETS)
+    caplog.clear()
+    loaded = load_offsets(FILES, path)
+    sound = {"a": {0: 1}, "T@a@b": {0: 2}, "T@billing.v2": {0: 3}, "U@g": {0: 1}}
+    assert loaded.value == {"T@g": {0: 500, 4: -1}, **sound}
+    odd = {"1": "a", "x": 1, "2": 1 << 63, "3": None}
+    assert OFFSETS_TABLE.odd(loaded.content) == {"T@g": odd, "T@h": 7, "T@i": None}
+    assert "offsetTable['T@h'] is 7, which cannot be read; it is kept as it is" in caplog.text
+    assert len(caplog.records) == 3
+    load_offsets(FILES, path)
+    assert len(caplog.records) == 3, "it is reported once"
+    changed = {**loaded.value, "T@g": {0: 501, 1: 5}, "T@h": {0: 8}}
+    save_offsets(FILES, path, loaded.content, changed, 5)
+    written = json.loads(main_file(path).read_bytes())["offsetTable"]
+    assert written == {
+        "T@g": {**odd, "0": 501, "1": 5},
+        "T@h": {"0": 8},
+        "T@i": None,
+        **{name: {str(key): at for key, at in table.items()} for name, table in sound.items()},
+    }
+
+
+def test_odd_topics_groups_and_levels_stop_no_others(path: Path) -> None:
+    tables: dict[Table[Any], tuple[dict[str, Any], dict[str, Any]]] = {
+        TOPICS: ({"t": {"readQueueNums": 3}}, {"u": 1, "v": {"perm": "x"}}),
+        GROUPS: ({"g": {"retryMaxTimes": 3}}, {"h": None, "i": {"retryMaxTimes": []}}),
+        DELAY_OFFSETS: ({"3": 17}, {"x": 1, "4": "a"}),
+    }
+    for table, (sound, odd) in tables.items():
+        content = {table.name: {**odd, **sound}}
+        (path / "config" / table.file).write_text(json.dumps(content))
+        assert len(table.load(FILES, path).value) == 1
+        assert table.odd(content) == odd
+    assert len(odd_entries(FILES, path)) == 6
+    topics, groups = load_topics(FILES, path), load_groups(FILES, path)
+    save_topics(FILES, path, topics.content, {**topics.value, "w": TopicConfig("w")}, 5)
+    save_groups(FILES, path, groups.content, {**groups.value, "j": GroupConfig("j")}, 5)
+    save_delay_offsets(FILES, path, load_delay_offsets(FILES, path).content, {3: 18}, 5)
+    for table, (sound, odd) in tables.items():
+        written = json.loads((path / "config" / table.file).read_bytes())
+        assert table.odd(written) == odd
+        assert table.read(written).keys() >= sound.keys()
+    assert load_delay_offsets(FILES, path).value == {3: 18}
+
+
 def test_a_torn_file_does_not_take_the_place_of_its_backup(path: Path) -> None:
     main_file(path).write_bytes(OFFSETS[:50])
     backup_of(main_file(path)).write_bytes(OFFSETS)
@@ -156,7 +212,7 @@ import sys
 from pathlib import Path
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog.files.filesystem import RealFileSystem
-table = OffsetTable(RealFileSystem(), Path(sys.argv[1]))
+table = OffsetTable(RealFileSystem(), Path(sys.argv[1]), lambda: True)
 at = table.committed("g", "T").get(0, 0)
 while True:
     at += 1

@@ -16,7 +16,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files.filesystem import File, Held, RealFile, RealFileSystem
+from lakelog.files.filesystem import Descriptor, File, RealFile, RealFileSystem
 from lakelog_writers import direct, plugin
 from lakelog_writers.buffers import BufferPool
 
@@ -54,7 +54,7 @@ def test_without_statx_the_kind_of_file_system_tells(
     direct.switch_on(file, 4096)
     descriptor = os.memfd_create("lakelog")
     place = Path(f"/proc/self/fd/{descriptor}")
-    memory = RealFile.opened(place, None, Held.open, place, os.O_RDWR)
+    memory = RealFile.opened(place, None, Descriptor.open, place, os.O_RDWR)
     with pytest.raises(OSError, match="takes O_DIRECT, and buffers all the same"):
         direct.switch_on(memory, 4096)
     memory.close()

@@ -126,7 +126,7 @@ def _may_give(group_id: int) -> bool:
     return os.geteuid() == 0 or group_id == os.getegid() or group_id in os.getgroups()
 
 
-class Held:
+class Descriptor:
     """The number of an open descriptor; none before it is opened, and once it is closed.
 
     A signal handler may raise behind any call, before the caller has stored its result. So compiled
@@ -168,15 +168,17 @@ class Held:
                 self._used.discard(self)
 
 
-def open_regular(held: Held, path: Path, flags: int, access: Access, *, create: bool) -> None:
-    """Open a regular file; with ``create``, create it if missing. The caller closes ``held``.
+def open_regular(
+    descriptor: Descriptor, path: Path, flags: int, access: Access, *, create: bool
+) -> None:
+    """Open a regular file; with ``create``, create it if missing. The caller closes ``descriptor``.
 
     Raises ``OSError``, which names the type of a file that is not a regular one.
     """
     while True:
         try:
-            _open(held, path, flags, 0)
-            mode = os.fstat(held.number).st_mode
+            _open(descriptor, path, flags, 0)
+            mode = os.fstat(descriptor.number).st_mode
             if not stat.S_ISREG(mode):
                 _refuse(path, mode)
             return
@@ -184,19 +186,19 @@ def open_regular(held: Held, path: Path, flags: int, access: Access, *, create: 
             if not create:
                 raise
         try:
-            _make(held, path, flags, access)
+            _make(descriptor, path, flags, access)
             return
         except FileExistsError:
             continue  # another process was faster
 
 
-def open_link(held: Held, link: str, flags: int) -> None:
+def open_link(descriptor: Descriptor, link: str, flags: int) -> None:
     """Open the file of another open descriptor, by its link in ``/proc``. Raises ``OSError``."""
-    _open(held, Path(link), flags, 0, _GUARDED & ~os.O_NOFOLLOW)
+    _open(descriptor, Path(link), flags, 0, _GUARDED & ~os.O_NOFOLLOW)
 
 
-def make_folder(path: Path, access: Access) -> None:
-    """Create one folder unless it exists. Raises ``OSError``."""
+def make_folder(path: Path, access: Access, used: set[Any] | None = None) -> None:
+    """Create one folder unless it exists; ``used`` is as of ``Descriptor``. Raises ``OSError``."""
     try:
         os.mkdir(path, _OWNERS_FOLDER if access == PRIVATE else access.first_mode(path.parent))
     except FileExistsError:
@@ -211,60 +213,63 @@ def make_folder(path: Path, access: Access) -> None:
         raise
     if access == PRIVATE:
         return
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = Descriptor(used)
     try:
-        access.give_to(fd, access.directory_mode)
+        descriptor.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        access.give_to(descriptor.number, access.directory_mode)
     finally:
-        os.close(fd)
+        descriptor.close()
 
 
-def _make(held: Held, path: Path, flags: int, access: Access) -> None:
+def _make(descriptor: Descriptor, path: Path, flags: int, access: Access) -> None:
     """Create a file; if others may use it, it gets its rights before its name.
 
     So no permitted user is refused meanwhile, and a crash leaves no file with fewer rights.
     """
     if access == PRIVATE:
-        _open(held, path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
+        _open(descriptor, path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
         return
     try:
-        _open(held, path.parent, os.O_RDWR | os.O_TMPFILE, _OWNERS_FILE)
+        _open(descriptor, path.parent, os.O_RDWR | os.O_TMPFILE, _OWNERS_FILE)
     except OSError as error:
         if error.errno not in _NO_NAMELESS:
             raise
-        _make_at_once(held, path, flags, access)
+        _make_at_once(descriptor, path, flags, access)
         return
     try:
-        access.give_to(held.number, access.file_mode)
+        access.give_to(descriptor.number, access.file_mode)
         # by linkat, which follows the link
-        os.link(f"/proc/self/fd/{held.number}", path, src_dir_fd=held.number)
+        os.link(f"/proc/self/fd/{descriptor.number}", path, src_dir_fd=descriptor.number)
     except FileExistsError:
-        held.close_number()
+        descriptor.close_number()
         raise
 
 
-def _make_at_once(held: Held, path: Path, flags: int, access: Access) -> None:
+def _make_at_once(descriptor: Descriptor, path: Path, flags: int, access: Access) -> None:
     """As ``_make``, on a file system without unnamed files."""
-    _open(held, path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
+    _open(descriptor, path, flags | os.O_CREAT | os.O_EXCL, _OWNERS_FILE)
     try:
-        access.give_to(held.number, access.file_mode)
+        access.give_to(descriptor.number, access.file_mode)
     except BaseException:  # Ctrl-C too
         os.unlink(path)
         raise
 
 
-def _open(held: Held, path: Path, flags: int, mode: int, guards: int = _GUARDED) -> None:
+def _open(
+    descriptor: Descriptor, path: Path, flags: int, mode: int, guards: int = _GUARDED
+) -> None:
     """Open a file, never under the number of a standard stream, whose output could damage it.
 
     If the process was started without standard streams, the null device takes their numbers.
     ``O_NONBLOCK`` has no effect on regular files.
     """
     try:
-        held.open(path, flags | guards, mode)
-        while held.number <= _STANDARD_ERROR:
-            held.close_number()
+        descriptor.open(path, flags | guards, mode)
+        while descriptor.number <= _STANDARD_ERROR:
+            descriptor.close_number()
             flags &= ~os.O_EXCL  # the file exists now, created here
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # for child programs, too
-            held.open(path, flags | guards, mode)
+            descriptor.open(path, flags | guards, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, or a FIFO or socket
             _refuse(path, os.lstat(path).st_mode)

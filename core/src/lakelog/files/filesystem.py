@@ -48,7 +48,7 @@ from lakelog.files.access import (
     open_link,
     open_regular,
 )
-from lakelog.files.access import Held as Held  # noqa: PLC0414  # exported: plugins may import this module, not files.access
+from lakelog.files.access import Descriptor as Descriptor  # noqa: PLC0414  # exported: plugins may import this module, not files.access
 from lakelog.message import Body
 
 NextData: TypeAlias = "Callable[[int], int | None]"
@@ -331,13 +331,13 @@ def _mmap() -> Callable[..., Any]:
 
 P = ParamSpec("P")
 
-Used: TypeAlias = "set[Held | ref[FileMap]]"
+Used: TypeAlias = "set[Descriptor | ref[FileMap]]"
 """The open files and maps of one open of a store."""
 
 
-def _held_of(given: Held | File) -> Held:
-    found = given.held if isinstance(given, RealFile) else given
-    assert isinstance(found, Held), found
+def _descriptor_of(given: Descriptor | File) -> Descriptor:
+    found = given.descriptor if isinstance(given, RealFile) else given
+    assert isinstance(found, Descriptor), found
     return found
 
 
@@ -345,43 +345,43 @@ def _held_of(given: Held | File) -> Held:
 class RealFile:
     """A :class:`File` of the operating system.
 
-    :ivar held: the number of its descriptor; given as that of another ``RealFile``, or by it
+    :ivar descriptor: given as it is, or as another ``RealFile`` that has it
     """
 
     path: Path
-    held: Held = attrs.field(converter=_held_of)
+    descriptor: Descriptor = attrs.field(converter=_descriptor_of)
     _used: Used | None = attrs.field(default=None, kw_only=True)
     _fd: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._fd = self.held.number
+        self._fd = self.descriptor.number
 
     @classmethod
     def opened(
         cls,
         path: Path,
         used: Used | None,
-        opens: Callable[Concatenate[Held, P], None],
+        opens: Callable[Concatenate[Descriptor, P], None],
         *arguments: P.args,
         **named: P.kwargs,
     ) -> Self:
-        """The file that ``opens(held, *arguments, **named)`` opens."""
-        held = Held(used)
+        """The file that ``opens(descriptor, *arguments, **named)`` opens."""
+        descriptor = Descriptor(used)
         try:
-            opens(held, *arguments, **named)
-            return cls(path, held, used=used)
+            opens(descriptor, *arguments, **named)
+            return cls(path, descriptor, used=used)
         except BaseException:
-            held.close()
+            descriptor.close()
             raise
 
     def reopened(self) -> Self:
         """The file once more, for reading, without the flags of this one."""
-        held = Held(self._used)
+        descriptor = Descriptor(self._used)
         try:
-            held.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
-            return attrs.evolve(self, held=held)
+            descriptor.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+            return attrs.evolve(self, descriptor=descriptor)
         except BaseException:
-            held.close()
+            descriptor.close()
             raise
 
     def fileno(self) -> int:
@@ -456,7 +456,7 @@ class RealFile:
         """``close``; a second call does nothing."""
         self._fd = -1
         with _Naming("close", self.path):
-            self.held.close()
+            self.descriptor.close()
 
 
 def _next_not_zero(fd: int, position: int) -> int | None:
@@ -516,7 +516,7 @@ class RealFileSystem:
         this: what a reference cycle holds would stay open until Python's collector runs.
         """
         for each in list(self._used or ()):
-            if isinstance(each, Held):
+            if isinstance(each, Descriptor):
                 with suppress(OSError):
                     each.close()
             elif (used := each()) is not None:
@@ -540,7 +540,7 @@ class RealFileSystem:
         """``open``, for reading; child programs do not inherit the descriptor."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         with _Naming("open", path):
-            return RealFile.opened(path, self._used, Held.open, path, flags)
+            return RealFile.opened(path, self._used, Descriptor.open, path, flags)
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
@@ -554,7 +554,7 @@ class RealFileSystem:
             return
         self.make_dir(path.parent, durable=durable)
         with _Naming("make a directory", path):
-            make_folder(path, self.access)
+            make_folder(path, self.access, self._used)
         if durable:
             self.sync_dir(path.parent)
 
@@ -590,13 +590,14 @@ class RealFileSystem:
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
+        folder = Descriptor(self._used)
         with _Naming("sync", path):
-            with _Naming("open", path, opens=True):
-                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                with _Naming("open", path, opens=True):
+                    folder.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                os.fsync(folder.number)
             finally:
-                os.close(fd)
+                folder.close()
 
 
 class _Naming:

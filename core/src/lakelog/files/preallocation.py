@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,8 @@ class SegmentMaker:
     :ivar size_bytes: length of each segment
     :ivar step_bytes: length of the first step; later ones are up to :data:`MOST_STEPS` times that
     :ivar unit_bytes: blocks are allocated up to a multiple of this
-    :ivar turn: held while a segment is created, since another process may need the same one
+    :ivar turn: calls a function that creates a segment, one at a time of all processes, since
+        another may need the same one
     """
 
     files: FileSystem
@@ -84,7 +85,7 @@ class SegmentMaker:
     size_bytes: int
     step_bytes: int = FIRST_STEP_BYTES
     unit_bytes: int = mmap.ALLOCATIONGRANULARITY
-    turn: AbstractContextManager[None] = attrs.field(factory=nullcontext)
+    turn: Callable[[Callable[[], Blocks]], Blocks] = attrs.field(default=lambda make: make())
 
     def path(self, start_offset: int) -> Path:
         """The path of the segment that starts at ``start_offset``."""
@@ -101,12 +102,11 @@ class SegmentMaker:
         Raises ``OSError`` for lack of space, or if the file cannot be opened, and then leaves no
         file; :class:`MakingFailed` for any other failure.
         """
-        with self.turn:
-            if self.is_there(start_offset):
-                return self.adopt(start_offset)
-            return self._made(start_offset, step_bytes or self.step_bytes)
+        return self.turn(partial(self._made, start_offset, step_bytes or self.step_bytes))
 
     def _made(self, start_offset: int, step_bytes: int) -> Blocks:
+        if self.is_there(start_offset):
+            return self.adopt(start_offset)
         target = self.path(start_offset)
         temporary = self.temporary / target.name
         file = self.files.open(temporary, write=True, create=True)

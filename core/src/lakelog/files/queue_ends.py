@@ -11,15 +11,18 @@ units, provided that every queue still has its listed extent. The list thus dete
 and truncated files. Without a mark confirmed by the log, the whole log is dispatched again.
 
 ``{"queues": {"TOPIC": {"QUEUE ID": END}}, "firsts": {"TOPIC": {"QUEUE ID": FIRST}},
-"file_entries": N, "synced": ["HEAD", ...]}``. ``END`` is the queue offset behind the last unit.
-``FIRST`` is that of the first unit; 0 is left out. ``HEAD`` is the first 64 bytes, in hex, of the
-last record with units, latest first (see :class:`RecordFingerprint`).
+"file_entries": N, "synced": ["HEAD", ...], "former": {"TOPIC": {"QUEUE ID": END}}}``. ``END`` is
+the queue offset behind the last unit. ``FIRST`` is that of the first unit; 0 is left out. ``HEAD``
+is the first 64 bytes, in hex, of the last record with units, latest first (see
+:class:`RecordFingerprint`).
+``former`` has the ends of queues whose files were removed. A queue without files and records
+continues there, since consumer groups may have committed offsets up to that end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from struct import Struct
 from types import MappingProxyType
@@ -203,12 +206,14 @@ class DurableQueueEnds(NamedTuple):
     :ivar firsts: by queue, the queue offset of its first unit; 0 if not listed
     :ivar file_entries: units in each file of a queue, 0 if unknown
     :ivar marks: the records up to which the queues are durable, latest first
+    :ivar former: by queue, where it continues if it has no files and no records any more
     """
 
     ends: Mapping[Queue, int] = MappingProxyType({})
     firsts: Mapping[Queue, int] = MappingProxyType({})
     file_entries: int = 0
     marks: tuple[RecordFingerprint, ...] = ()
+    former: Mapping[Queue, int] = MappingProxyType({})
 
     def are_reached_by(self, found: Mapping[Queue, QueueEnd]) -> bool:
         """Whether each listed queue is in ``found``, and has all units of its last sync."""
@@ -227,6 +232,7 @@ def _kept(content: Mapping[str, Any]) -> DurableQueueEnds:
         dict(by_queue(content.get("firsts", {}))),
         int(content.get("file_entries", 0)),
         tuple(RecordFingerprint(head) for head in heads if len(head) == HEAD_BYTES),
+        dict(by_queue(content.get("former", {}))),
     )
 
 
@@ -249,6 +255,7 @@ def write_kept(files: FileSystem, path: Path, kept: DurableQueueEnds) -> None:
         "firsts": by_topic({queue: first for queue, first in kept.firsts.items() if first}),
         "file_entries": kept.file_entries,
         "synced": [mark.head.hex() for mark in kept.marks],
+        "former": by_topic(kept.former),
     }
     write_own(files, path, QUEUES_FILE, content, ensure_ascii=False, separators=(",", ":"))
 
@@ -262,7 +269,6 @@ def by_topic(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
 
 
 def forget_ends(files: FileSystem, path: Path) -> None:
-    """Remove the list durably."""
-    with suppress(FileNotFoundError):
-        files.unlink(path / OWN_DIR / QUEUES_FILE)
-        files.sync_dir(path / OWN_DIR)
+    """Replace the list durably by one that proves nothing; where queues continue is kept."""
+    kept = read_kept(files, path)
+    write_kept(files, path, DurableQueueEnds(former={**kept.former, **kept.ends}))

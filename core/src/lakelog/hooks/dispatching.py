@@ -30,6 +30,12 @@ class Dispatcher(Protocol):
     and notes the removal durably before it removes anything. It raises ``OSError`` if nothing was
     removed, and :class:`~lakelog.errors.StoreError` if the topic was removed but files remain.
 
+    If it also has ``settle_offsets(next_offsets, minimum)``, that method is called once when a
+    closed store is opened for writing, after :meth:`resume` and before the first append.
+    ``next_offsets`` has the next queue offset of each queue with records or files. The method adds
+    queues that continue at a higher offset than 0 without them, and sets progress beyond the ends
+    back to them.
+
     All calls except reads and :meth:`flush` come from one thread. Any error stops dispatching.
 
     :ivar directories: names of folders in the store directory; they hold all files of the
@@ -207,6 +213,7 @@ class DispatchedLog(NamedTuple):
     :ivar dispatchers: by name, in their order
     :ivar dispatching: the ``DispatchRunner`` of a process with the services; ``None`` elsewhere,
         where the extension brings the dispatchers up to date with the log
+    :ivar sync: makes the log durable, see ``Appender.sync``; ``None`` if ``read_only``
     """
 
     path: Path
@@ -216,6 +223,7 @@ class DispatchedLog(NamedTuple):
     reader: Any
     dispatchers: Mapping[str, Dispatcher]
     dispatching: Any | None = None
+    sync: Callable[[], bool] | None = None
 
 
 class StoreExtension(Protocol):

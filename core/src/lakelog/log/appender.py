@@ -31,7 +31,7 @@ from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.hooks import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle, settle_appended
+from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle_appended, settle_new
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.locks import WaitList
@@ -374,7 +374,7 @@ class Appender:
             return future
         end = future.end_offset = appended.end_offset
         if self.answers_at_once:
-            settle([future])
+            settle_new(future)
         elif not message.wait_store_ok:
             self._then(end, False, partial(self._settle, [future]))
         elif self._submit_later is None:
@@ -455,6 +455,16 @@ class Appender:
         Raises :class:`~lakelog.errors.StoreFailed`.
         """
         return self._log.sync()
+
+    def sync(self) -> bool:
+        """Make everything appended before the call durable; no sync if it is.
+
+        :returns: ``False`` in a signal handler that interrupted a sync of its own thread
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+        end = self._log.syncable
+        return self._log.sync() >= end
 
     def close(self) -> None:
         """Settle the asynchronous puts, refuse further ones, and close the strategies.

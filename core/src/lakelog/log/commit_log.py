@@ -43,6 +43,12 @@ APPENDING: Final = 8
 """The byte of ``lock`` that the appending process locks."""
 SYNCING: Final = 9
 """The byte that the syncing process locks."""
+HIDDEN_STEP_MS: Final = 1_000
+"""A clock that falls by no more than this is not seen in the log: searches by time are exact then.
+
+A larger fall corrects a clock that was ahead; store times fall with it, as RocketMQ's do, so that
+what follows from them is right again.
+"""
 _POLL_S: Final = 0.001
 _ZEROS: Final = bytes(1 << 20)
 _REFUSALS = {
@@ -214,8 +220,9 @@ class CommitLog:
         words, segments, table = self._words, self.segments, self.table
         if table.generation != words[shared_page.TABLE_GENERATION]:
             self._files.follow_table()
-        now_ms = time.time_ns() // 1_000_000
-        now_ms = max(now_ms, words[shared_page.LAST_TIMESTAMP])
+        now_ms, last_ms = time.time_ns() // 1_000_000, words[shared_page.LAST_TIMESTAMP]
+        if now_ms < last_ms <= now_ms + HIDDEN_STEP_MS:
+            now_ms = last_ms
         position = words[shared_page.APPENDED]
         remaining = segments.active_offset + segments.size_bytes - position
         if not 0 < remaining <= segments.size_bytes:

@@ -102,6 +102,12 @@ class BatchFuture(AwaitableFuture[Sequence[PutResult]]):
     """The results of one batch."""
 
 
+def settle_new(future: PutFuture) -> None:
+    """Set the result of a future that no other code has yet, so that nothing waits for it."""
+    future._result = future.appended
+    future._state = FINISHED
+
+
 def settle(futures: Iterable[PutFuture]) -> None:
     """Set the result of each to ``appended``, then wake its waiters and run its callbacks."""
     awaited, called = list[Any](), list[PutFuture]()

@@ -21,6 +21,8 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.maintenance.pins import Pin, PinValidator, holders, read_pins
 from lakelog.registry import Events
 
+_AHEAD_MS: Final = 24 * 3_600_000
+"""A store time that is later than the present by more was noted by a clock that was wrong."""
 MANUAL_ROUNDS: Final = 20
 """Number of batches that one manual cleaning may delete, as in RocketMQ."""
 
@@ -199,14 +201,18 @@ class SegmentInfos:
         return judged
 
     def _last_times(self, starts: Sequence[int], now_ms: int) -> list[int]:
-        """Times of last messages; a segment without a whole record takes the next one's."""
+        """Times of last messages; a segment without one takes that of the next segment.
+
+        So does one whose message was stored by a clock that was ahead: else nothing behind it would
+        expire until that time.
+        """
         times_ms: list[int] = []
         later_ms = now_ms
         for start in reversed(starts):
             if start not in self._times_ms:
                 self._times_ms[start] = self._find(start)
             found = self._times_ms[start]
-            later_ms = later_ms if found is None else found
+            later_ms = later_ms if found is None or found > now_ms + _AHEAD_MS else found
             times_ms.append(later_ms)
         return times_ms[::-1]
 

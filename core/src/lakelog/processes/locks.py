@@ -54,16 +54,17 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from struct import Struct
-from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from lakelog.files.filesystem import File, with_path
+from lakelog.runtime.locks import YieldLock
 
 if TYPE_CHECKING:
     import ctypes
 
+Result = TypeVar("Result")
 FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 
@@ -347,17 +348,38 @@ _TRIES: Final = 5
 
 
 class ProcessLock:
-    """A byte lock for longer work, with a local lock between the threads of a process."""
+    """A byte lock for longer work, with a local lock between the threads of a process.
+
+    As a context manager, it may stay locked if a signal handler raises where the block begins or
+    ends. That is right only for a file that is closed then; else use :meth:`run`.
+    """
 
     def __init__(self, file: File, at: int) -> None:
         self._file = file
         self._at = at
-        self._local = Lock()
+        self._local = YieldLock()
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Call ``work`` with the lock acquired, and return its result.
+
+        What runs inside of ``work``, such as a finalizer, may call this, too.
+        """
+        if self._local.is_mine():
+            return work()
+        try:
+            self.__enter__()
+            return work()
+        finally:
+            try:
+                self.__exit__()
+            except BaseException:  # of a signal handler, maybe before the release
+                self.__exit__()
+                raise
 
     def __enter__(self) -> None:
         """Acquire it."""
-        self._local.acquire()
         try:
+            self._local.acquire()
             if not wait_lock(self._file, self._at, math.inf, _TURN_S):
                 holder = Holder(self._file, self._at)
                 why = f"{holder} keeps byte {self._at} of it locked: continue or end that process"
@@ -367,7 +389,9 @@ class ProcessLock:
             raise
 
     def __exit__(self, *_: object) -> None:
-        """Release it."""
+        """Release it, if this thread has it."""
+        if not self._local.is_mine():
+            return
         for _try in range(2):  # retry: a byte that stays locked blocks all processes
             with suppress(OSError):
                 set_lock(self._file, self._at, fcntl.F_UNLCK)

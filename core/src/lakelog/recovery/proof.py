@@ -4,9 +4,9 @@ RocketMQ cuts a log by lowering its end: old, whole records with valid checksums
 end, and so may their queue units. If fewer bytes are then written, and the last write is torn, the
 old records follow a gap.
 
-Later records never have an earlier store time, so store times separate the two. An earlier store
-time outweighs a queue unit. It also outweighs the checkpoint if the checkpoint is older than the
-records before the gap: the log was cut since then.
+Later records have an earlier store time only after a wrong clock was corrected, so store times
+separate the two. Behind a gap an earlier store time outweighs a queue unit. It also outweighs the
+checkpoint if the checkpoint is older than the records before the gap: the log was cut since then.
 
 A gap where a killed owner's append was incomplete is not damage: only the rest of that append,
 which was never acknowledged, can follow it.

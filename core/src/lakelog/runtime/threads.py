@@ -21,14 +21,14 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from concurrent.futures._base import CANCELLED_AND_NOTIFIED, LOGGER, PENDING
+from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Thread, current_thread, get_ident, main_thread
 from traceback import walk_tb
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import ref
 
 from lakelog.errors import StoreError, ThreadNotStarted
@@ -141,6 +141,8 @@ class LockFreeFuture(Future[Result]):
         """As in the base class; ``timeout`` is in seconds."""
         if not self.done():
             self.gate.wait_for(self.done, timeout)
+        if self._state == FINISHED and self._exception is None:
+            return cast("Result", self._result)
         return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

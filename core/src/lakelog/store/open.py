@@ -6,8 +6,7 @@ A forked child opens its store again in the same mode.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -23,7 +22,7 @@ from lakelog.settings.resolver import resolve
 from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
 from lakelog.store.owner import owner_parts
-from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts, release
+from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
 from lakelog.store.strategies import other_strategies
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def in_a_child(request: OpenRequest, mode: Mode) -> Callable[[], RoleParts] | No
     refuses = request.settings.section(ATTACH).on_fork == "refuse"
     if mode == "replica" or (mode != "read" and refuses):
         return None
-    return lambda: open_role(request, mode)
+    return lambda: request.trying(lambda: open_role(request, mode))
 
 
 def _why_alone(request: OpenRequest) -> str | None:
@@ -146,11 +145,10 @@ def open_store(  # all but the path are optional, and given by name
         reads=mode == "read",
         arguments=arguments,
     )
-    with opening.trying():
-        try:
-            return opening.store(open_role(opening, mode), mode)
-        except OSError as error:
-            raise (unread if mode == "read" else readable)(error, opening.path) from error
+    try:
+        return opening.trying(lambda: opening.store(open_role(opening, mode), mode))
+    except OSError as error:
+        raise (unread if mode == "read" else readable)(error, opening.path) from error
 
 
 # The names in Python's errors of its arguments, and the place where pickle finds it.
@@ -166,11 +164,10 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
     the services.
     """
     opening = prepare(path, **given)
-    with opening.trying():
-        try:
-            return opening.store(open_serving(opening), "write")
-        except OSError as error:
-            raise readable(error, opening.path) from error
+    try:
+        return opening.trying(lambda: opening.store(open_serving(opening), "write"))
+    except OSError as error:
+        raise readable(error, opening.path) from error
 
 
 def prepare(  # noqa: PLR0913  # those of an open, and two options by name
@@ -227,15 +224,6 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
 class Opening(OpenRequest):
     """The ways to open one store."""
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        """Close what is still open after an error in the block."""
-        try:
-            yield
-        except BaseException:  # Ctrl-C too
-            release(self.files)
-            raise
-
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as the exclusive owner, for recovery commands.
 
@@ -243,9 +231,12 @@ class Opening(OpenRequest):
         :param full: whether recovery reads the whole log
         """
         alone = "lakelog recover is running"
-        with self.trying():
+
+        def build() -> Store:
             parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
             return self.store(parts, "exclusive")
+
+        return self.trying(build)
 
     def store(self, parts: RoleParts, mode: Mode) -> Store:
         """The open store with these parts; ``mode`` decides what a forked process may do."""

@@ -308,12 +308,20 @@ def timer_due_ms(properties: bytes, now_ms: int) -> int | None:
 
     Raises ``ValueError`` if the property is no number.
     """
+    delay_ms = timer_delay_ms(properties)
+    if delay_ms is not None:
+        return now_ms + delay_ms
+    at = property_value(properties, b"TIMER_DELIVER_MS")
+    return None if at is None else int(at)
+
+
+def timer_delay_ms(properties: bytes) -> int | None:
+    """The relative delay of a timer message; ``None`` without one. Raises as above."""
     for name, unit_ms in _SPANS:
         span = property_value(properties, name)
         if span is not None:
-            return now_ms + int(span) * unit_ms
-    at = property_value(properties, b"TIMER_DELIVER_MS")
-    return None if at is None else int(at)
+            return int(span) * unit_ms
+    return None
 
 
 def _number(text: bytes | None) -> int:

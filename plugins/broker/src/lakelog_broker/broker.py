@@ -12,9 +12,11 @@ from lakelog import Store, errors
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
+from lakelog_broker.popping import handles
 from lakelog_broker.scheduled import delivering, timers, transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_rocketmq.config import TopicConfig
 
 
@@ -83,6 +85,33 @@ class Broker:
         low, high = self.bounds(topic, queue_id)
         found = self.store.get(topic, queue_id, offset, 1).messages if low <= offset < high else ()
         return found[0].store_timestamp_ms if found else 0
+
+    def pop_retry_topic(self, group: str, topic: str) -> str:
+        """The retry topic into which messages of ``topic`` go that a group popped.
+
+        RocketMQ's default name does not tell the group ``a_b`` and the topic ``c`` from ``a`` and
+        ``b_c``. If another group has it, the name is RocketMQ's second one.
+        """
+        name = handles.retry_topic(group, topic)
+        if not self.has_retry_topic(group, name):
+            name = handles.retry_topic(group, topic, handles.RETRY_TOPIC_V2)
+        return name
+
+    def make_topic_of(self, group: str, name: str) -> None:
+        """Create a group's topic of retries or dead letters, unless it exists.
+
+        A retry topic becomes the group's own. Raises :class:`Refused` for an impossible name.
+        """
+        self.topics.made(name, 1)
+        if name.startswith(RETRY_PREFIX) and self.offsets.get(group, name, 0) is None:
+            self.offsets.set(group, name, 0, self.bounds(name, 0)[0])
+
+    def has_retry_topic(self, group: str, name: str) -> bool:
+        """Whether a retry topic is the group's: it has an offset in it, or no other group has."""
+        if self.offsets.get(group, name, 0) is not None:
+            return True
+        of_a_group = name.removeprefix(RETRY_PREFIX) in self.topics.groups()
+        return not (of_a_group or self.offsets.groups(name) - {group})
 
     def topics_of_group(self, group: str) -> list[str]:
         """The topics to which a group subscribes, or in which it has an offset."""

@@ -19,7 +19,9 @@ from typing import Any, Final
 import attrs
 
 from lakelog import Store, StoredMessage
+from lakelog.errors import IllegalMessage
 from lakelog.files.filesystem import FileSystem
+from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog_broker.codes import Invalid, NoTopic
@@ -36,6 +38,7 @@ READABLE: Final = 4
 WRITABLE: Final = 2
 INHERITED: Final = 1
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_LEGAL_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 
 
 class TopicTable:
@@ -74,6 +77,9 @@ class TopicTable:
             raise Invalid(
                 f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -"
             )
+        return self._write(config)
+
+    def _write(self, config: TopicConfig) -> TopicConfig:
         configs.write_topic(self._files, self._path, config)
         self._topics[config.topic] = config
         return config
@@ -82,16 +88,31 @@ class TopicTable:
         """Return a topic; create it with ``queues`` if it is missing. Raises as :meth:`set`."""
         return self.find(topic) or self.set(TopicConfig(topic, queues, queues))
 
+    def made(self, topic: str, queues: int) -> TopicConfig:
+        """As :meth:`create`, for a topic that the broker itself puts messages into.
+
+        RocketMQ's names of them are longer than a client may give, and have the characters of any
+        group. Raises :class:`Refused` for a name that no record can hold.
+        """
+        found = self.find(topic)
+        if found is None:
+            try:
+                encode_topic(topic)
+            except IllegalMessage as error:
+                raise Invalid(str(error)) from None
+            found = self._write(TopicConfig(topic, queues, queues))
+        return found
+
     def of_group(self, prefix: str, group: str) -> TopicConfig:
         """Return the retry topic (``%RETRY%``) or dead letter topic (``%DLQ%``) of a group.
 
-        It is created first if it is missing. Raises as :meth:`set`.
+        It is created first if it is missing. Raises as :meth:`made`.
         """
         found = self.find(prefix + group)
         if found is None:
             is_retries = prefix == RETRY_PREFIX
             queues = self.group_settings(group)["retryQueueNums"] if is_retries else 1
-            found = self.create(prefix + group, queues)
+            found = self.made(prefix + group, queues)
         return found
 
     def created_by_sending(
@@ -119,8 +140,13 @@ class TopicTable:
         return self._retry_limits.get(group, configs.DEFAULT_RETRIES)
 
     def add_group(self, group: str) -> None:
-        """Add a group to ``config/subscriptionGroup.json``, unless it exists."""
+        """Add a group to ``config/subscriptionGroup.json``, unless it exists.
+
+        Raises :class:`Refused` for a name that RocketMQ refuses.
+        """
         if group not in self._retry_limits:
+            if not isinstance(group, str) or not _LEGAL_GROUP.fullmatch(group):
+                raise Invalid("a group must have 1 to 255 characters of a-z A-Z 0-9 % | _ -")
             configs.set_retry_limit(self._files, self._path, group, configs.DEFAULT_RETRIES)
             self._retry_limits[group] = configs.DEFAULT_RETRIES
 
@@ -188,20 +214,23 @@ class RequestModes:
         entry["popShareQueueNum"] = shared_queues
         with configs.config_lock(self._files, self._path):
             loaded = self._load()
-            table = {**loaded.value, topic: {**loaded.value.get(topic, {}), group: entry}}
-            content = {**loaded.content, _TABLE: table}
+            raw = object_table(loaded.content, _TABLE)
+            groups = raw.get(topic)
+            others = groups if isinstance(groups, Mapping) else {}
+            content = {**loaded.content, _TABLE: {**raw, topic: {**others, group: entry}}}
             save_config(self._files, self._path / CONFIG_DIR / MODES_FILE, content)
-        self._table = table
+        self._table = _read_modes(content)
 
     def _load(self) -> Loaded[_Table]:
         return load_config(self._files, self._path / CONFIG_DIR / MODES_FILE, _read_modes)
 
 
 def _read_modes(content: Mapping[str, Any]) -> _Table:
-    table = object_table(content, _TABLE)
+    """The modes that can be read; other entries have no effect, and are kept as they are."""
     return {
-        topic: {group: object_table(groups, group) for group in groups}
-        for topic, groups in ((name, object_table(table, name)) for name in table)
+        topic: {group: mode for group, mode in groups.items() if isinstance(mode, Mapping)}
+        for topic, groups in object_table(content, _TABLE).items()
+        if isinstance(groups, Mapping)
     }
 
 
@@ -365,16 +394,21 @@ class GroupOffsetTable:
         self._unsaved: set[tuple[str, str]] = set()
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next offset of a group in a queue; ``None`` without one."""
-        return self._offsets.get((group, topic), {}).get(queue_id)
+        """The next offset of a group in a queue; ``None`` without one, or for a negative one."""
+        found = self._offsets.get((group, topic), {}).get(queue_id, -1)
+        return None if found < 0 else found
 
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
-        """All offsets of a group, by topic and queue id."""
-        return {topic: dict(all_) for (name, topic), all_ in self._offsets.items() if name == group}
+        """All offsets of a group, by topic and queue id; without negative ones."""
+        return {
+            topic: {queue_id: offset for queue_id, offset in all_.items() if offset >= 0}
+            for (name, topic), all_ in self._offsets.items()
+            if name == group
+        }
 
-    def groups(self) -> set[str]:
-        """The names of all groups with an offset."""
-        return {group for group, _ in self._offsets}
+    def groups(self, topic: str | None = None) -> set[str]:
+        """The names of all groups with an offset, or with one in ``topic``."""
+        return {group for group, name in self._offsets if topic in {None, name}}
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Change an offset in memory; the next save writes it to the file."""
@@ -392,8 +426,7 @@ class GroupOffsetTable:
     def progress(self) -> Callable[[], None] | None:
         """Return a function that commits the present offsets; ``None`` if they are committed.
 
-        The log must be durable before its call, which may be in any thread: an offset may be behind
-        a message whose copy in a retry topic is not durable yet. The function raises as
+        The function makes the log durable first, and may be called in any thread. It raises as
         ``Store.commit_offsets``; offsets that it did not commit are part of the next progress.
         """
         self._unsaved |= self._changed
@@ -403,7 +436,8 @@ class GroupOffsetTable:
             return None
 
         def save() -> None:
-            self._store.commit_offsets([each for each in commits if each[:2] in self._offsets])
+            present = [each for each in commits if each[:2] in self._offsets]
+            self._store.commit_offsets(present, as_broker=True)
             self._unsaved = set()
 
         return save

@@ -441,7 +441,12 @@ class WaitQueue(Generic[W]):
 
         A durable put behind one that is not durable waits for the next sync, which follows at once.
         """
-        return self._take(lambda put: put.end_offset <= flushed)
+        waiting, taken = self.waiting, list[W]()
+        with self._taking:
+            # No function is called, in which a finalizer could take puts, before `popleft`.
+            while waiting and waiting[0].end_offset <= flushed:
+                taken.append(waiting.popleft())
+        return taken
 
     def take_late(self, now: float) -> list[W]:
         """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""

@@ -41,7 +41,11 @@ class OwnerIndex:
 
     @property
     def _appender(self) -> IndexAppender:
-        """Opened on first use, so that the open of a store without messages imports less."""
+        """Opened on first use, so that the open of a store without messages imports less.
+
+        Only calls of the dispatching thread open it: two threads would each open one, and the
+        other's entries would never be found.
+        """
         if self._opened is None:
             from lakelog_hash_index.filewriter import IndexAppender, Maker, Sealer
 
@@ -50,6 +54,11 @@ class OwnerIndex:
             maker.clear()
             self._opened = IndexAppender(maker, Sealer(self._context), files)
         return self._opened
+
+    @property
+    def _files(self) -> Sequence[IndexFile]:
+        """The files that were opened; without any, there is no entry yet."""
+        return () if self._opened is None else self._opened.files
 
     @cached_property
     def _progress_recorder(self) -> ProgressRecorder:
@@ -185,22 +194,22 @@ class OwnerIndex:
         from lakelog_hash_index.keys import hash_key
 
         wanted = KeyQuestion(hash_key(topic, key), begin_ms, end_ms)
-        files = reversed(self._appender.files)
-        return newest_first(files, (), wanted, range(self._minimum, _ENDLESS))
+        return newest_first(reversed(self._files), (), wanted, range(self._minimum, _ENDLESS))
 
     def hash_files(self) -> HashChains | None:
         """See :class:`~lakelog.hooks.HashFiles`."""
-        if self._opened is None:
+        opened = self._opened
+        if opened is None:
             return None
-        shape = self._shape
-        return self._opened.files, None, self._minimum, _ENDLESS, shape.slots, shape.entries
+        slots, entries = self._shape
+        return opened.files, None, self._minimum, _ENDLESS, slots, entries
 
     # --- maintenance ---
 
     def deletable(self, minimum: int) -> list[Path]:
         """Files whose records are all before ``minimum``, oldest first; never the last file."""
         found = []
-        for file in self._appender.files[:-1]:
+        for file in self._files[:-1]:
             if file.header().end_offset >= minimum:
                 break
             found.append(file.path)

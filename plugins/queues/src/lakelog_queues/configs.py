@@ -6,6 +6,7 @@ parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -14,13 +15,17 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from lakelog.errors import StoreError
+from lakelog.errors import CorruptConfig, StoreError
 from lakelog.files.filesystem import FileSystem
+from lakelog.format.properties import SCHEDULE_TOPIC
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_survey import explains
 from lakelog.processes.locks import ProcessLock
 from lakelog.processes.ownership import open_lock
 from lakelog_rocketmq import config
 
 DEFAULT_RETRIES: Final = config.MAX_RETRIES
+_LOG: Final = logging.getLogger("lakelog")
 _CHANGING: Final = 11
 """The byte of ``lock`` that is held while a file is read and replaced."""
 C = TypeVar("C", config.TopicConfig, config.GroupConfig)
@@ -90,7 +95,7 @@ def set_group_settings(
     """
     with _changing(files, path):
         content = config.with_settings(config.load_groups(files, path).content, group, settings)
-        groups = config.read_groups(content)
+        groups = config.GROUPS.read(content)
         config.save_groups(files, path, content, groups, _now_ms())
     return groups[group]
 
@@ -104,6 +109,83 @@ def remove_group(files: FileSystem, path: Path, group: str) -> None:
     """Remove a group from ``config/subscriptionGroup.json``, if it is there."""
     with _changing_table(files, path, config.load_groups, config.save_groups) as groups:
         groups.pop(group, None)
+
+
+# --- progress ---
+
+
+def settle_offsets(
+    files: FileSystem, path: Path, next_offsets: dict[Queue, int], minimum: int
+) -> None:
+    """Set offsets beyond the end of their queue to that end, with a warning; durable on return.
+
+    Otherwise new messages would get offsets that count as consumed. A queue that is not in
+    ``next_offsets`` has neither records nor files. It is added with the highest offset of a group,
+    if the deleted part of the log can have held so many records; else its end is 0.
+
+    :param next_offsets: by queue, the offset of its next message; queues are added
+    :param minimum: physical offset of the first byte of the log
+
+    Raises :class:`~lakelog.errors.StoreError` if a file cannot be read or written. A file that
+    cannot be parsed is left as it is, with a warning.
+    """
+    for load, save, queue_of in (
+        (config.load_offsets, config.save_offsets, _queue_of_group),
+        (_load_delays, _save_delays, _queue_of_level),
+    ):
+        try:
+            with _changing(files, path):
+                _settle(files, path, load, save, queue_of, next_offsets, minimum)
+        except CorruptConfig as error:
+            _LOG.warning("offsets cannot be compared with the ends of their queues: %s", error)
+
+
+def _settle(
+    files: FileSystem,
+    path: Path,
+    load: Callable[[FileSystem, Path], config.Loaded[config.Offsets]],
+    save: Callable[[FileSystem, Path, Mapping[str, Any], config.Offsets, int], object],
+    queue_of: Callable[[str, int], tuple[str, Queue]],
+    next_offsets: dict[Queue, int],
+    minimum: int,
+) -> None:
+    loaded = load(files, path)
+    offsets = {name: dict(table) for name, table in loaded.value.items()}
+    found = [(*queue_of(name, key), name, key) for name in offsets for key in offsets[name]]
+    gone = {queue for _, queue, _, _ in found} - next_offsets.keys()
+    for _, queue, name, key in found:
+        if queue in gone and explains(offsets[name][key], minimum):
+            next_offsets[queue] = max(offsets[name][key], next_offsets.get(queue, 0))
+    for who, queue, name, key in found:
+        offset, end = offsets[name][key], next_offsets.get(queue, 0)
+        if offset > end:
+            offsets[name][key] = end
+            _LOG.warning(
+                "%s: %s is at offset %d of queue %s/%d, which ends at %d; it continues there",
+                *(path, who, offset, *queue, end),
+            )
+    if offsets != loaded.value:
+        save(files, path, loaded.content, offsets, _now_ms())
+
+
+def _queue_of_group(name: str, queue_id: int) -> tuple[str, Queue]:
+    topic, group = config.split_name(name) or (name, "")
+    return f"group {group!r}", (topic, queue_id)
+
+
+def _queue_of_level(_: str, level: int) -> tuple[str, Queue]:
+    return f"delay level {level}", (SCHEDULE_TOPIC, level - 1)
+
+
+def _load_delays(files: FileSystem, path: Path) -> config.Loaded[config.Offsets]:
+    loaded = config.load_delay_offsets(files, path)
+    return config.Loaded({SCHEDULE_TOPIC: loaded.value}, loaded.content)
+
+
+def _save_delays(
+    files: FileSystem, path: Path, former: Mapping[str, Any], offsets: config.Offsets, now_ms: int
+) -> None:
+    config.save_delay_offsets(files, path, former, offsets[SCHEDULE_TOPIC], now_ms)
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class QueueParts:
         """The committed offsets of consumer groups."""
         from lakelog_queues.consumers.offsettable import OffsetTable
 
-        return OffsetTable(self.log.files, self.log.path, read_only=self.log.read_only)
+        return OffsetTable(self.log.files, self.log.path, self.log.sync)
 
     @cached_property
     def finder(self) -> Finder:
@@ -424,9 +424,12 @@ class Store(LogStore):
 
         Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError``.
         """
-        asked, lookups = (topic, key, since_ms, until_ms, max_messages), self._lookups
-        found = None if lookups is None else lookups.query(*asked)
-        return self._query(*asked) if found is None else found
+        lookups = self._lookups
+        if lookups is not None:
+            found = lookups.query(topic, key, since_ms, until_ms, max_messages)
+            if found is not None:
+                return found
+        return self._query(topic, key, since_ms, until_ms, max_messages)
 
     @reads
     def _query(self, *arguments: Any) -> list[StoredMessage]:
@@ -615,11 +618,14 @@ class Store(LogStore):
     def _placed(self, *arguments: Any, **named: Any) -> PlacedResult:
         return self._find.getter.get_placed(*arguments, **named)
 
-    def commit_offsets(self, commits: Iterable[Commit]) -> None:
-        """Commit offsets of any groups in one write; durable on return.
+    def commit_offsets(self, commits: Iterable[Commit], *, as_broker: bool = False) -> None:
+        """Commit offsets of any groups in one write; durable on return, after the log before them.
 
         :param commits: group, topic, and the next queue offset by queue id, of each. Members of
             :meth:`subscribe` continue at these offsets within a second
+        :param as_broker: keep what RocketMQ's brokers accept from any client: names of groups that
+            its own clients refuse, and negative offsets, which stand for none
+
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
         from lakelog_queues.groups.state import change_offsets
@@ -630,10 +636,10 @@ class Store(LogStore):
         with suppress(TypeError, ValueError, AttributeError):  # commit_all explains them
             for group, topic, offsets in tables:
                 for queue, at in offsets.items():
-                    changed.setdefault(group, {})[topic, queue] = at
+                    changed.setdefault(group, {})[topic, queue] = at if at >= 0 else None
 
         def write() -> None:
-            parts.offsets.commit_all(tables)
+            parts.offsets.commit_all(tables, as_broker=as_broker)
 
         change_offsets(parts.log, changed, write, lambda group, _: changed[group])
 

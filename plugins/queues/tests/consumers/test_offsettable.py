@@ -10,12 +10,12 @@ import pytest
 
 from lakelog.errors import CorruptConfig, SettingsError, StoreClosed, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_queues.consumers.offsettable import OffsetTable
+from lakelog_queues.consumers.offsettable import Commit, OffsetTable
 from lakelog_rocketmq.config import backup_of
 
 
 def a_table(path: Path) -> OffsetTable:
-    return OffsetTable(RealFileSystem(), path)
+    return OffsetTable(RealFileSystem(), path, lambda: True)
 
 
 def file_of(path: Path) -> Path:
@@ -51,7 +51,7 @@ class Meanwhile(RealFileSystem):
 
     def __init__(self, path: Path) -> None:
         self.file = file_of(path)
-        self.table = OffsetTable(self, path)
+        self.table = OffsetTable(self, path, lambda: True)
         self.thread = threading.Thread(target=self.commit)
 
     def commit(self) -> None:
@@ -86,7 +86,7 @@ def test_a_commit_that_failed_is_in_the_next_write(tmp_path: Path) -> None:
             super().rename(source, target)
 
     files = Full()
-    table = OffsetTable(files, tmp_path)
+    table = OffsetTable(files, tmp_path, lambda: True)
     with pytest.raises(StoreError, match="No space left"):
         table.commit("g", "t", {0: 1})
     files.is_full = False
@@ -137,6 +137,22 @@ def test_names_that_rocketmq_forbids(group: str, tmp_path: Path) -> None:
     for topic in ("", "a@b"):
         with pytest.raises(SettingsError, match="topic"):
             a_table(tmp_path).commit("x" * 255, topic, {0: 1})
+
+
+def test_what_brokers_accept_stops_no_other_commit(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    odd: list[Commit] = [("a@b", "t", {0: 1}), ("billing.v2", "t", {0: 2}), ("g", "t", {0: -1})]
+    table.commit_all([*odd, ("g", "u", {0: 3})], as_broker=True)
+    again = a_table(tmp_path)
+    assert again.groups() == {
+        "a@b": {"t": {0: 1}},
+        "billing.v2": {"t": {0: 2}},
+        "g": {"u": {0: 3}},
+    }
+    assert again.committed("g", "t") == {}, "a negative offset stands for none"
+    assert b'"t@g":{"0":-1}' in b"".join(file_of(tmp_path).read_bytes().split())
+    again.forget("a@b")
+    assert "a@b" not in a_table(tmp_path).groups()
 
 
 def test_a_commit_sets_back_no_offset_of_another_process(tmp_path: Path) -> None:

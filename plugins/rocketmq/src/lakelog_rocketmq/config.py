@@ -4,6 +4,9 @@ RocketMQ writes a file in place without a sync, so that it may be torn. It then 
 which holds the former content. lakelog does the same, and logs a warning. Files that lakelog writes
 are never torn: first the ``.bak``, then the file is replaced by a rename.
 
+Each entry of a table is read by itself. One that cannot be read is reported once and kept as it is,
+and stops no other entry from being read or saved.
+
 fastjson writes integer keys of a map without quotes, ``{0:500,1:490}``, which is not JSON. The text
 is split into strings, bare words and punctuation; a bare word before a colon is quoted. Strings are
 never changed.
@@ -39,7 +42,10 @@ _TOKEN: Final = re.compile(
     r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<key>[^\s"{}\[\]:,]+)(?=\s*:)|[^\s"{}\[\]:,]+',
     re.DOTALL,
 )
+_MOST_KEY: Final = (1 << 31) - 1
+_MOST_NUMBER: Final = (1 << 63) - 1
 Read = TypeVar("Read")
+Entry = TypeVar("Entry")
 Content: TypeAlias = Mapping[str, Any]
 """The object in a file."""
 
@@ -54,6 +60,79 @@ class Loaded(Generic[Read]):
 
     value: Read
     content: dict[str, Any]
+
+
+_reported: Final[set[tuple[Path, str]]] = set()
+
+
+@attrs.frozen
+class Table(Generic[Entry]):
+    """A table in a file of ``config/``, whose entries are read one by one.
+
+    :ivar file: the name of the file
+    :ivar name: the key of the table in the file's object
+    :ivar read_entry: reads an entry from its name and its value; raises ``ValueError``,
+        ``TypeError`` or ``AttributeError`` for one that cannot be read
+    :ivar read_odd: returns the parts of a readable entry that cannot be read
+    """
+
+    file: str
+    name: str
+    read_entry: Callable[[str, Any], Entry]
+    read_odd: Callable[[str, Any], Content] = lambda _name, _found: {}
+
+    def load(self, files: FileSystem, path: Path) -> Loaded[dict[str, Entry]]:
+        """Load the table of the store directory ``path``; raises as :func:`load_config`."""
+        file = path / CONFIG_DIR / self.file
+        loaded = load_config(files, file, self.read)
+        for name, value in self.odd(loaded.content).items():
+            problem = f"{self.name}[{name!r}] is {value!r}"[:200]
+            if (file, problem) not in _reported:
+                _reported.add((file, problem))
+                _LOG.warning("%s: %s, which cannot be read; it is kept as it is", file, problem)
+        return loaded
+
+    def read(self, content: Content) -> dict[str, Entry]:
+        """The entries that can be read; raises ``ValueError`` if the table is no map."""
+        return self._split(content)[0]
+
+    def odd(self, content: Content) -> dict[str, Any]:
+        """The entries, or the parts of them, that cannot be read; by name."""
+        return self._split(content)[1]
+
+    def with_odd(self, former: Content, table: Mapping[str, Any]) -> dict[str, Any]:
+        """A table to be saved: ``table``, with what cannot be read in the ``former`` content."""
+        kept = dict(table)
+        for name, value in self.odd(former).items():
+            if name not in kept:
+                kept[name] = value
+            elif isinstance(value, Mapping) and isinstance(kept[name], Mapping):
+                kept[name] = {**value, **kept[name]}
+        return kept
+
+    def _split(self, content: Content) -> tuple[dict[str, Entry], dict[str, Any]]:
+        found: dict[str, Entry] = {}
+        odd: dict[str, Any] = {}
+        for name, value in object_table(content, self.name).items():
+            try:
+                found[name] = self.read_entry(name, value)
+                if parts := self.read_odd(name, value):
+                    odd[name] = parts
+            except (ValueError, TypeError, AttributeError):
+                odd[name] = value
+        return found, odd
+
+
+def odd_entries(files: FileSystem, path: Path) -> list[str]:
+    """What cannot be read in the tables of the store directory ``path``, as in ``FILE: ENTRY``.
+
+    Raises as :func:`load_config`.
+    """
+    return [
+        f"{table.file}: {table.name}[{name!r}] is {value!r}"[:200]
+        for table in (TOPICS, GROUPS, OFFSETS, DELAY_OFFSETS)
+        for name, value in table.odd(table.load(files, path).content).items()
+    ]
 
 
 def load_config(files: FileSystem, path: Path, read: Callable[[Content], Read]) -> Loaded[Read]:
@@ -121,17 +200,12 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + _BACKUP)
 
 
-def integer_table(found: object, where: str) -> dict[int, int]:
-    """A map of integers to integers; raises ``ValueError`` for anything else.
-
-    :param where: the name of the map, for error messages
-    """
-    numbers = {}
-    for key, value in _map(found, where).items():
-        if type(value) is not int:
-            raise ValueError(f"{where}[{key}] is {value!r}, not an integer")
-        numbers[int(key)] = value
-    return numbers
+def _integer(key: str, value: object) -> tuple[int, int]:
+    """An entry of integers of 32 and 64 bits; raises ``ValueError`` for anything else."""
+    number = int(key)
+    if type(value) is not int or abs(number) > _MOST_KEY or abs(value) > _MOST_NUMBER:
+        raise ValueError(f"{key}: {value!r} is no pair of integers")
+    return number, value
 
 
 def object_table(content: Content, name: str) -> dict[str, Any]:
@@ -224,16 +298,6 @@ class TopicConfig:
         return max(self.read_queues, self.write_queues)
 
 
-def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]:
-    """Load the topics of the store directory ``path``; raises ``CorruptConfig``."""
-    return load_config(files, path / CONFIG_DIR / TOPICS_FILE, read_topics)
-
-
-def read_topics(content: Content) -> dict[str, TopicConfig]:
-    """Parse the topics in a file's content; raises ``ValueError``."""
-    return {topic: _topic(topic, found) for topic, found in object_table(content, _TOPICS).items()}
-
-
 def _topic(topic: str, found: Content) -> TopicConfig:
     return TopicConfig(
         topic,
@@ -242,6 +306,14 @@ def _topic(topic: str, found: Content) -> TopicConfig:
         int(found.get("perm", _READ_AND_WRITE)),
         {str(name): str(value) for name, value in object_table(found, "attributes").items()},
     )
+
+
+TOPICS: Final = Table(TOPICS_FILE, _TOPICS, _topic)
+
+
+def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]:
+    """Load the topics of the store directory ``path``; raises ``CorruptConfig``."""
+    return TOPICS.load(files, path)
 
 
 def save_topics(
@@ -258,7 +330,7 @@ def save_topics(
     known = object_table(former, _TOPICS)
     table = {
         name: {
-            **known.get(name, _NEW_TOPIC),
+            **_former(known, name, _NEW_TOPIC),
             "attributes": dict(each.attributes),
             "perm": each.permission,
             "readQueueNums": each.read_queues,
@@ -267,7 +339,14 @@ def save_topics(
         }
         for name, each in topics.items()
     }
-    _save(files, path / CONFIG_DIR / TOPICS_FILE, former, now_ms, {_TOPICS: table})
+    changed = {_TOPICS: TOPICS.with_odd(former, table)}
+    _save(files, path / CONFIG_DIR / TOPICS_FILE, former, now_ms, changed)
+
+
+def _former(known: Content, name: str, new: Content) -> Content:
+    """The entry ``name`` of a table, or else a new one."""
+    found = known.get(name)
+    return found if isinstance(found, Mapping) else new
 
 
 # --- groups ---
@@ -307,24 +386,22 @@ class GroupConfig:
     is_ordered: bool = False
 
 
+def _group(group: str, found: Content) -> GroupConfig:
+    retries = int(found.get(_RETRIES, MAX_RETRIES))
+    return GroupConfig(group, retries, bool(found.get(_ORDERED, False)))
+
+
+GROUPS: Final = Table(GROUPS_FILE, _GROUPS, _group)
+
+
 def load_groups(files: FileSystem, path: Path) -> Loaded[dict[str, GroupConfig]]:
     """Load the groups of the store directory ``path``; raises ``CorruptConfig``."""
-    return load_config(files, path / CONFIG_DIR / GROUPS_FILE, read_groups)
-
-
-def read_groups(content: Content) -> dict[str, GroupConfig]:
-    """Parse the groups in a file's content; raises ``ValueError``."""
-    return {
-        group: GroupConfig(
-            group, int(found.get(_RETRIES, MAX_RETRIES)), bool(found.get(_ORDERED, False))
-        )
-        for group, found in object_table(content, _GROUPS).items()
-    }
+    return GROUPS.load(files, path)
 
 
 def settings_of(content: Content, group: str) -> dict[str, Any]:
     """All settings of a group in a file's content, in RocketMQ's names; defaults if it has none."""
-    found = object_table(content, _GROUPS).get(group, {})
+    found = _former(object_table(content, _GROUPS), group, {})
     return {**_NEW_GROUP, _RETRIES: MAX_RETRIES, "groupName": group, **found}
 
 
@@ -358,7 +435,7 @@ def save_groups(
     known = object_table(former, _GROUPS)
     table = {
         name: {
-            **known.get(name, _NEW_GROUP),
+            **_former(known, name, _NEW_GROUP),
             "groupName": name,
             _RETRIES: each.max_retries,
             _ORDERED: each.is_ordered,
@@ -366,7 +443,8 @@ def save_groups(
         for name, each in groups.items()
     }
     former = {"forbiddenTable": {}, **former}
-    _save(files, path / CONFIG_DIR / GROUPS_FILE, former, now_ms, {_GROUPS: table})
+    changed = {_GROUPS: GROUPS.with_odd(former, table)}
+    _save(files, path / CONFIG_DIR / GROUPS_FILE, former, now_ms, changed)
 
 
 # --- next offsets of groups ---
@@ -375,18 +453,32 @@ SEPARATOR: Final = "@"
 _OFFSETS: Final = "offsetTable"
 
 Offsets: TypeAlias = dict[str, dict[int, int]]
-"""Next queue offset to read, by ``TOPIC@GROUP`` and queue id."""
+"""Next queue offset to read, by ``TOPIC@GROUP`` and queue id; a negative one counts as none."""
+
+
+def _numbers(_name: str, found: object) -> dict[int, int]:
+    entries = _map(found, "the entry").items()
+    return dict(_integer(*each) for each in entries if _is_pair(*each))
+
+
+def _odd_numbers(_name: str, found: Content) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if not _is_pair(key, value)}
+
+
+def _is_pair(key: str, value: object) -> bool:
+    try:
+        _integer(key, value)
+    except ValueError:
+        return False
+    return True
+
+
+OFFSETS: Final = Table(CONSUMER_OFFSETS_FILE, _OFFSETS, _numbers, _odd_numbers)
 
 
 def load_offsets(files: FileSystem, path: Path) -> Loaded[Offsets]:
     """Load the offsets of the store directory ``path``; raises ``CorruptConfig``."""
-    return load_config(files, path / CONFIG_DIR / CONSUMER_OFFSETS_FILE, read_offsets)
-
-
-def read_offsets(content: Content) -> Offsets:
-    """Parse the offsets in a file's content; raises ``ValueError``."""
-    table = object_table(content, _OFFSETS)
-    return {name: integer_table(found, name) for name, found in table.items()}
+    return OFFSETS.load(files, path)
 
 
 def save_offsets(
@@ -402,20 +494,26 @@ def save_offsets(
     topics: dict[str, list[str]] = {}
     for split in filter(None, map(split_name, offsets)):
         topics.setdefault(split[1], []).append(split[0])
+    table = {name: _sorted(each) for name, each in offsets.items()}
     changed = {
         "groupTopicMap": topics,  # informative only: it follows from the table
-        _OFFSETS: {name: _sorted(table) for name, table in offsets.items()},
+        _OFFSETS: OFFSETS.with_odd(former, table),
     }
     return _save(files, path / CONFIG_DIR / CONSUMER_OFFSETS_FILE, former, now_ms, changed)
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Topic and group of a key of the table; ``None`` for a key that RocketMQ ignores too."""
-    parts = name.split(SEPARATOR)
-    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+    """Topic and group of a key of the table; ``None`` if one is missing.
+
+    A topic has no separator in its name. Brokers accept groups that have one.
+    """
+    topic, _, group = name.partition(SEPARATOR)
+    return (topic, group) if topic and group else None
 
 
 # --- progress of delay levels ---
+
+DELAY_OFFSETS: Final = Table(DELAY_OFFSETS_FILE, _OFFSETS, _integer)
 
 
 def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
@@ -423,12 +521,8 @@ def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
 
     Raises :class:`~lakelog.errors.CorruptConfig` if the file cannot be parsed.
     """
-    return load_config(files, path / CONFIG_DIR / DELAY_OFFSETS_FILE, read_delay_offsets)
-
-
-def read_delay_offsets(content: Content) -> dict[int, int]:
-    """Parse the offsets in a file's content; raises ``ValueError``."""
-    return integer_table(content.get(_OFFSETS) or {}, _OFFSETS)
+    loaded = DELAY_OFFSETS.load(files, path)
+    return Loaded(dict(loaded.value.values()), loaded.content)
 
 
 def save_delay_offsets(
@@ -438,5 +532,5 @@ def save_delay_offsets(
 
     Raises ``OSError`` if the file cannot be written.
     """
-    changed = {_OFFSETS: _sorted(offsets)}
+    changed = {_OFFSETS: DELAY_OFFSETS.with_odd(former, _sorted(offsets))}
     _save(files, path / CONFIG_DIR / DELAY_OFFSETS_FILE, former, now_ms, changed)

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from _thread import RLock
@@ -304,6 +305,7 @@ class _Case:
             gc.collect()  # what the exception's traceback had
             left = _open_files(trial.path)
             assert not left, f"open after the close: {left}"
+            assert poll(lambda: not _threads(), 1), f"threads after the close: {_threads()}"
             step = "open again"
             trial.open()
             step = "what is in the store opened again"
@@ -445,19 +447,27 @@ def _open_files(path: Path) -> dict[str, str]:
     return found
 
 
+def _threads() -> list[str]:
+    """Names of the threads of lakelog that run."""
+    return [each.name for each in threading.enumerate() if each.name.startswith("lakelog-")]
+
+
 class _Locks:
     """Reentrant locks of this process, of which the main thread owns none between two calls."""
 
     def __init__(self) -> None:
         gc.unfreeze()
-        self.early = [each for each in gc.get_objects() if isinstance(each, RLock)]
+        self.early = [each for each in gc.get_objects() if issubclass(type(each), RLock)]
         gc.freeze()  # each look goes through what is made later only
 
     def owned(self) -> dict[int, str]:
-        """Those that the main thread owns, by their identity."""
+        """Those that the main thread owns, by their identity.
+
+        ``isinstance`` would ask the object, which may be a proxy of one that is gone.
+        """
         found = dict[int, str]()
         for each in [*self.early, *gc.get_objects()]:
-            if isinstance(each, RLock) and each._is_owned():  # type: ignore[attr-defined]  # threading.Condition calls it too
+            if issubclass(type(each), RLock) and each._is_owned():
                 owners = {type(one).__name__ for one in gc.get_referrers(each)} - {"list"}
                 found[id(each)] = f"{each!r} of {sorted(owners)}"
         return found

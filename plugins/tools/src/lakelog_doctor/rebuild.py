@@ -161,11 +161,15 @@ class _Rebuild:
                 overwrite_file(files, self.temporary / CONFIG_DIR / name, content)
 
     def _take_over_ends(self) -> None:
-        """Copy the new queues' ends; without them the next open dispatches the whole log."""
+        """Copy the new queues' ends; without them the next open dispatches the whole log.
+
+        A queue without records in the log has no files any more, and continues at its former end.
+        """
         files, path = self.directory.files, self.directory.path
         kept = queue_ends.read_kept(files, self.temporary)
         if kept.marks:
-            queue_ends.write_kept(files, path, kept)
+            former = queue_ends.read_kept(files, path).former
+            queue_ends.write_kept(files, path, kept._replace(former=former))
 
     def _copy_tombstones(self) -> None:
         """Copy the tombstones, so that dispatchers leave out removed topics."""

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.errors import SettingsError, StoreError
-from lakelog.files.filesystem import File, Held, OpenedFile, RealFile, RealFileSystem
+from lakelog.files.filesystem import Descriptor, File, OpenedFile, RealFile, RealFileSystem
 from lakelog.hooks import Context, WriterTraits
 from lakelog.message import Body
 from lakelog.runtime.locks import Mutex
@@ -108,7 +108,7 @@ class DirectSegmentWriter:
             self._read = OpenedFile(file.reopened())
         else:
             link, flags = f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC
-            self._read = OpenedFile(RealFile.opened(file.path, None, Held.open, link, flags))
+            self._read = OpenedFile(RealFile.opened(file.path, None, Descriptor.open, link, flags))
         self._spare = anonymous(max(settings.block_bytes, 1 << 16))
         self._threads: Workers | None = None
         self._lock = Mutex()
@@ -302,7 +302,7 @@ def check_directory(directory: Path, block_bytes: int) -> None:
         directory = directory.parent
     flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     try:
-        unnamed = RealFile.opened(directory, None, Held.open, directory, flags, 0o600)
+        unnamed = RealFile.opened(directory, None, Descriptor.open, directory, flags, 0o600)
     except OSError:
         return
     with closing(unnamed) as file:

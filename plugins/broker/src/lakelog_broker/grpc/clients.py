@@ -17,6 +17,7 @@ from lakelog import StoredMessage
 from lakelog_broker import codes, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
+from lakelog_broker.scheduled.delivering import one_of_many
 from lakelog_broker.security import AccessControl, AccessRight, Use
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
@@ -218,7 +219,8 @@ class GrpcClients:
         if not settings.subscription.group.name:
             return
         name = mapping.name_of(settings.subscription.group)
-        self._broker.topics.of_group(RETRY_PREFIX, name)
+        with one_of_many(f"the creation of the retry topic of group {name!r}"):
+            self._broker.topics.of_group(RETRY_PREFIX, name)
         group = members.join(name, member)
         _subscribe(group, settings.subscription.subscriptions)
 

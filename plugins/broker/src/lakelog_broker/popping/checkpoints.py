@@ -26,8 +26,8 @@ from lakelog import Message, StoredMessage
 from lakelog.format.properties import encode_properties
 from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC, settled
 from lakelog_broker.broker import Broker
-from lakelog_broker.popping.handles import retry_topic
 from lakelog_broker.properties import property_value
+from lakelog_broker.scheduled.delivering import one_of_many
 from lakelog_broker.scheduled.timers import GROUP as TIMER_GROUP
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 
@@ -51,6 +51,7 @@ class Checkpoint:
     :ivar pop_time_ms: time of the hand-out, in ms since 1970
     :ivar offsets: the queue offsets that are not acknowledged
     :ivar content: the body of the ``ck``
+    :ivar place: topic, queue id and queue offset of the ``ck``
     :ivar goes_to: topic and queue id to which a timer will deliver the ``ck``; ``None`` if it is
         already there
     """
@@ -61,10 +62,11 @@ class Checkpoint:
     pop_time_ms: int
     offsets: dict[int, None]
     content: Mapping[str, Any]
+    place: tuple[str, int, int]
     goes_to: tuple[str, int] | None = None
 
     @classmethod
-    def of(cls, content: Any) -> Checkpoint:
+    def of(cls, content: Any, place: tuple[str, int, int]) -> Checkpoint:
         """Parse the body of a ``ck``; raises ``KeyError``, ``TypeError`` and ``ValueError``."""
         start, acknowledged = int(content["so"]), int(content["bm"])
         steps = content.get("d") or range(int(content["n"]))
@@ -72,7 +74,7 @@ class Checkpoint:
             start + int(step): None for bit, step in enumerate(steps) if not acknowledged >> bit & 1
         }
         queue_id, pop_time_ms = int(content["q"]), int(content["pt"])
-        return cls(content["c"], content["t"], queue_id, pop_time_ms, offsets, content)
+        return cls(content["c"], content["t"], queue_id, pop_time_ms, offsets, content, place)
 
     def acknowledgement(self, now_ms: int) -> Message | None:
         """A ``bAck`` for the open offsets, due after the ``ck``.
@@ -109,7 +111,12 @@ async def revive_checkpoints(broker: Broker) -> None:
     if not reader.offsets:
         return
     for point in reader.points.values():
-        await _put_again(broker, point)
+        is_settled = False
+        with one_of_many(f"the retry of a pop of group {point.group!r} from {point.topic}"):
+            await _put_again(broker, point)
+            is_settled = True
+        if not is_settled:  # the next start reads it again, and those behind it
+            reader.keep(point.place)
     for (topic, queue_id), offset in reader.offsets.items():
         broker.offsets.set(REVIVE_GROUP, topic, queue_id, offset)
     await broker.save()  # a repeated start must not put them again
@@ -138,6 +145,15 @@ class _Reader:
         end = self._read(topic, queue_id, start)
         if end > start:
             self.offsets[topic, queue_id] = end - 1
+
+    def keep(self, place: tuple[str, int, int]) -> None:
+        """Let the next start read the record at a topic, queue id and queue offset again."""
+        topic, queue_id, offset = place
+        end = offset if topic == TIMER_TOPIC else offset - 1
+        if end < 0:
+            self.offsets.pop((topic, queue_id), None)
+        elif (topic, queue_id) in self.offsets:
+            self.offsets[topic, queue_id] = min(end, self.offsets[topic, queue_id])
 
     def read_waiting(self) -> None:
         """Read the records that still wait in the topic of timers."""
@@ -172,7 +188,8 @@ class _Reader:
         content, tag = json.loads(message.body), message.tags
         key = tuple(content.get(name) for name in _OF_BOTH)
         if tag == "ck":
-            found = Checkpoint.of(content)
+            place = message.topic, message.queue_id, message.queue_offset
+            found = Checkpoint.of(content, place)
             is_revived, text = False, message.properties_bytes
             if message.topic == TIMER_TOPIC:
                 is_revived = self._timers.was_delivered(message)
@@ -190,13 +207,14 @@ class _Reader:
 async def _put_again(broker: Broker, point: Checkpoint) -> None:
     name = point.topic
     if not name.startswith(RETRY_PREFIX):
-        name = retry_topic(point.group, point.topic)
+        name = broker.pop_retry_topic(point.group, point.topic)
+    broker.make_topic_of(point.group, name)
     for offset in point.offsets:
         got = broker.store.get(point.topic, point.queue_id, offset, 1).messages
         if not got or got[0].queue_offset != offset:
             continue  # retention has removed it
         message = retry_of(got[0], point.group, got[0].reconsume_times + 1)
-        message.topic = broker.topics.create(name, 1).topic
+        message.topic = name
         await settled(broker.appender.append_moved(message))
     acknowledgement = point.acknowledgement(time.time_ns() // 1_000_000)
     if acknowledgement is not None:

@@ -17,14 +17,13 @@ import asyncio
 import heapq
 import itertools
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog import Message, PutRefused, PutResult, StoredMessage, errors
+from lakelog import Message, PutRefused, PutResult, StoredMessage
 from lakelog.format.properties import encode_properties
 from lakelog.format.record import decode
 from lakelog_broker.appending import settled
@@ -32,7 +31,8 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
 from lakelog_broker.popping import handles
-from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
+from lakelog_broker.scheduled.delivering import RETRY_MS, one_of_many, steady_ms, system_ms
+from lakelog_queues.groups.set_aside import dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 
@@ -87,12 +87,13 @@ class Popped:
 class Popping:
     """The hand-outs of all groups; used from one event loop.
 
-    :param clock_ms: returns the time in ms since 1970
+    :param clock_ms: returns the time in ms of a clock that nobody sets
     """
 
-    def __init__(self, broker: Broker, clock_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, broker: Broker, clock_ms: Callable[[], int] = steady_ms) -> None:
         self._broker, self._store = broker, broker.store
-        self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
+        self._clock_ms = clock_ms
+        self._popped_ms = 0  # time of the present hand-out, in ms since 1970, as clients get it
         self._queues: dict[tuple[str, str, int], PopQueue] = {}
         self._turn = itertools.count()
         self._moves: set[asyncio.Task[None]] = set()
@@ -122,6 +123,7 @@ class Popping:
     def pop(self, request: PopRequest) -> list[Popped]:
         """Hand out the messages that are available now; raises :class:`Refused`."""
         found: list[Popped] = []
+        self._popped_ms = system_ms()
         places = list(self._places(request))
         first = next(self._turn) % len(places) if places else 0
         for place in places[first:] + places[:first]:
@@ -145,6 +147,8 @@ class Popping:
         for flag in (handles.RETRY_TOPIC, handles.RETRY_TOPIC_V2):
             name = handles.retry_topic(request.group, request.topic, flag)
             retries = self._broker.topics.find(name)
+            if retries and not self._broker.has_retry_topic(request.group, name):
+                continue
             for queue_id in range(retries.read_queues if retries else 0):
                 yield name, flag, queue_id
 
@@ -161,7 +165,13 @@ class Popping:
             ready = iter(lambda: queue.take_due(now_ms), None)
         found: list[Popped] = []
         for offset in ready:
-            again = self._again(request, place, queue, offset, now_ms)
+            again = None
+            with one_of_many(f"the hand-out of message {offset} of queue {queue_id} of {topic}"):
+                try:
+                    again = self._again(request, place, queue, offset, now_ms)
+                except BaseException:
+                    queue.postpone(offset, now_ms + RETRY_MS)
+                    raise
             if again is not None:
                 found.append(again)
                 if len(found) >= most:
@@ -173,9 +183,8 @@ class Popping:
         for message, record in read:
             attempt = 1 + message.reconsume_times
             start = read[0][0].queue_offset
-            out = PopDelivery(
-                attempt, now_ms, now_ms + request.invisible_ms, request.invisible_ms, start
-            )
+            visible_ms = now_ms + request.invisible_ms
+            out = PopDelivery(attempt, self._popped_ms, visible_ms, request.invisible_ms, start)
             queue.add(message.queue_offset, out)
             found.append(self._popped(flag, message, record, out))
         if read and request.is_ordered:
@@ -220,7 +229,8 @@ class Popping:
         moved = None if stays else self._moved_away(request, queue, former, stored, flag)
         if moved is not None and self._move(request.group, queue, stored, moved):
             return None
-        attempt, pop_time_ms = former.attempt + (not repeats), max(now_ms, former.pop_time_ms + 1)
+        attempt = former.attempt + (not repeats)
+        pop_time_ms = max(self._popped_ms, former.pop_time_ms + 1)
         visible_ms = now_ms + request.invisible_ms
         out = PopDelivery(attempt, pop_time_ms, visible_ms, request.invisible_ms, offset)
         queue.add(offset, out)
@@ -239,11 +249,10 @@ class Popping:
             return dead_letter_of(stored, request.group, former.attempt)
         if request.is_ordered or not queue.holds_back(stored.queue_offset):
             return None
-        name = stored.topic
-        if flag == handles.OWN_TOPIC:
-            name = handles.retry_topic(request.group, request.topic)
         message = retry_of(stored, request.group, former.attempt)
-        message.topic = self._broker.topics.create(name, 1).topic
+        message.topic = stored.topic
+        if flag == handles.OWN_TOPIC:
+            message.topic = self._broker.pop_retry_topic(request.group, request.topic)
         if b"1ST_POP_TIME\x01" not in stored.properties_bytes:
             added = encode_properties({"1ST_POP_TIME": str(former.pop_time_ms)})
             message.properties += added  # type: ignore[operator]  # stored ones are bytes
@@ -254,12 +263,14 @@ class Popping:
 
         :returns: whether the put was accepted; otherwise the message is handed out in place
         """
-        if message.topic.startswith(DEAD_LETTER_PREFIX):
-            self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
         try:
+            self._broker.make_topic_of(group, message.topic)
             put = self._broker.appender.append_moved(message)
-        except PutRefused as error:
-            _LOG.warning("%s of %s was refused: %s", message.topic, stored.topic, error)
+        except (PutRefused, Refused) as error:
+            _LOG.warning(
+                "message %d of queue %d of %s is handed out in place, as its copy is refused: %s",
+                *(stored.queue_offset, stored.queue_id, stored.topic, error),
+            )
             return False
         if isinstance(put, PutResult):
             self._moved(group, queue, stored)
@@ -275,7 +286,7 @@ class Popping:
     ) -> None:
         try:
             _: PutResult = await settled(put)
-        except errors.LakelogError:
+        except Exception:  # noqa: BLE001  # any fault leaves the message where it is
             _LOG.exception("%s at %d was not moved", stored.topic, stored.queue_offset)
             out = queue.out[stored.queue_offset]
             out.is_moving = False
@@ -316,7 +327,7 @@ class Popping:
         if queue is None:
             return None
         now_ms, out = self._clock_ms(), queue.out[handle.offset]
-        out.pop_time_ms = max(now_ms, out.pop_time_ms + 1)
+        out.pop_time_ms = max(system_ms(), out.pop_time_ms + 1)
         out.invisible_ms, out.visible_ms = invisible_ms, now_ms + invisible_ms
         queue.add(handle.offset, out)
         self._broker.waits.wake(place[1], place[2])
@@ -391,7 +402,7 @@ class Popping:
             self._broker.offsets.set(group, topic, queue_id, offset)
 
     def _due_ms(self, request: PopRequest) -> int | None:
-        """Time of the next hand-out without a new message, in ms since 1970; ``None`` without."""
+        """Time of the next hand-out without a new message, of the clock; ``None`` without one."""
         times: list[int] = []
         for topic, _, queue_id in self._places(request):
             queue = self._queues.get((request.group, topic, queue_id))
@@ -409,7 +420,7 @@ class PopDelivery:
 
     :ivar attempt: number of the hand-out from 1 on; earlier ones in other topics count, too
     :ivar pop_time_ms: time of the hand-out, in ms since 1970
-    :ivar visible_ms: time from which it is handed out again, in ms since 1970
+    :ivar visible_ms: time from which it is handed out again, in ms of the steady clock
     :ivar start_offset: the first queue offset of the hand-out
     :ivar is_moving: whether it is being put into another topic
     :ivar is_done: whether it is acknowledged, but kept because an earlier message of an ordered
@@ -466,7 +477,7 @@ class PopQueue:
 
     @property
     def due_ms(self) -> int | None:
-        """Time of the next repeated hand-out, in ms since 1970; ``None`` without one."""
+        """Time of the next repeated hand-out, of the steady clock; ``None`` without one."""
         self._drop_outdated()
         return self._times[0][0] if self._times else None
 
@@ -474,6 +485,13 @@ class PopQueue:
         """Note a hand-out, or the new ``visible_ms`` of one."""
         self.out[offset] = delivery
         heapq.heappush(self._times, (delivery.visible_ms, offset))
+
+    def postpone(self, offset: int, visible_ms: int) -> None:
+        """Hand a message out again at ``visible_ms``, if it is still out."""
+        out = self.out.get(offset)
+        if out is not None:
+            out.visible_ms = visible_ms
+            self.add(offset, out)
 
     def take_due(self, now_ms: int) -> int | None:
         """Return the offset of a message whose invisible time is over, once; else ``None``."""

@@ -18,6 +18,7 @@ from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
+from lakelog_broker.scheduled.delivering import one_of_many
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000
@@ -37,19 +38,26 @@ def heart_beat(connection: Connection, request: RemotingCommand) -> RemotingComm
         client_id, connection, time.monotonic(), request.language, request.version
     )
     for each in content.get("consumerDataSet") or ():
-        name = each["groupName"]
-        broker.topics.add_group(name)
-        broker.topics.of_group(RETRY_PREFIX, name)
-        group = members.join(name, member)
-        group.consume_type = each.get("consumeType", group.consume_type)
-        group.message_model = each.get("messageModel", group.message_model)
-        group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
-        data = each.get("subscriptionDataSet")
-        if data:  # a short heartbeat has no subscriptions
-            group.subscriptions = {known["topic"]: known for known in data}
+        with one_of_many(f"the heartbeat in group {str(each['groupName'])[:300]!r}"):
+            _renew(broker, each, member)
     for each in content.get("producerDataSet") or ():
         members.join_producers(each["groupName"], member)
     return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
+
+
+def _renew(broker: Broker, content: Mapping[str, Any], member: state.Member) -> None:
+    """Renew a client in a group; raises :class:`Refused` for a name that RocketMQ refuses."""
+    name = content["groupName"]
+    broker.topics.add_group(name)
+    with one_of_many(f"the creation of the retry topic of group {name!r}"):
+        broker.topics.of_group(RETRY_PREFIX, name)
+    group = broker.members.join(name, member)
+    group.consume_type = content.get("consumeType", group.consume_type)
+    group.message_model = content.get("messageModel", group.message_model)
+    group.consume_from_where = content.get("consumeFromWhere", group.consume_from_where)
+    data = content.get("subscriptionDataSet")
+    if data:  # a short heartbeat has no subscriptions
+        group.subscriptions = {known["topic"]: known for known in data}
 
 
 def unregister(connection: Connection, request: RemotingCommand) -> None:

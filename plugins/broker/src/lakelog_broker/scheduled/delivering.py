@@ -1,16 +1,20 @@
 """Delivers messages that were set aside; one that cannot be delivered stops no other.
 
-What a put or a read refuses for now is tried again; a damaged or deleted record is left out.
+What a put or a read refuses is tried again; a damaged or deleted record is left out.
 
 :class:`Delays` has the messages with a delay level. Queue ``level - 1`` of ``SCHEDULE_TOPIC_XXXX``
 has the messages of a level, in the order of their delivery. The tags code of a ConsumeQueue unit is
 the time of delivery, in ms since 1970. ``config/delayOffset.json`` has the next queue offset of
-each level. Source: RocketMQ 5.3.3, ``ScheduleMessageService``.
+each level. The times of delivery follow from store times, so from the system's clock as it was. If
+that clock was wrong for a while, a message waits no longer than its delay: its time is corrected as
+by RocketMQ, and by each step of the clock that this process sees. Source: RocketMQ 5.3.3,
+``ScheduleMessageService``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -20,11 +24,12 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import PutRefused, Store, StoredMessage, errors
+from lakelog import PutRefused, Store, StoredMessage, errors, results
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog_broker.appending import ILLEGAL_PUTS, BrokerAppender
+from lakelog_broker.appending import BrokerAppender
+from lakelog_broker.codes import Refused
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
 from lakelog_queues.units.tags import DELAYS_MS
@@ -43,14 +48,43 @@ BATCH: Final = 128
 """Most messages that are read at once, so that other tasks run between."""
 LONGEST_WAIT_MS: Final = 10_000
 """Longest single sleep: the system's clock may be set meanwhile."""
+_STEP_MS: Final = 1_000
+"""A larger change of the system's clock against the steady one is a step."""
 
 Clock: TypeAlias = Callable[[], int]
-"""Returns the time in ms since 1970."""
+"""Returns a time in ms."""
 
 
-def now_ms() -> int:
+def system_ms() -> int:
     """The system's time, in ms since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """Time in ms of a clock that nobody sets, from an arbitrary start; it runs during a suspend."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+@contextlib.contextmanager
+def one_of_many(what: str) -> Iterator[None]:
+    """Log an error of one item, so that the round goes on with the others.
+
+    :param what: the item's work, for the log line
+
+    Raises the errors of a closed and of a failed store, which has no further items.
+    """
+    try:
+        yield
+    except (errors.StoreClosed, errors.StoreFailed):
+        raise
+    except Exception as error:  # noqa: BLE001  # any fault is of this item only
+        is_expected = isinstance(error, errors.LakelogError | Refused)
+        _LOG.error(
+            "%s failed, and is tried again: %s",
+            what,
+            error,
+            exc_info=None if is_expected else error,
+        )
 
 
 class Deliverer:
@@ -92,13 +126,12 @@ class Deliverer:
 
 
 def _is_final(error: Exception) -> bool:
-    if isinstance(error, PutRefused):
-        return error.status in ILLEGAL_PUTS
+    """Whether the message is lost; one over a limit is not, as limits are settings."""
+    if isinstance(error, PutRefused | errors.IllegalMessage):
+        return error.status is results.PutStatus.MESSAGE_ILLEGAL
     if isinstance(error, errors.ReadFailed):
         return False
-    return isinstance(
-        error, errors.CorruptRecord | errors.OffsetOutOfRange | errors.IllegalMessage | ValueError
-    )
+    return isinstance(error, errors.CorruptRecord | errors.OffsetOutOfRange | ValueError)
 
 
 @attrs.define(eq=False)
@@ -176,22 +209,39 @@ class Parts:
 
 
 class Scheduled:
-    """Work that is due at some times; used from one event loop."""
+    """Work that is due at some times; used from one event loop.
+
+    :ivar _clock: the system's clock, in which the files have times
+    :ivar _steady: the clock of intervals
+    :ivar _retry_at_ms: time of the next retries, of the steady clock
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._store, self._appender, self._waits = parts.store, parts.appender, parts.waits
-        self._clock: Clock = now_ms
+        self._clock: Clock = system_ms
+        self._steady: Clock = steady_ms
         self._retry_at_ms = 0
 
+    def _may_retry(self) -> bool:
+        """Whether retries are due; the next ones follow after ``RETRY_MS``."""
+        now = self._steady()
+        if now < self._retry_at_ms:
+            return False
+        self._retry_at_ms = now + RETRY_MS
+        return True
+
+    def _retry_ms(self) -> int:
+        """The time of the next retries, in ms since 1970."""
+        return self._clock() + max(0, self._retry_at_ms - self._steady())
+
     async def _pause(
-        self, due_ms: int, queues: Iterable[Queue], has_grown: Callable[[], bool]
+        self, wait_ms: int, queues: Iterable[Queue], has_grown: Callable[[], bool]
     ) -> None:
         """Wait until some work is due, or one of ``queues`` has grown.
 
-        :param due_ms: time of the work, in ms since 1970; for one in the past, other tasks run
-            first
+        :param wait_ms: the time until the work; without any, other tasks run first
         """
-        wait_ms = min(due_ms - self._clock(), LONGEST_WAIT_MS)
+        wait_ms = min(wait_ms, LONGEST_WAIT_MS)
         if wait_ms <= 0:
             await asyncio.sleep(0)
         else:
@@ -203,14 +253,39 @@ class _Level(SystemQueueReader):
 
     :ivar due_ms: time of the next delivery, in ms since 1970; 0 if unknown, ``_NEVER`` at the end
         of the queue
+    :ivar delay_ms: the delay of the level
     """
 
     due_ms = 0
+    delay_ms = 0
+    _seen_end = 0
+    _steps: tuple[tuple[int, int], ...] = ()
 
     @property
     def first_open(self) -> int:
         """The lowest queue offset that was not delivered."""
         return min(self.unread, default=self.next_offset)
+
+    def has_new(self) -> bool:
+        """Whether the queue has grown since the last look; each new message is seen once."""
+        end = self.bounds()[1]
+        has_grown, self._seen_end = end != self._seen_end, end
+        return has_grown
+
+    def move_times(self, step_ms: int) -> None:
+        """The clock was set: the messages seen so far are due later by ``step_ms`` of its time."""
+        waiting = [each for each in self._steps if each[0] > self.next_offset]
+        self._steps = (*waiting, (self._seen_end, step_ms))
+        self.due_ms = 0
+
+    def _due_ms(self, queue_offset: int, noted_ms: int, now: int) -> int:
+        """When a message is due, by the time that its unit has noted.
+
+        A time of delivery beyond the delay was noted by a clock that was ahead; the message is
+        delivered now. Source: RocketMQ 5.3.3, ``correctDeliverTimestamp``.
+        """
+        due = noted_ms + sum(step for end, step in self._steps if queue_offset < end)
+        return now if due > now + self.delay_ms else due
 
     def deliver(self, clock: Clock) -> None:
         """Deliver the due ones of the next messages, and note when the first other one is due."""
@@ -218,8 +293,10 @@ class _Level(SystemQueueReader):
             self.due_ms = clock() + RETRY_MS
             return
         self.due_ms = _NEVER
-        for queue_offset, physical_offset, due_ms in self._units():
-            if due_ms > clock():
+        for queue_offset, physical_offset, noted_ms in self._units():
+            now = clock()
+            due_ms = self._due_ms(queue_offset, noted_ms, now)
+            if due_ms > now:
                 self.due_ms = due_ms
                 return
             self._read_one(queue_offset, physical_offset)
@@ -247,36 +324,55 @@ class Delays(Scheduled):
             )
             for level in range(1, len(DELAYS_MS) + 1)
         }
+        for level, delay_ms in enumerate(DELAYS_MS, 1):
+            self._levels[level].delay_ms = delay_ms
+        self._lead_ms: int | None = None  # of the system's clock before the steady one
         self._saving = threading.Lock()
 
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         queues = [(SCHEDULE_TOPIC, level - 1) for level in self._levels]
         while True:
-            await self._pause(self.deliver_due(), queues, self._has_grown)
+            due_ms = self.deliver_due()
+            await self._pause(due_ms - self._clock(), queues, self._has_grown)
 
     def _has_grown(self) -> bool:
-        """Whether a level has a new message, at what was the end of its queue."""
-        levels = self._levels.values()
-        return any(level.has_grown() for level in levels if level.due_ms == _NEVER)
+        """Whether a level has a new message.
+
+        A clock that was set is found before the messages that are stored after that count as seen.
+        """
+        self._look_at_clock()
+        grown = [level for level in self._levels.values() if level.has_new()]
+        return any(level.due_ms == _NEVER for level in grown)
+
+    def _look_at_clock(self) -> None:
+        lead_ms = self._clock() - self._steady()
+        step_ms = 0 if self._lead_ms is None else lead_ms - self._lead_ms
+        if abs(step_ms) > _STEP_MS:
+            _LOG.warning("the system's clock was set by %d ms; delays continue", step_ms)
+            for level in self._levels.values():
+                level.move_times(step_ms)
+        self._lead_ms = lead_ms
 
     def deliver_due(self) -> int:
         """Deliver at most ``BATCH`` due messages of each level.
 
         :returns: time of the next delivery, in ms since 1970; in the past if more is due now
         """
-        retries, levels = self._clock() >= self._retry_at_ms, self._levels.values()
-        for level in levels:
-            if retries:
-                level.retry()
-            if level.due_ms <= self._clock() or level.due_ms == _NEVER:
-                level.deliver(self._clock)
+        self._look_at_clock()
+        levels = self._levels.values()
+        retries = any(level.unread for level in levels) and self._may_retry()
+        for number, level in self._levels.items():
+            with one_of_many(f"the delivery of delay level {number}"):
+                level.has_new()
+                if retries:
+                    level.retry()
+                if level.due_ms <= self._clock() or level.due_ms == _NEVER:
+                    level.deliver(self._clock)
+                continue
+            level.due_ms = self._clock() + RETRY_MS
         first = min(level.due_ms for level in levels)
-        if any(level.unread for level in levels):
-            if retries:
-                self._retry_at_ms = self._clock() + RETRY_MS
-            first = min(first, self._retry_at_ms)
-        return first
+        return min(first, self._retry_ms()) if any(level.unread for level in levels) else first
 
     def progress(self) -> Callable[[], None] | None:
         """Return a function that saves the present offsets; ``None`` if they are saved.

@@ -31,10 +31,10 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog import Message, StoredMessage
+from lakelog import Message, StoredMessage, errors
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, timer_due_ms
+from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, timer_delay_ms, timer_due_ms
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
@@ -107,7 +107,8 @@ class Timers(delivering.Scheduled):
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
         while True:
-            await self._pause(self.deliver_due(), [_QUEUE], self._reader.has_grown)
+            due_ms = self.deliver_due()
+            await self._pause(due_ms - self._clock(), [_QUEUE], self._reader.has_grown)
 
     def deliver_due(self) -> int:
         """Read new messages, and deliver due ones; at most ``delivering.BATCH`` of each.
@@ -118,8 +119,8 @@ class Timers(delivering.Scheduled):
         if self._reader.read():
             self._changes += 1
             return now  # all are read first, as a message may recall another one
-        if now >= self._retry_at_ms and (self._deferred or self._reader.unread):
-            self._retry(now)
+        if (self._deferred or self._reader.unread) and self._may_retry():
+            self._retry()
         for _ in range(delivering.BATCH if len(self._deferred) < delivering.MAX_DEFERRED else 0):
             pair = self._table.take(now)
             if pair is None:
@@ -129,20 +130,22 @@ class Timers(delivering.Scheduled):
             if not self._deliver(queue_offset):
                 self._deferred[queue_offset] = due_ms
         if len(self._deferred) >= delivering.MAX_DEFERRED:
-            return self._retry_at_ms
+            return self._retry_ms()
         first = self._table.next_ms(now)
         first = now + delivering.LONGEST_WAIT_MS if first is None else first
-        return min(first, self._retry_at_ms) if self._deferred or self._reader.unread else first
+        return min(first, self._retry_ms()) if self._deferred or self._reader.unread else first
 
     def _add(self, stored: StoredMessage) -> None:
-        queue_offset, properties = stored.queue_offset, stored.properties_bytes
+        queue_offset, properties, now = stored.queue_offset, stored.properties_bytes, self._clock()
         due_ms, slot_ms = due_of(stored)
         recalled = property_value(properties, _RECALL)
         if self._at_start.is_delivered(queue_offset, due_ms, slot_ms):
             return
         if recalled is not None:
             self._recalled[recalled] = queue_offset
-        self._table.add(due_ms, queue_offset, self._clock())
+        elif (delay_ms := timer_delay_ms(properties)) is not None:
+            due_ms = min(due_ms, now + delay_ms)  # the clock was ahead when it was stored
+        self._table.add(due_ms, queue_offset, now)
 
     def was_delivered(self, stored: StoredMessage) -> bool:
         """Whether a message of the queue was delivered before the start.
@@ -152,11 +155,12 @@ class Timers(delivering.Scheduled):
         return self._at_start.is_delivered(stored.queue_offset, *due_of(stored))
 
     def _deliver(self, queue_offset: int) -> bool:
-        units = self._store.queue_units(*_QUEUE, queue_offset, 1)
-        if not len(units):
-            _LOG.error("the timer message %d is left out: its queue has lost it", queue_offset)
+        try:
+            at = self._physical_offset(queue_offset)
+        except errors.OffsetOutOfRange as error:
+            _LOG.error("the timer message %d is left out: %s", queue_offset, error)
             return True
-        return self._deliverer.deliver(int(units.offsets[0]), self._put)
+        return self._deliverer.deliver(at, self._put)
 
     def _put(self, stored: StoredMessage) -> None:
         properties = stored.properties_bytes
@@ -170,28 +174,49 @@ class Timers(delivering.Scheduled):
         self._appender.put_real(stored)
         self.delivered += 1
 
-    def _retry(self, now: int) -> None:
+    def _retry(self) -> None:
         self._reader.retry()
         for queue_offset in list(self._deferred):
             if self._deliver(queue_offset):
                 del self._deferred[queue_offset]
                 self._changes += 1
-        self._retry_at_ms = now + delivering.RETRY_MS
 
     async def roll(self) -> None:
         """Append messages again that have waited for ``ROLL_MS``, so that their log can be deleted.
 
-        Raises :class:`~lakelog.errors.StoreError` and :class:`~lakelog.PutRefused`.
+        One that is deleted or damaged is left out, and one that is refused is tried again later.
         """
-        while (lowest := self._table.lowest_offset()) is not None:
-            units = self._store.queue_units(*_QUEUE, lowest, 1)
-            stored = self._store.look_up(int(units.offsets[0]))
-            due_ms, _ = due_of(stored)
+        former = -1
+        while (lowest := self._table.lowest_offset(former + 1)) is not None:
+            former = lowest
+            with delivering.one_of_many(f"the renewal of timer message {lowest}"):
+                if not self._roll_one(lowest):
+                    return
+
+    def _roll_one(self, offset: int) -> bool:
+        """Append the message at a queue offset again; return whether it has waited long enough."""
+        due_ms = self._table.due_ms(offset)
+        try:
+            stored = self._store.look_up(self._physical_offset(offset))
+        except (errors.OffsetOutOfRange, errors.CorruptRecord) as error:
+            _LOG.error("the timer message %d is left out: %s", offset, error)
+        else:
             now = self._clock()
-            if now - stored.store_timestamp_ms < ROLL_MS or due_ms <= now + 60_000:
-                return
+            if now - stored.store_timestamp_ms < ROLL_MS:
+                return False
+            if due_ms <= now + _MINUTE_MS:
+                return True  # it is delivered soon
             self._appender.put_again(stored)
-            self._table.remove(due_ms, lowest)
+        self._table.remove(due_ms, offset)
+        self._changes += 1
+        return True
+
+    def _physical_offset(self, queue_offset: int) -> int:
+        """The place of a message in the log; raises :class:`~lakelog.errors.OffsetOutOfRange`."""
+        units = self._store.queue_units(*_QUEUE, queue_offset, 1)
+        if not len(units) or int(units.queue_offsets[0]) != queue_offset:
+            raise errors.OffsetOutOfRange("its queue has lost it", offset=queue_offset)
+        return int(units.offsets[0])
 
     def progress(self) -> Callable[[], None] | None:
         """Return a function that saves the present progress; ``None`` if it is saved.
@@ -363,9 +388,13 @@ class TimerTable:
         return pair >> _OFFSET_BITS, pair & _OFFSET_MASK
 
     def remove(self, due_ms: int, offset: int) -> None:
-        """Remove a pair of a future minute; raises ``ValueError`` if it does not exist."""
+        """Remove a pair; raises ``ValueError`` if it does not exist."""
         minute, ms = divmod(due_ms, _MINUTE_MS)
-        pairs = self._later.get(minute, array("q"))
+        pairs = self._later.get(minute)
+        if pairs is None:
+            self._begun.remove(due_ms << _OFFSET_BITS | offset)
+            heapq.heapify(self._begun)
+            return
         pairs.remove(ms << _OFFSET_BITS | offset)
         self._lowest[minute] = min((pair & _OFFSET_MASK for pair in pairs), default=_OFFSET_MASK)
 
@@ -376,11 +405,29 @@ class TimerTable:
             return self._begun[0] >> _OFFSET_BITS
         return self._minutes[0] * _MINUTE_MS if self._minutes else None
 
-    def lowest_offset(self) -> int | None:
-        """The lowest queue offset of all pairs; ``None`` without pairs."""
-        begun = min((pair & _OFFSET_MASK for pair in self._begun), default=_OFFSET_MASK)
-        lowest = min(begun, *self._lowest.values(), _OFFSET_MASK)
-        return None if lowest == _OFFSET_MASK else lowest
+    def due_ms(self, offset: int) -> int:
+        """The due time of an offset; raises ``KeyError`` if no pair has it."""
+        first = [minute for minute, lowest in self._lowest.items() if lowest == offset]
+        for minute in first or self._lowest:
+            for pair in self._later[minute]:
+                if pair & _OFFSET_MASK == offset:
+                    return minute * _MINUTE_MS + (pair >> _OFFSET_BITS)
+        for pair in self._begun:
+            if pair & _OFFSET_MASK == offset:
+                return pair >> _OFFSET_BITS
+        raise KeyError(offset)
+
+    def lowest_offset(self, start: int = 0) -> int | None:
+        """The lowest queue offset, from ``start`` on, of all pairs; ``None`` without one."""
+        found = [offset for each in self._begun if (offset := each & _OFFSET_MASK) >= start]
+        for minute, lowest in self._lowest.items():
+            if lowest >= start:
+                found.append(lowest)
+            else:  # the first ones of this minute could not be removed
+                found += [
+                    at for each in self._later[minute] if (at := each & _OFFSET_MASK) >= start
+                ]
+        return min((each for each in found if each != _OFFSET_MASK), default=None)
 
     def _begin(self, now_ms: int) -> None:
         """Move the pairs of minutes that have begun into the heap."""
@@ -453,7 +500,7 @@ class RecallHandle:
 
         Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
         """
-        now, remark = delivering.now_ms(), None
+        now, remark = delivering.system_ms(), None
         if self.topic != topic:
             remark = "recall failed, topic not match"
         elif self.broker != settings.name:

@@ -17,10 +17,10 @@ from typing import Final
 
 import attrs
 
-from lakelog import Message, StoredMessage, errors
+from lakelog import Message, PutRefused, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import HALF_TOPIC
+from lakelog_broker.appending import HALF_TOPIC, ILLEGAL_PUTS
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled import delivering
 
@@ -39,12 +39,14 @@ class _Open:
     """A half message without an end.
 
     :ivar first_offset: its queue offset when the client sent it
-    :ivar due_ms: time of the next check, or of the next append, in ms since 1970
+    :ivar due_ms: time of the next check, or of the next append, in ms of the steady clock
+    :ivar times: requests for its outcome that are not among its properties, as they have no room
     """
 
     physical_offset: int
     first_offset: int
     due_ms: int
+    times: int = 0
 
 
 class Transactions(delivering.Scheduled):
@@ -165,18 +167,17 @@ class Transactions(delivering.Scheduled):
                 # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
-            await self._pause(due_ms, [_HALVES], self._halves.has_grown)
+            await self._pause(due_ms - self._steady(), [_HALVES], self._halves.has_grown)
 
     def check_due(self) -> int:
         """Read new half messages, and append due ones again; at most ``delivering.BATCH`` of each.
 
-        :returns: time of the next check, in ms since 1970; in the past if work remains
+        :returns: time of the next check, in ms of the steady clock; in the past if work remains
         """
-        now = self._clock()
+        now = self._steady()
         if self._halves.read(lambda offset: offset in self._ended or offset in self._open):
             return now
-        if self._halves.unread and now >= self._retry_at_ms:
-            self._retry_at_ms = now + delivering.RETRY_MS
+        if self._halves.unread and self._may_retry():
             self._halves.retry()
         for _ in range(delivering.BATCH):
             if not self._queue or self._queue[0][0] > now:
@@ -196,13 +197,23 @@ class Transactions(delivering.Scheduled):
             self._open.pop(self._current.get(first, first), None)
             self._current[first] = offset
         if property_value(properties, b"TRANSACTION_CHECK_TIMES") is None:
-            due_ms = stored.born_timestamp_ms + self._immunity_ms(properties)
+            left_ms = self._left_ms(stored)
         else:
-            due_ms = stored.store_timestamp_ms + self._interval_ms
+            past_ms = max(0, self._clock() - stored.store_timestamp_ms)
+            left_ms = self._interval_ms - past_ms
+        due_ms = self._steady() + left_ms
         self._wait(offset, _Open(stored.physical_offset, first, due_ms))
 
+    def _left_ms(self, stored: StoredMessage) -> int:
+        """The time until the first check, from the birth of a half message on.
+
+        A client's clock may be ahead, and so may this one have been: neither delays the check.
+        """
+        begun_ms = min(stored.born_timestamp_ms, stored.store_timestamp_ms, self._clock())
+        return begun_ms + self._immunity_ms(stored.properties_bytes) - self._clock()
+
     def _wait(self, offset: int, waiting: _Open) -> None:
-        waiting.due_ms = min(waiting.due_ms, self._clock() + _RENEW_MS)
+        waiting.due_ms = min(waiting.due_ms, self._steady() + _RENEW_MS)
         self._open[offset] = waiting
         heapq.heappush(self._queue, (waiting.due_ms, offset))
 
@@ -220,27 +231,41 @@ class Transactions(delivering.Scheduled):
     def _check(self, offset: int, waiting: _Open) -> None:
         check = partial(self._check_one, offset, waiting)
         if not self._deliverer.deliver(waiting.physical_offset, check):
-            waiting.due_ms = self._clock() + delivering.RETRY_MS
+            waiting.due_ms = self._steady() + delivering.RETRY_MS
             self._wait(offset, waiting)
         elif offset in self._open and self._open[offset] is waiting:
             del self._open[offset]  # its record is damaged, so it cannot be committed
 
     def _check_one(self, offset: int, waiting: _Open, stored: StoredMessage) -> None:
-        properties, now = stored.properties_bytes, self._clock()
-        times = int(property_value(properties, b"TRANSACTION_CHECK_TIMES") or 0)
+        properties, now = stored.properties_bytes, self._steady()
+        times = int(property_value(properties, b"TRANSACTION_CHECK_TIMES") or 0) + waiting.times
         if times >= self._settings.transaction_check_limit:
             self._give_up(stored, times)
             self._put_end(offset)
             return
-        first_ms = stored.born_timestamp_ms + self._immunity_ms(properties)
-        is_asked = times > 0 or now >= first_ms
+        left_ms = self._left_ms(stored)
+        is_asked = times > 0 or left_ms <= 0
+        due_ms = now + (self._interval_ms if is_asked else left_ms)
         added = {"TRAN_PREPARED_QUEUE_OFFSET": str(waiting.first_offset)}
         if is_asked:
             added["TRANSACTION_CHECK_TIMES"] = str(times + 1)
-        put = self._appender.put_again(stored, **added)
+        try:
+            put = self._appender.put_again(stored, **added)
+        except PutRefused as error:
+            if error.status not in ILLEGAL_PUTS:
+                raise
+            if not waiting.times:
+                _LOG.warning(
+                    "the half message at offset %d of the log has no room for what a check adds, "
+                    "so it stays there until its transaction ends: %s",
+                    *(stored.physical_offset, error),
+                )
+            times = waiting.times + is_asked
+            self._wait(offset, attrs.evolve(waiting, due_ms=due_ms, times=times))
+            self._to_ask += [stored] if is_asked else []
+            return
         self._put_end(offset)  # else a restart before the next save would check it as well
         self._current[waiting.first_offset] = put.queue_offset
-        due_ms = now + self._interval_ms if is_asked else first_ms
         self._wait(put.queue_offset, _Open(put.physical_offset, waiting.first_offset, due_ms))
         if is_asked:
             self._to_ask.append(
@@ -261,10 +286,8 @@ class Transactions(delivering.Scheduled):
             if not producers:
                 continue  # the next check is after the interval
             self._turn += 1
-            try:
+            with delivering.one_of_many(f"a request to a producer of {group_of(half)!r}"):
                 producers[self._turn % len(producers)].peer.check_transaction(half)
-            except Exception:  # noqa: BLE001  # an error of one client; the next check follows
-                _LOG.exception("a producer of %r could not be asked", group_of(half))
 
     def _give_up(self, stored: StoredMessage, times: int) -> None:
         _LOG.warning(
@@ -289,4 +312,4 @@ class Transactions(delivering.Scheduled):
 
 def group_of(half: StoredMessage) -> str:
     """The producer group of a half message."""
-    return (property_value(half.properties_bytes, b"PGROUP") or b"").decode()
+    return (property_value(half.properties_bytes, b"PGROUP") or b"").decode(errors="replace")

@@ -5,6 +5,9 @@ committed here since the last write. So no process overwrites another's offsets.
 ``lock`` is held meanwhile. A commit returns when its offsets are durable. Commits during a write
 share the next one.
 
+Before a write, the log is made durable: no durable offset may count messages, or pass over
+messages with a copy in a retry topic, that a power cut can take away.
+
 Names of groups and topics are those that RocketMQ accepts; source: RocketMQ 5.3.3, ``Validators``
 and ``TopicValidator``.
 """
@@ -15,7 +18,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -25,6 +27,7 @@ from lakelog.errors import IllegalMessage, SettingsError, StoreClosed, StoreErro
 from lakelog.files.filesystem import FileSystem, identity_at
 from lakelog.format.encoder import encode_topic
 from lakelog.format.layout import CONFIG_DIR
+from lakelog.runtime.locks import Mutex
 from lakelog_queues.configs import config_lock
 from lakelog_rocketmq import config
 
@@ -33,9 +36,12 @@ Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 MAX_GROUP_CHARACTERS: Final = 255
 MAX_TOPIC_CHARACTERS: Final = 127
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-_REMOVED: Final = -1
 _MOST_QUEUE: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
+
+
+_Changes: TypeAlias = dict[str, dict[int, int | None]]
+"""Next offsets to write, by ``TOPIC@GROUP`` and queue id; ``None`` removes one."""
 
 
 class _State(NamedTuple):
@@ -55,22 +61,30 @@ class OffsetTable:
     The file is read again at each use if it was replaced.
     """
 
-    def __init__(self, files: FileSystem, path: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, files: FileSystem, path: Path, sync: Callable[[], bool] | None = None
+    ) -> None:
         """Create the table; touches no file yet.
 
         :param path: the store directory
+        :param sync: makes the log durable as it is at the call, and returns whether it could; see
+            ``Appender.sync``. ``None`` in a store that is open for reading, which refuses commits
         """
-        self.read_only = read_only
         self._files = files
         self._path = path
+        self._sync = sync
         self._loaded: _State | None = None
-        self._pending: dict[str, dict[int, int]] = {}
-        self._being_written: dict[str, dict[int, int]] = {}
+        self._pending: _Changes = {}
         self._changes = 0
         self._written = 0
         self._closed = False
-        self._lock = Lock()
-        self._writing = Lock()
+        self._lock = Mutex()
+        self._writing = Mutex()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether commits are refused."""
+        return self._sync is None
 
     # --- reading ---
 
@@ -78,7 +92,7 @@ class OffsetTable:
         """The committed next offset of ``group``, by queue id; raises ``CorruptConfig``."""
         name = offsets_name(topic, group)
         with self._lock:
-            return self._merged().get(name, {})
+            return _served(self._merged().get(name, {}))
 
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The next offset to read, by group, topic and queue id."""
@@ -86,8 +100,8 @@ class OffsetTable:
         with self._lock:
             for name, table in self._merged().items():
                 split = config.split_name(name)
-                if split is not None:
-                    found.setdefault(split[1], {})[split[0]] = dict(table)
+                if split is not None and (served := _served(table)):
+                    found.setdefault(split[1], {})[split[0]] = served
         return found
 
     # --- committing ---
@@ -100,13 +114,22 @@ class OffsetTable:
         """
         self.commit_all([(group, topic, offsets)])
 
-    def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Write several commits at once, all or none of them; raises like :meth:`commit`."""
+    def commit_all(self, commits: Iterable[Commit], *, as_broker: bool = False) -> None:
+        """Write several commits at once, all or none of them; raises like :meth:`commit`.
+
+        :param as_broker: keep what RocketMQ's brokers accept from any client: names of groups that
+            its own clients refuse, and negative offsets, which stand for none
+        """
         wanted = "a list of (group, topic, {queue_id: offset})"
         tables = listed("commits", commits, wanted)
         if not all(isinstance(each, Sequence) and len(each) == 3 for each in tables):
             raise wrong_type("commits", tables, wanted)
-        named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in tables]
+        named = [
+            (f"{topic}{config.SEPARATOR}{group}", offsets)
+            if as_broker
+            else (_checked(group, topic, offsets), offsets)
+            for group, topic, offsets in tables
+        ]
         with self._lock:
             self._check_open()
             self._state()  # fail before changing anything if the file cannot be read
@@ -122,7 +145,7 @@ class OffsetTable:
             for name, table in self._merged().items():
                 split = config.split_name(name)
                 if split is not None and split[1] == group and topic in (None, split[0]):
-                    self._pending[name] = dict.fromkeys(table, _REMOVED)
+                    self._pending[name] = dict.fromkeys(table)
             change = self._changed()
         self._write(change)
 
@@ -139,7 +162,7 @@ class OffsetTable:
         self.flush()
 
     def _check_open(self) -> None:
-        if self.read_only:
+        if self._sync is None:
             raise StoreReadOnly(
                 "offsets cannot be committed in a store that is open for reading; open it with "
                 "mode='write'",
@@ -161,15 +184,7 @@ class OffsetTable:
 
     def _merged(self) -> config.Offsets:
         """The file's content with the pending commits applied."""
-        found = {name: dict(table) for name, table in self._state().offsets.items()}
-        for name, changes in (*self._being_written.items(), *self._pending.items()):
-            table = found.setdefault(name, {})
-            table.update(changes)
-            for queue in [queue for queue, offset in table.items() if offset == _REMOVED]:
-                del table[queue]
-            if not table:
-                del found[name]
-        return found
+        return _with_changes(self._state().offsets, self._pending)
 
     def _changed(self) -> int:
         self._changes += 1
@@ -179,39 +194,75 @@ class OffsetTable:
 
     def _write(self, change: int) -> None:
         """Return once a write that began after ``change`` is durable."""
+        if self._writing.is_mine():
+            raise StoreError(
+                "this signal handler interrupted a commit of its own thread, which it cannot wait "
+                "for; commit again after it",
+                path=self._path,
+            )
         with self._writing:
             if self._written >= change:
                 return
+            # Pending commits stay until they are written: an error or a signal handler's exception
+            # at any place leaves them to the next write.
+            with self._lock:
+                reached = self._changes
+                changes = {name: dict(each) for name, each in list(self._pending.items())}
             try:
+                self._check_durable()
                 with config_lock(self._files, self._path):
-                    self._replace()
+                    self._replace(changes)
             except OSError as error:
                 raise StoreError(
                     f"consumer offsets could not be written ({error}); check permissions and free "
                     "space, then commit again",
                     path=error.filename or self._path,
                 ) from error
-
-    def _replace(self) -> None:
-        # Commits that arrive during the write go to a new `_pending`, and reads merge both. So the
-        # file is written without the lock, and a failed write loses no commit.
-        with self._lock:
-            reached, former = self._changes, self._state().content
-            offsets = self._merged()
-            self._being_written, self._pending = self._pending, {}
-        try:
-            now_ms = time.time_ns() // 1_000_000
-            content = config.save_offsets(self._files, self._path, former, offsets, now_ms)
-        except BaseException:  # including Ctrl-C: keep the commits for the next attempt
-            # Commits made during the failed write are newer, so they override it.
             with self._lock:
-                for name, newer in self._pending.items():
-                    self._being_written.setdefault(name, {}).update(newer)
-                self._pending, self._being_written = self._being_written, {}
-            raise
+                self._drop(changes)
+                self._written = reached
+
+    def _check_durable(self) -> None:
+        if self._sync is not None and not self._sync():
+            raise StoreError(
+                "this signal handler interrupted a sync of its own thread, so that the messages "
+                "before the offsets are not durable; commit again after it",
+                path=self._path,
+            )
+
+    def _replace(self, changes: _Changes) -> None:
+        with self._lock:
+            former = self._state()
+        offsets, now_ms = _with_changes(former.offsets, changes), time.time_ns() // 1_000_000
+        content = config.save_offsets(self._files, self._path, former.content, offsets, now_ms)
         with self._lock:
             self._loaded = _State(offsets, content, self._identity())
-            self._being_written, self._written = {}, reached
+
+    def _drop(self, written: _Changes) -> None:
+        """Forget the pending commits that were written, except of queues committed again since."""
+        for name, changes in written.items():
+            pending = self._pending.get(name, {})
+            for queue, offset in changes.items():
+                if pending.get(queue, offset) == offset:
+                    pending.pop(queue, None)
+            if not pending:
+                self._pending.pop(name, None)
+
+
+def _served(table: Mapping[int, int]) -> dict[int, int]:
+    """The offsets without negative ones, which stand for none, as in RocketMQ."""
+    return {queue: offset for queue, offset in table.items() if offset >= 0}
+
+
+def _with_changes(offsets: config.Offsets, changes: _Changes) -> config.Offsets:
+    """A copy of ``offsets`` with the changes applied; tables that become empty are left out."""
+    found = {name: dict(table) for name, table in offsets.items()}
+    for name, changed in list(changes.items()):
+        table = {**found.get(name, {}), **changed}
+        found[name] = {queue: at for queue, at in table.items() if at is not None}
+        if not found[name]:
+            del found[name]
+    return found
 
 
 def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:

@@ -35,9 +35,10 @@ import attrs
 from lakelog.errors import CorruptQueue, NotOpened, StoreFailed, ThreadNotStarted
 from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
-from lakelog.files.filesystem import NoRoom
-from lakelog.format.layout import ABORT_FILE
+from lakelog.files.filesystem import NoRoom, identity_at
+from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue, Units
+from lakelog.format.queue_survey import explains
 from lakelog.lazy import cached_property
 from lakelog.log.sources import FileSource, read_at
 from lakelog.runtime.locks import LockFreeEvent, Mutex
@@ -59,6 +60,10 @@ BATCH_BYTES: Final = 512 << 10
 """Length of a batch that an owner dispatches (``lakelog.log.scan.WINDOW_BYTES``)."""
 _SLACK_BYTES: Final = 3 * BATCH_BYTES
 """One batch is enough; the others allow for owners with another version of lakelog."""
+_PROGRESS_FILES: Final = ("consumerOffset.json", "delayOffset.json")
+"""RocketMQ's files of ``config/`` with queue offsets, or of each the ``.bak``."""
+_GROUPS_DIR: Final = "groups"
+"""The folder of the states of groups in lakelog's own folder."""
 _KEPT_MARKS: Final = 2
 """Two, because a power cut may remove the record of the latest mark from the log."""
 
@@ -97,6 +102,7 @@ class ConsumeQueues:
         self._log = FileSource(files, log_path, segment_bytes)
         self._marks: tuple[queue_ends.RecordFingerprint, ...] = ()
         self._kept: queue_ends.DurableQueueEnds | None = None
+        self._former: dict[Queue, int] = {}
         self._dispatched: queue_ends.RecordFingerprint | None = None
         self._flushing = Flushing(settings, context.checkpoint, self._sync, self._note)
 
@@ -140,10 +146,43 @@ class ConsumeQueues:
         self._load_or_quarantine(kept)
         if self._thorough:
             self._drop_foreign_queues(minimum)
+        self._former = {**self._gone(kept, minimum), **kept.former}
         for name, queue in self._queues.items() if not self._clean else ():
             # Files that may not be durable are synced at the next flush.
             queue.mark_unsynced(kept.ends.get(name, 0) if self._marks else 0)
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
+
+    def _gone(self, kept: queue_ends.DurableQueueEnds, minimum: int) -> dict[Queue, int]:
+        """The last ends of queues whose files are gone; those of records that were cut are none."""
+        is_proved = self._marks[:1] == kept.marks[:1]
+        return {
+            queue: end
+            for queue, end in kept.ends.items()
+            if queue not in self._queues and (is_proved or explains(end, minimum))
+        }
+
+    def settle_offsets(self, next_offsets: dict[Queue, int], minimum: int) -> None:
+        """Keep progress and the ends of queues together before the first append.
+
+        A queue without records and files continues at its former end, or else at the highest offset
+        that a group committed. Other offsets beyond the end of their queue are set to that end: its
+        messages were lost, and new ones will have these offsets.
+
+        :param next_offsets: by queue, the offset of its next message; queues are added
+
+        Raises :class:`~lakelog.errors.StoreError` if an offset cannot be set.
+        """
+        for queue, end in self._former.items():
+            next_offsets.setdefault(queue, end)
+        config = self._path / CONFIG_DIR
+        if any(map(identity_at, (config / each for each in _PROGRESS_FILES))):
+            from lakelog_queues.configs import settle_offsets  # most stores have no progress
+
+            settle_offsets(self._files, self._path, next_offsets, minimum)
+        if identity_at(self._path / OWN_DIR / _GROUPS_DIR):
+            from lakelog_queues.groups.state import settle_states
+
+            settle_states(self._files, self._path, next_offsets)
 
     def _proves(self, mark: queue_ends.RecordFingerprint) -> bool:
         """Whether the log has the record of ``mark`` at its place."""
@@ -287,8 +326,16 @@ class ConsumeQueues:
         """
         if self._read_only:
             self._drop_queues(topic, end_offset)
-        else:
-            delete_topic(self._files, self._path, topic, end_offset, self._drop_queues)
+            return
+        self._ensure_loaded()
+        ends = {name: each.end for name, each in self._queues.items() if name[0] == topic}
+        with self._flushing.one_at_a_time:  # durable before the first file is removed
+            self._former = {**self._former, **ends}
+            kept = (self._kept or queue_ends.DurableQueueEnds())._replace(former=self._former)
+            if kept != self._kept:
+                queue_ends.write_kept(self._files, self._path, kept)
+                self._kept = kept
+        delete_topic(self._files, self._path, topic, end_offset, self._drop_queues)
 
     def _drop_queues(self, topic: str, end_offset: int) -> None:
         self._ensure_loaded()
@@ -342,6 +389,7 @@ class ConsumeQueues:
             {name: queue.first for name, queue in queues},
             self._settings.file_entries,
             marks,
+            self._former,
         )
         return lambda: self._keep(kept)
 
@@ -491,6 +539,7 @@ class Flushing:
     :ivar dispatched_ms: store time of the last record whose units are all written, in ms since 1970
     :ivar dispatched_bytes: length of the log dispatched so far
     :ivar failure: the error of a failed sync
+    :ivar one_at_a_time: held during a sync and the note of what it made durable
     """
 
     _settings: ConsumeQueueSettings
@@ -502,7 +551,7 @@ class Flushing:
     failure: BaseException | None = None
     _thorough_at: float = attrs.field(init=False)
     _thorough_bytes: int = 0
-    _one_at_a_time: Mutex = attrs.field(factory=Mutex)
+    one_at_a_time: Mutex = attrs.field(factory=Mutex)
     _over: bool = False
     _wake: LockFreeEvent = attrs.field(factory=LockFreeEvent)
     _thread: threading.Thread | None = None
@@ -550,7 +599,7 @@ class Flushing:
 
     def flush(self) -> None:
         """Sync everything, then advance the checkpoint; raises :class:`StoreFailed`."""
-        with self._one_at_a_time:
+        with self.one_at_a_time:
             self.check()
             self._thorough()
 
@@ -577,7 +626,7 @@ class Flushing:
                 self._shortage.begin(error)
 
     def _tick(self) -> None:
-        with self._one_at_a_time:
+        with self.one_at_a_time:
             self.check()
             if time.monotonic() * 1000 >= self._thorough_at or self._has_many():
                 self._thorough()

@@ -319,11 +319,14 @@ def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
 
 def _batch_topics(document: Mapping[str, Any]) -> frozenset[str]:
     """The same; other attributes of topics are not read, so an odd one stops nothing here."""
-    table = document.get("topicConfigTable") or {}
+    from lakelog_rocketmq.config import object_table
+
+    found = object_table(document, "topicConfigTable").items()
+    known = ((topic, each.get("attributes")) for topic, each in found if isinstance(each, Mapping))
     return frozenset(
         topic
-        for topic, config in table.items()
-        if (config.get("attributes") or {}).get("queue.type") == "BatchCQ"
+        for topic, attributes in known
+        if isinstance(attributes, Mapping) and attributes.get("queue.type") == "BatchCQ"
     )
 
 

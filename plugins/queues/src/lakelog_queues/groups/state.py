@@ -35,13 +35,15 @@ from typing import Final, NamedTuple, TypeAlias
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.hooks import DispatchedLog
 from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.groups.state_file import (
     CLEAN,
     FIRST_SLOT,
+    GROUPS_DIR,
     MEMBERS,
     NEXT_MEMBER,
     NONE,
@@ -53,6 +55,7 @@ from lakelog_queues.groups.state_file import (
     StateFile,
     StateOpening,
     existing,
+    redo,
 )
 
 _NOBODY: Final = 1
@@ -274,11 +277,7 @@ class GroupState:
             at = words[QUEUES]
             while at:
                 if at not in self._names:
-                    queue = words[at + _ID] & 0xFFFF_FFFF
-                    length = words[at + _ID] >> 32
-                    parts = range(at + _NAME_AT, at + _NAME_AT + _slots_of(length) * SLOT, SLOT)
-                    name = b"".join(words[part + 1 : part + SLOT].tobytes() for part in parts)
-                    self._names[at] = name[:length].decode(), int(queue)
+                    self._names[at] = _queue_at(words, at)
                     self._entries[self._names[at]] = at
                 at = words[at + _CHAIN]
         return self._entries
@@ -711,6 +710,43 @@ class GroupState:
             else:
                 found[queue] = at
         return found
+
+
+def _queue_at(words: memoryview, at: int) -> Queue:
+    length = words[at + _ID] >> 32
+    parts = range(at + _NAME_AT, at + _NAME_AT + _slots_of(length) * SLOT, SLOT)
+    name = b"".join(words[part + 1 : part + SLOT].tobytes() for part in parts)
+    return name[:length].decode(), int(words[at + _ID] & 0xFFFF_FFFF)
+
+
+def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> None:
+    """Remove the states that have handed out messages beyond the end of their queue.
+
+    The messages were lost, and new ones will have these offsets. The groups continue at their
+    committed offsets. Must be called before the first append, without members; raises ``OSError``.
+
+    :param ends: by queue, the offset of its next message
+    """
+    folder = path / OWN_DIR / GROUPS_DIR
+    for name, _ in files.list(folder):
+        data = read_file(files, folder / name) or b""
+        words = memoryview(bytearray(data[: len(data) - len(data) % 8])).cast("Q")
+        try:
+            redo(words)
+            places = list(_chain(words, QUEUES, _CHAIN))
+            beyond = [at for at in places if words[at + NEXT] > ends.get(_queue_at(words, at), 0)]
+        except (IndexError, UnicodeDecodeError):
+            continue  # it is damaged, and the first member will replace it
+        if beyond:
+            files.unlink(folder / name)
+            files.sync_dir(folder)
+            topic, queue_id = _queue_at(words, beyond[0])
+            _log.warning(
+                "%s: it has handed out messages up to offset %d of queue %s/%d, which ends at %d; "
+                "its group continues at the committed offsets",
+                *(folder / name, words[beyond[0] + NEXT], topic, queue_id),
+                ends.get((topic, queue_id), 0),
+            )
 
 
 def _slots_of(length: int) -> int:

@@ -179,7 +179,7 @@ class StateFile(Section):
     def repair(self) -> None:
         """Finish what a killed member, or an exception, left half done."""
         words = self.words
-        _redo(words)
+        redo(words)
         while slot := words[DROPPED]:
             self.apply([slot, 0, DROPPED, words[slot + 7], slot + 7, words[FREE], FREE, slot])
 
@@ -276,7 +276,8 @@ class StateFile(Section):
         self.close()
 
 
-def _redo(words: memoryview) -> None:
+def redo(words: memoryview) -> None:
+    """Make the change that a killed member, or an exception, left half done."""
     for at in range(_INTENT_AT, _INTENT_AT + words[INTENT], 2):
         words[words[at]] = words[at + 1]
     words[INTENT] = 0
@@ -408,7 +409,7 @@ class StateOpening:
         if any(is_locked(file, byte, fcntl.F_WRLCK) for byte in _member_bytes(words)):
             return None
         words[CLEAN] = 0
-        _redo(words)
+        redo(words)
         if not self.is_whole(words):
             return _DAMAGED
         if not is_of_boot:

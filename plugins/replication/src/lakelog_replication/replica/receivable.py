@@ -145,6 +145,10 @@ class Receivable:
         if self.synced < self.appended:
             self.synced = self._opened.sync()
 
+    def sync_all(self) -> None:
+        """As :meth:`sync`, for any thread."""
+        self._opened.sync()
+
     def vouch(self, offset: int) -> int:
         """Sync, and publish as durable, the bytes that the master cannot lose: up to ``offset``.
 

@@ -21,7 +21,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Thread
@@ -189,7 +189,8 @@ class HaReceiver:
             voucher = stack.enter_context(closing(make_voucher(settings)))
             if settings.broker:
                 interval_s = settings.groups_interval_ms / 1000
-                copier = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
+                broker = Address.parse(settings.broker)
+                copier = GroupCopier(broker, self._context, interval_s, log)
                 stack.enter_context(closing(copier))
             while not self._over.is_set():
                 self._once(log, voucher)
@@ -436,17 +437,23 @@ class ReplicaReporter:
 class GroupCopier(remoting.BrokerPoll):
     """Copies consumer offsets and settings of the master to a replica, in a thread, at an interval.
 
-    Offsets of groups that the master does not have stay unchanged.
+    Offsets of groups that the master does not have stay unchanged. Offsets are written once the
+    replica has the log that the master had when it sent them: they may pass over messages with a
+    copy at the end of that log.
     """
 
-    def __init__(self, broker: Address, context: Context, interval_s: float) -> None:
+    def __init__(
+        self, broker: Address, context: Context, interval_s: float, log: Receivable
+    ) -> None:
         """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`.
 
         :param broker: the master's address for clients
+        :param log: the log of the replica
         """
-        self._files, self._path = context.files, context.path
-        self._table = OffsetTable(context.files, context.path)
+        self._files, self._path, self._log = context.files, context.path, log
+        self._table = OffsetTable(context.files, context.path, self._sync)
         self._known: tables.Offsets = {}
+        self._waiting: tuple[int, tables.Offsets] | None = None
         super().__init__(broker, interval_s, "lakelog-replica-groups", "groups and topics: ")
 
     def ask(self) -> None:
@@ -457,13 +464,22 @@ class GroupCopier(remoting.BrokerPoll):
             copy_configs(self._broker, self._files, self._path)
 
     def _copy_positions(self) -> None:
-        found = consumer_offsets(self._broker)
-        changed = {name for name, offsets in found.items() if offsets != self._known.get(name)}
-        splits = {name: split for name in changed if (split := tables.split_name(name))}
-        commits = [(group, topic, found[name]) for name, (topic, group) in splits.items()]
-        if commits:
-            self._table.commit_all(commits)
-        self._known = found
+        if self._waiting is None:
+            found = consumer_offsets(self._broker)
+            if all(at == self._known.get(name) for name, at in found.items()):
+                return
+            self._waiting = remoting.runtime_info(self._broker).end, found
+        end, found = self._waiting
+        if self._log.appended >= end:
+            changed = {name: at for name, at in found.items() if at != self._known.get(name)}
+            splits = {name: split for name in changed if (split := tables.split_name(name))}
+            commits = [(group, topic, found[name]) for name, (topic, group) in splits.items()]
+            self._table.commit_all(commits, as_broker=True)
+            self._known, self._waiting = found, None
+
+    def _sync(self) -> bool:
+        self._log.sync_all()
+        return True
 
 
 def consumer_offsets(broker: Address) -> tables.Offsets:
@@ -473,28 +489,19 @@ def consumer_offsets(broker: Address) -> tables.Offsets:
     """
     body = remoting.call(broker, remoting.GET_ALL_CONSUMER_OFFSET).body
     try:
-        return tables.read_offsets(tables.parse_object(body))
+        return tables.OFFSETS.read(tables.parse_object(body))
     except ValueError as error:
         raise remoting.BrokerRefused(
             f"{broker} answers with no consumer offsets: {error}"
         ) from None
 
 
-_CONFIGS: Final[Mapping[str, tuple[int, str, Callable[[Mapping[str, Any]], object]]]] = {
-    tables.TOPICS_FILE: (remoting.GET_ALL_TOPIC_CONFIG, "topicConfigTable", tables.read_topics),
-    tables.GROUPS_FILE: (
-        remoting.GET_ALL_SUBSCRIPTION_GROUPS,
-        "subscriptionGroupTable",
-        tables.read_groups,
-    ),
-    tables.DELAY_OFFSETS_FILE: (
-        remoting.GET_ALL_DELAY_OFFSET,
-        "offsetTable",
-        tables.read_delay_offsets,
-    ),
-}
-"""By the file of ``config/``: the code of the request, the key that the response must have, and
-what raises ``ValueError`` for content that the file cannot have."""
+_CONFIGS: Final[Sequence[tuple[int, tables.Table[Any]]]] = (
+    (remoting.GET_ALL_TOPIC_CONFIG, tables.TOPICS),
+    (remoting.GET_ALL_SUBSCRIPTION_GROUPS, tables.GROUPS),
+    (remoting.GET_ALL_DELAY_OFFSET, tables.DELAY_OFFSETS),
+)
+"""The code of the request for a table that the response must have."""
 
 
 def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
@@ -508,11 +515,11 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
     :class:`~lakelog.errors.StoreError` if a file cannot be written.
     """
     refused: remoting.BrokerRefused | None = None
-    for file in _CONFIGS:
-        target = path / layout.CONFIG_DIR / file
+    for code, table in _CONFIGS:
+        target = path / layout.CONFIG_DIR / table.file
         try:
-            content = _asked(broker, file)
-            if content and content != _there(files, target):
+            content = _asked(broker, code, table)
+            if content and content != _there(files, target, table):
                 tables.save_config(files, target, content)
         except remoting.BrokerRefused as error:
             refused = error
@@ -522,28 +529,30 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
         raise refused
 
 
-def _asked(broker: Address, file: str) -> dict[str, Any]:
-    """The content of the master's file; empty if the master has no such file yet."""
-    code, table, read = _CONFIGS[file]
+def _asked(broker: Address, code: int, table: tables.Table[Any]) -> dict[str, Any]:
+    """The content of the master's file; empty if the master has no such file yet.
+
+    Entries that cannot be read are copied as they are.
+    """
     body = remoting.call(broker, code).body
     if not body:
         return {}
     try:
         found = tables.parse_object(body)
         # The other keys of the response are not in the broker's own file.
-        keys = (table, "forbiddenTable", "dataVersion")
+        keys = (table.name, "forbiddenTable", "dataVersion")
         content = {key: found[key] for key in keys if found.get(key) is not None}
-        if table not in content:
-            raise ValueError(f"it has no {table}")
-        read(content)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise remoting.BrokerRefused(f"{broker} answers with no {file}: {error}") from None
+        if table.name not in content:
+            raise ValueError(f"it has no {table.name}")
+        table.read(content)
+    except ValueError as error:
+        raise remoting.BrokerRefused(f"{broker} answers with no {table.file}: {error}") from None
     return content
 
 
-def _there(files: FileSystem, path: Path) -> dict[str, Any]:
+def _there(files: FileSystem, path: Path, table: tables.Table[Any]) -> dict[str, Any]:
     """The content of the replica's file; empty if it is damaged, so that it is replaced."""
     try:
-        return tables.load_config(files, path, _CONFIGS[path.name][2]).content
+        return tables.load_config(files, path, table.read).content
     except errors.LakelogError:
         return {}
