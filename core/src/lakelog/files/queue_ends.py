@@ -21,6 +21,7 @@ continues there, since consumer groups may have committed offsets up to that end
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -127,10 +128,25 @@ def _queues(root: Path) -> Iterator[tuple[Queue, Path]]:
                 yield (topic.name, int(queue.name)), queue
 
 
+def _without_stray(segments: list[SegmentFile]) -> list[SegmentFile]:
+    """The files without those that cannot be of their queue, by their names or lengths."""
+    lengths = Counter(each.length for each in segments if each.length)
+    if len(segments) < 2 or not lengths:
+        return segments
+    size = max(lengths, key=lambda length: (lengths[length], length))
+    kept: list[SegmentFile] = []
+    for each in segments:
+        is_next = not kept or each.start_offset == kept[-1].start_offset + size
+        if not each.start_offset % size and (is_next or each.length in (0, size)):
+            kept.append(each)
+    return kept
+
+
 def _end(
     files: FileSystem, segments: list[SegmentFile], limit: int, *, batch: bool = False
 ) -> QueueEnd:
     """The end of a queue: behind its last unit; of a ``batch`` queue, behind its messages."""
+    segments = _without_stray(segments)
     size, highest = (_BATCH_UNIT.size if batch else UNIT_BYTES), -1
     for segment in reversed(segments):
         with closing(files.open(segment.path)) as file:

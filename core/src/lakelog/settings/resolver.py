@@ -197,11 +197,15 @@ def _segments(chosen: Chosen, path: Path) -> Iterator[tuple[str, int, Path]]:
         yield "segment_size_bytes", found[0], directory / found[1]
 
 
+_MOST_FILE_BYTES: Final = 1 << 40
+
+
 def file_size(files_found: Listing) -> tuple[int, str] | None:
     """The size of a log's files, and the name of the file that determines it.
 
     Adjacent names are one size apart, unless a file between them is missing; then equal lengths
-    decide. The length of a single file decides if its name does not contradict it.
+    decide. The length of a single file decides if its name does not contradict it. If no file is as
+    long as names are apart, one of them may be a stray file: the longest one decides.
     """
     files = sorted(
         (int(name), length, name) for name, length in files_found if is_segment_name(name)
@@ -214,7 +218,11 @@ def file_size(files_found: Listing) -> tuple[int, str] | None:
     if not distances:
         return None
     size = min(distances)
-    return size, next((name for length, name in whole if length == size), files[0][2])
+    confirmed = [name for length, name in whole if length == size]
+    aligned = [(length, name) for at, length, name in files if length and not at % length]
+    if aligned and not (confirmed or alike) and (max(aligned)[0] > size or size > _MOST_FILE_BYTES):
+        return max(aligned)
+    return size, (confirmed or [files[0][2]])[0]
 
 
 def listing(directory: Path) -> Listing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 from core.tests.format.handmade import record, run
+from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import MAGIC_V2
 from lakelog.format.record_batch import RecordBatch
 from lakelog_queues.dispatching.grouping import names_folder
 from lakelog_queues.dispatching.making import batch_topics
 from plugins.queues.tests.consumequeue.support import contents, keep_log, queues
+from plugins.queues.tests.groups.support import fill, open_store
 
 NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]
 FOLDERS = ["a.b", "...", " ", "a\\b", "-", "\u00fc", "%LMQ%x", "a\tb", "t" * 127]
@@ -124,3 +127,39 @@ def test_batch_topics(
         if content is not None:
             (tmp_path / "config" / name).write_text(content)
     assert batch_topics(RealFileSystem(), tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["12345678901234567890", "00000000000000004940", "09000000000000000000"]
+)
+def test_a_stray_file_is_no_proof_of_lost_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 10, queues=1)
+    (tmp_path / "consumequeue" / "t" / "0" / name).write_bytes(b"x" * 1000)
+    with open_store(tmp_path) as store:
+        assert store.recovery is not None
+        assert store.recovery.missing == ()
+        assert store.queue_bounds("t", 0) == (0, 10)
+        assert store.put(Message("t", b"10", queue_id=0)).queue_offset == 10
+    assert f"{name} has a wrong length (1000 bytes) or name" in caplog.text
+    assert [each.name for each in (tmp_path / "lakelog" / "quarantine").iterdir()] == [
+        f"consumequeue-0-{name}-t"
+    ]
+
+
+@pytest.mark.parametrize("topic", ["o" * 255, "\u8ba2" * 74, "\u00fc" * 127])
+def test_a_damaged_file_of_a_long_topic_is_set_aside(tmp_path: Path, topic: str) -> None:
+    """The name there is cut by its bytes, not by its characters."""
+    for damaged in (1, 2):
+        with open_store(tmp_path) as store:
+            fill(store, 5, topic, queues=1)
+            fill(store, 1, "fine", queues=1)
+        (file,) = (tmp_path / "consumequeue" / topic / "0").iterdir()
+        os.truncate(file, 97)
+        with open_store(tmp_path) as store:
+            assert store.queue_bounds(topic, 0) == (0, 5 * damaged)
+        aside = [each.name for each in (tmp_path / "lakelog" / "quarantine").iterdir()]
+        assert len(aside) == damaged
+        assert all(len(os.fsencode(each)) <= 255 for each in aside)

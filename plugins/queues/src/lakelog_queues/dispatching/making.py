@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,8 @@ of batch queues but none of other queues has batch queues only.
 _UNITS: Final = (layout.CONSUMEQUEUE_DIR, layout.BATCHCONSUMEQUEUE_DIR)
 _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
+_NAME_BYTES: Final = 200
+"""Longest name in the quarantine; of the 255 bytes of a name, a number may take some."""
 _LEFT_OUT: Final = "left-out"
 """The name of a folder that never exists."""
 NOWHERE: Final = 1 << 63
@@ -380,7 +383,8 @@ def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None
     quarantine = path / layout.OWN_DIR / layout.QUARANTINE_DIR
     files.make_dir(quarantine)
     topic, queue_id = file.path.parts[-3:-1]
-    target = free_name(quarantine / f"{folder}-{queue_id}-{file.path.name}-{topic}"[:200])
+    name = os.fsencode(f"{folder}-{queue_id}-{file.path.name}-{topic}")[:_NAME_BYTES]
+    target = free_name(quarantine / name.decode(errors="ignore"))
     files.rename(file.path, target)
     files.sync_dir(quarantine)
     files.sync_dir(file.path.parent)
