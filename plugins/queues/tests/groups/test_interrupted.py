@@ -63,6 +63,7 @@ def test_an_exception_at_any_point_leaves_a_state_that_all_can_use(
             if call == "poll" and outcome.was_raised:
                 assert {each.attempt for each in left} == {1}, outcome.place
         assert store.groups()[group]["t"] == {0: 3, 1: 3}, outcome.place
+        store.forget_offsets(group)  # the points of a commit grow with the file
 
 
 def die(path: Path, call: str, at: int) -> None:
