@@ -11,7 +11,7 @@ def main(folder: str) -> None:
     """Read half of the messages, close the store, and continue from the stored position."""
     with lakelog.open(folder, segment_size_bytes="1MiB") as store:
         store.put_batch([lakelog.Message("orders", b"order %d" % n) for n in range(100)])
-        with store.consumer("billing", "orders", start="earliest") as consumer:
+        with store.consumer("billing", "orders") as consumer:
             done = 0
             while done < 50:
                 done += len(consumer.poll(10))

@@ -17,7 +17,6 @@ def main(folder: str) -> None:
         for number in range(1000):
             keys = [f"order-{number}", f"customer-{number % 7}"]
             store.put(lakelog.Message("orders", b"order %d" % number, keys=keys))
-        store.wait_dispatched()
         print(bytes(store.query("orders", "order-42")[0].body))
         newest = store.query("orders", "customer-3", max_messages=3)
         print("the newest of customer 3:", [bytes(each.body) for each in newest])

@@ -13,7 +13,6 @@ def main(folder: str) -> None:
         for number in range(100):
             tags = "bar" if number % 3 else "kitchen"
             store.put(lakelog.Message("orders", b"order %d" % number, tags=tags, queue_id=0))
-        store.wait_dispatched()  # queues are built shortly after the append
 
         found = store.get("orders", 0, offset=40, max_messages=3)
         print(found.status.name, [bytes(each.body) for each in found.messages])

@@ -24,7 +24,6 @@ def main(folder: str) -> None:
     """Let three threads handle the messages of six queues."""
     with lakelog.open(folder, segment_size_bytes="1MiB") as store:
         store.put_batch([lakelog.Message("orders", b"order %d" % n) for n in range(60)])
-        store.wait_dispatched()
         done: dict[bytes, str] = {}
         workers = [
             threading.Thread(target=work, args=(store, f"worker {n}", done)) for n in range(3)

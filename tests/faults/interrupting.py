@@ -182,9 +182,9 @@ READING: Final[dict[str, Operation]] = {
     "query": _query,
 }
 GROUPS: Final[dict[str, Operation]] = {
-    "poll": _of_group(lambda member: member.poll(timeout_ms=10)),
-    "ack": _of_group(lambda member: [member.ack(each) for each in member.poll(timeout_ms=10)]),
-    "nack": _of_group(lambda member: [member.nack(each) for each in member.poll(timeout_ms=10)]),
+    "poll": _of_group(lambda member: member.poll(wait_ms=10)),
+    "ack": _of_group(lambda member: [member.ack(each) for each in member.poll(wait_ms=10)]),
+    "nack": _of_group(lambda member: [member.nack(each) for each in member.poll(wait_ms=10)]),
 }
 """Known to fail: an exception in them leaves a message with a member. They are being rewritten, and
 are tried by hand only."""

@@ -154,7 +154,7 @@ class AsyncConsumer:
     async def poll(
         self, max_messages: int = _BATCH_MESSAGES, wait_ms: float = 0
     ) -> list[StoredMessage]:
-        """The next messages, from all queues in turn.
+        """The next messages, in the order of the log.
 
         :param wait_ms: longest wait for the first message
         :returns: at most ``max_messages``; empty on timeout

@@ -279,7 +279,7 @@ def test_the_owner_keeps_them_and_all_see_them(tmp_path: Path) -> None:
 def test_commits_go_on_where_the_owner_is_gone(tmp_path: Path, ended: str) -> None:
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
         put_many(store, 10)
-        consumer, batch = a_member(store), store.consumer("b", "t", commit="batch")
+        consumer, batch = a_member(store), store.consumer("b", "t", start="latest", commit="batch")
         read(consumer, 3)
         consumer.commit()
         assert owner.ask("store.wait_dispatched()") == {"is_": True}

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
@@ -228,7 +229,10 @@ fn viewed(
         return Ok(None);
     };
     let py = open.py();
-    let view = segment.call_method1(names::VIEW.get(py), (within, length));
+    let view = match segment.call_method1(names::VIEW.get(py), (within, length)) {
+        Err(error) if error.is_instance_of::<PyValueError>(py) => return Ok(None), // closed
+        called => called,
+    };
     let Some(view) = answer(py, view)? else {
         return Ok(None);
     };

@@ -2,7 +2,7 @@
 //! interpreter lock. As `lakelog/format/record_batch.py`.
 
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -264,7 +264,8 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool, pack: bool) -> Option<C
     Some(Checked { good, columns, bodies })
 }
 
-/// The result of a call; `None` if it raised an `Exception`, which Python will raise again.
+/// The result of a call; `None` if the system refused something, as it will refuse Python again.
+/// Any other exception is raised: one of a signal handler does not come a second time.
 pub fn answer<'py>(
     py: Python<'py>,
     called: PyResult<Bound<'py, PyAny>>,
@@ -279,7 +280,14 @@ pub fn given<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     match called {
         Ok(given) => Ok(Some(given)),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) if error.is_instance_of::<PyOSError>(py) => {
+            let is_of_system = error.value(py).getattr("errno").is_ok_and(|each| !each.is_none());
+            if is_of_system {
+                Ok(None)
+            } else {
+                Err(error)
+            }
+        }
         Err(error) => Err(error),
     }
 }

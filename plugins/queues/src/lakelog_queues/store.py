@@ -458,14 +458,14 @@ class Store(LogStore):
         topic: str,
         queue_ids: Sequence[int] | None = None,
         *,
-        start: StartPosition = "latest",
+        start: StartPosition = "earliest",
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> Consumer:
-        """A consumer that continues at its group's last commit.
+        """A consumer that continues at its group's last commit, in the order of the log.
 
         :param queue_ids: the queues to read; ``None`` is all of the topic
-        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param start: where a new group begins: ``earliest``, ``latest`` or a time
         :param commit: ``explicit``, or ``batch``: each poll commits the messages of the one before
 
         Raises :class:`~lakelog.errors.SettingsError`; for ``batch`` of a reader ``StoreReadOnly``.
@@ -604,7 +604,8 @@ class Store(LogStore):
         current = self._current
         return QueueAccess(  # each call checks whether the store is open
             self.get,
-            lambda name: [each.queue_id for each in self.queues(name)],
+            self._queue_ids,
+            self._end_of_reads,
             self.queue_bounds,
             self.offset_by_time,
             self.arrivals,
@@ -613,6 +614,15 @@ class Store(LogStore):
                 lambda: queue_parts(current.last()).offsets,
             ),
         )
+
+    @reads
+    def _queue_ids(self, topic: str) -> Sequence[int]:
+        return self._find.lists.ids(topic)
+
+    @reads
+    def _end_of_reads(self) -> int | None:
+        end: int | None = self._current.now().reader.bounds.end()
+        return end
 
     @reads
     def _placed(self, *arguments: Any, **named: Any) -> PlacedResult:

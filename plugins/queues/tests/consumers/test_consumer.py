@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 import lakelog
 from core.tests.store.support import SEGMENT, open_small
-from lakelog import Consumer, Message, Store, StoredMessage
+from lakelog import Consumer, GetResult, GetStatus, Message, Store, StoredMessage
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog_queues.consumers.consumer import Fetching
 from plugins.queues.tests.groups.support import fill, put
 from tests.support.waiting import until
 
@@ -41,21 +45,125 @@ def old(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_every_message_once_and_each_queue_in_order(store: Store) -> None:
-    """What an empty queue leaves goes to the others, and a busy one keeps nobody waiting."""
-    for queue, count in enumerate((50, 3, 0, 17)):
-        store.put_batch([Message("t", b"x", queue_id=queue) for _ in range(count)])
-    store.wait_dispatched()
+def test_every_message_once_in_the_order_of_the_log(store: Store) -> None:
+    draw = random.Random(7)
+    queues = [draw.choice((0, 0, 0, 0, 1, 3)) for _ in range(300)]
+    for start in range(0, 300, 7):
+        store.put_batch([Message("t", b"x", queue_id=each) for each in queues[start : start + 7]])
+    consumer, found = consumer_of(store), list[StoredMessage]()
+    for most in (1, 1, 9, 1, 100, 2, 32, 32):
+        found += (polled := consumer.poll(most))
+        assert len(polled) == most
+    found += list(consumer.messages(follow=False))
+    assert [each.queue_id for each in found] == queues
+    assert places(found) == places(list(store.scan()))
+    assert consumer.poll() == []
+
+
+@pytest.mark.parametrize("mode", ["write", "read"])
+def test_two_producers_and_a_consumer_at_once(store: Store, mode: Any) -> None:
+    """A queue that was at its end when it was read may get messages before others are read."""
+    ended = threading.Event()
+
+    def produce(first: int) -> None:
+        number = first
+        while not ended.is_set():
+            store.put(Message("t", b"%d" % number, queue_id=number % 5))
+            number += 2
+
+    with ExitStack() as opened:
+        reader = store
+        if mode == "read":
+            reader = opened.enter_context(lakelog.open(store.path, mode=mode))
+        threads = [threading.Thread(target=produce, args=(first,)) for first in (0, 1)]
+        for each in threads:
+            each.start()
+            opened.callback(each.join)
+        opened.callback(ended.set)
+        consumer, found = consumer_of(reader), list[StoredMessage]()
+        while len(found) < 2000:
+            found += consumer.poll(3, wait_ms=1000)
+        offsets = [each.physical_offset for each in found]
+        assert offsets == sorted(offsets)
+        assert offsets == [each.physical_offset for each in islice(reader.scan(), len(offsets))]
+
+
+def test_messages_of_new_queues_are_in_the_order_of_the_log(store: Store) -> None:
     consumer = consumer_of(store)
-    assert Counter(each.queue_id for each in consumer.poll(9)) == {0: 3, 1: 3, 3: 3}
-    assert min(Counter(consumer.poll(1)[0].queue_id for _ in range(6)).values()) >= 2
-    assert len(consumer.poll(30)) == 30
+    assert consumer.poll() == []
+    for number in range(5):
+        put(store, number, queue_id=number)
+    put(store, 5, queue_id=0)
+    assert places(consumer.poll()) == ["0/0", "1/0", "2/0", "3/0", "4/0", "0/1"]
+
+
+class Place(NamedTuple):
+    """A message, as far as its place goes."""
+
+    queue_offset: int
+    physical_offset: int
+    topic: str = "t"
+
+
+def fetching_of(queues: dict[int, list[Place]], on_get: Any = lambda _queue: None) -> Fetching:
+    def get(topic: str, queue: int, offset: int, count: int, *, tags: None) -> GetResult:
+        on_get(queue)
+        some: Any = queues[queue][offset : offset + count]
+        status = GetStatus.FOUND if some else GetStatus.OFFSET_OVERFLOW_ONE
+        return GetResult(status, some, offset + len(some), 0, len(queues[queue]))
+
+    access: Any = SimpleNamespace(get=get)
+    fetching = Fetching(access, "t", None)
+    for queue in queues:
+        fetching.seek(queue, 0)
+    return fetching
+
+
+def merged(fetching: Fetching, limit: int) -> list[int]:
+    fetching.extend(limit)
+    return [each.message.physical_offset for each in fetching.merged(100)]
+
+
+def test_what_comes_while_queues_are_read_waits_for_the_next_turn() -> None:
+    queues = {0: [Place(0, 10)], 1: [Place(0, 20)]}
+
+    def arrive(queue: int) -> None:
+        if queue == 1 and len(queues[0]) == 1:  # queue 0 was read before
+            queues[0].append(Place(1, 100))
+            queues[1].append(Place(1, 200))
+
+    fetching = fetching_of(queues, arrive)
+    assert merged(fetching, 50) == [10, 20]
+    assert merged(fetching, 300) == [100, 200]
+
+
+def test_a_moved_record_keeps_the_order_of_its_queue() -> None:
+    """After a repair, the record of an earlier message may be at the end of the log."""
+    moved = [Place(0, 9000), Place(1, 200), Place(2, 400)]
+    fetching = fetching_of({0: moved, 1: [Place(0, 100), Place(1, 300), Place(2, 9500)]})
+    assert merged(fetching, 10_000) == [100, 300, 9000, 200, 400, 9500]
+
+
+def test_a_poll_that_an_exception_ended_is_repeated(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 20)
+    consumer = consumer_of(store)
+    first = consumer.poll(3)
+    settle = consumer._settle
+
+    def interrupted() -> None:
+        settle()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consumer, "_settle", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(5)
+    monkeypatch.undo()
+    consumer.commit()
+    assert sum(consumer.committed().values()) == len(first) == 3
     rest = consumer.poll(100)
-    assert places(rest) == [f"0/{at}" for at in range(50 - len(rest), 50)]
-    again = consumer_of(store).poll(100)
-    for queue, count in enumerate((50, 3, 0, 17)):
-        mine = [each.queue_offset for each in again if each.queue_id == queue]
-        assert mine == list(range(count))
+    assert places(first + rest) == places(list(store.scan()))
 
 
 @pytest.mark.parametrize(
@@ -72,6 +180,11 @@ def test_where_a_new_group_starts(old: Store, start: Any, first: int) -> None:
     assert places(consumer.poll()) == [f"0/{at}" for at in range(first, 9)]
     put(old, 9)
     assert places(consumer.poll()) == ["0/9"]
+
+
+def test_without_a_start_a_new_group_begins_at_the_earliest(old: Store) -> None:
+    assert places(old.consumer("g", "t").poll()) == [f"0/{at}" for at in range(2, 9)]
+    assert places(old.consumer("g", "t", [0]).poll(1)) == ["0/2"]
 
 
 def test_a_group_goes_on_where_it_committed(store: Store) -> None:

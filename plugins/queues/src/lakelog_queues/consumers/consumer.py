@@ -4,17 +4,20 @@ Delivery is at least once: messages delivered but not committed before a crash a
 Members of a group must read different queues; lakelog does not assign them. One thread uses a
 consumer at a time, except that :meth:`Consumer.close` is thread-safe.
 
-A consumer fetches from its queues in turn. Every queue gets its share of a fetch, and each fetch
-starts with another queue. So a busy queue cannot starve the others.
+A consumer merges its queues: its messages come in the order of the log. A message is handed out
+once each queue has shown a later one, or its end. What comes into a queue after that is behind the
+end of the log that was read before, and so is what is handed out next (``Fetching``).
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -37,14 +40,12 @@ _log = logging.getLogger("lakelog")
 _CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
 BATCH_MESSAGES: Final = 32
-_RELIST_S: Final = 1.0
-"""Longest interval between two listings of queues, for a consumer of all queues."""
 _NAP_S: Final = 0.5
 """Interval at which a waiting consumer checks whether it was closed."""
 
 
 class Consumer(OfThisProcess):
-    """Reads messages in the order of each queue; created by ``Store.consumer``.
+    """Reads messages in the order of the log; created by ``Store.consumer``.
 
     :ivar group: the consumer group
     :ivar topic: the topic
@@ -57,7 +58,7 @@ class Consumer(OfThisProcess):
         queue_ids: Sequence[int] | None,
         access: QueueAccess,
         *,
-        start: StartPosition = LATEST,
+        start: StartPosition = EARLIEST,
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> None:
@@ -86,28 +87,30 @@ class Consumer(OfThisProcess):
         self._fetching = Fetching(access, topic, tags)
         self._waiting: deque[Fetched] = deque()
         self._delivered: dict[int, int] = {}
+        self._before: dict[int, int] | None = None  # what was delivered when a poll began
         self._committed = access.offsets.committed(group, topic)
         self._known = self._all_queues and bool(self._committed)
         self._closed = False
-        self._listed_at = 0.0
         self._take_in(access.queues(topic) if queue_ids is None else queue_ids)
         self._known = self._all_queues
 
     # --- reading ---
 
     def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[StoredMessage]:
-        """The next messages, from all queues in turn.
+        """The next messages, in the order of the log.
 
         :param wait_ms: longest wait for the first message
         :returns: at most ``max_messages``; empty on timeout
         """
         max_messages, wait_ms = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
         self._begin()
-        if not self._waiting:
+        self._before = dict(self._delivered)
+        if len(self._waiting) < max_messages:
             self._fill(max_messages, wait_ms)
         taken = (self.take() for _ in range(min(max_messages, len(self._waiting))))
         found = [each for each in taken if each is not None]
         self._settle()
+        self._before = None
         return found
 
     def messages(self, *, follow: bool = True) -> Iterator[StoredMessage]:
@@ -133,8 +136,10 @@ class Consumer(OfThisProcess):
         if not self._waiting:
             most, wait = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
             self._begin()
+            self._before = dict(self._delivered)
             self._fill(most, wait)
         self._settle()
+        self._before = None
         return bool(self._waiting)
 
     def take(self) -> StoredMessage | None:
@@ -153,21 +158,40 @@ class Consumer(OfThisProcess):
     def _begin(self) -> None:
         if self._closed:
             raise StoreClosed(f"the consumer of group {self.group!r} is closed")
+        self._go_back()
         if self._by_batch:
             self.commit()
 
+    def _go_back(self) -> None:
+        """Fetch anew after an exception in a poll, such as a signal handler's: none came of it."""
+        if self._before is not None:
+            self._waiting.clear()
+            self._delivered.update(self._before)
+            for queue_id, offset in self._delivered.items():
+                self._fetching.seek(queue_id, offset)
+            self._before = None
+
     def _fill(self, max_messages: int, wait_ms: float) -> None:
-        """Fetch messages, and wait if there are none."""
+        """Fetch until ``max_messages`` are there, and wait if there are none."""
         deadline = time.monotonic() + wait_ms / 1000
         while True:
             seen = self._access.arrivals.version
-            self._relist(time.monotonic())
-            self._waiting.extend(self._fetching.fetch(max_messages))
+            self._fetch(max_messages - len(self._waiting))
             left = deadline - time.monotonic()
             if self._waiting or left <= 0 or self._is_over():
                 return
-            self._listed_at = 0.0
             self._access.arrivals.wait(seen, min(left, _NAP_S))
+
+    def _fetch(self, most: int) -> None:
+        """Fetch what lies before the limit of the last fetch, then up to the present end."""
+        found = self._fetching.merged(most)
+        self._waiting.extend(found)
+        if len(found) < most:
+            limit = self._access.end()  # before the queues are listed: a later one lies behind it
+            if self._all_queues:
+                self._take_in(self._access.queues(self.topic))
+            self._fetching.extend(limit)
+            self._waiting.extend(self._fetching.merged(most - len(found)))
 
     def _is_over(self) -> bool:
         """Whether no further messages can arrive."""
@@ -176,7 +200,7 @@ class Consumer(OfThisProcess):
     def _settle(self) -> None:
         """Advance past filtered messages once no fetched message is left."""
         if not self._waiting:
-            self._delivered.update(self._fetching.positions)
+            self._delivered.update(self._fetching.passed())
 
     # --- positions ---
 
@@ -193,7 +217,8 @@ class Consumer(OfThisProcess):
         self._check_queue(queue_id)
         offset = whole("offset", offset)
         self._waiting = deque(each for each in self._waiting if each.queue_id != queue_id)
-        self._delivered[queue_id] = self._fetching.positions[queue_id] = offset
+        self._delivered[queue_id] = offset
+        self._fetching.seek(queue_id, offset)
 
     def reset(self, to: StartPosition | int) -> None:
         """Continue at another place in every queue, and commit it.
@@ -235,17 +260,12 @@ class Consumer(OfThisProcess):
                 f"queue_id is {shown(queue_id)}; this consumer reads the queues {known}"
             )
 
-    def _relist(self, now_s: float) -> None:
-        """List the queues again from time to time, to find new ones."""
-        if self._all_queues and now_s - self._listed_at >= _RELIST_S:
-            self._listed_at = now_s
-            self._take_in(self._access.queues(self.topic))
-
     def _take_in(self, queue_ids: Sequence[int]) -> None:
         for queue_id in queue_ids:
             if queue_id not in self._fetching.positions:
                 at = self._first_place(queue_id)
-                self._fetching.positions[queue_id] = self._delivered[queue_id] = at
+                self._delivered[queue_id] = at
+                self._fetching.seek(queue_id, at)
 
     def _first_place(self, queue_id: int) -> int:
         if queue_id in self._committed:
@@ -264,6 +284,7 @@ class Consumer(OfThisProcess):
         file cannot be parsed. Raises ``StoreError`` if it cannot be written; the commit can be
         retried.
         """
+        self._go_back()
         changed = {
             queue: offset
             for queue, offset in self._delivered.items()
@@ -314,7 +335,7 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets
 
 @attrs.define(eq=False)
 class Fetching:
-    """The read positions in the queues of a topic.
+    """Reads the queues of a topic, and merges their messages in the order of the log.
 
     :ivar positions: next queue offset to fetch, by queue id
     """
@@ -323,62 +344,84 @@ class Fetching:
     _topic: str
     _tags: str | None
     positions: dict[int, int] = attrs.field(factory=dict)
-    _first: int = 0
+    _read: dict[int, list[Fetched]] = attrs.field(factory=dict)  # not handed out yet
+    _last: dict[int, int] = attrs.field(factory=dict)  # the place of the last fetched message
+    _ended: set[int] = attrs.field(factory=set)  # queues without more messages before the limit
+    _limit: int = 0
 
-    def fetch(self, max_messages: int) -> list[Fetched]:
-        """Fetch available messages; empty only if every queue is at its end."""
-        while True:
-            before = dict(self.positions)
-            found = self._rounds(max_messages)
-            if found or self.positions == before:
-                return found
+    def seek(self, queue_id: int, offset: int) -> None:
+        """Continue at ``offset`` in a queue, which may be a new one."""
+        self.positions[queue_id] = offset
+        self._read[queue_id], self._last[queue_id] = [], 0
+        self._ended.discard(queue_id)
 
-    def _rounds(self, max_messages: int) -> list[Fetched]:
-        """Give each queue its share, then distribute the remainder to queues with more messages."""
+    def extend(self, limit: int | None) -> None:
+        """Hand out messages before ``limit``, an offset of the log; ``None`` if it is unknown."""
+        self._limit = _ANYWHERE if limit is None else limit
+        self._ended.clear()
+
+    def passed(self) -> dict[int, int]:
+        """The next queue offset of each queue of which no fetched message is left."""
+        return {queue: at for queue, at in self.positions.items() if not self._read[queue]}
+
+    def merged(self, most: int) -> list[Fetched]:
+        """At least ``most`` of the messages before the limit, fewer if there are no more."""
         found: list[Fetched] = []
-        queues = self._in_turn()
-        while queues and len(found) < max_messages:
-            more = []
-            for place, queue_id in enumerate(queues):
-                share = -(-(max_messages - len(found)) // (len(queues) - place))  # rounded up
-                if share:
-                    got = self._fetch(queue_id, share)
-                    found += got
-                    more += [queue_id] if len(got) >= share else []
-            queues = more
+        while len(found) < most:
+            open_queues = [queue for queue in self.positions if queue not in self._ended]
+            empty = [queue for queue in open_queues if not self._read[queue]]
+            if empty:
+                ahead = max(most, BATCH_MESSAGES) - sum(map(len, self._read.values()))
+                for queue in empty:
+                    self._fetch(queue, max(-(-ahead // len(empty)), 1))
+            # A queue that has not ended may have further messages behind its last fetched one.
+            ends = (self._last[queue] for queue in open_queues if queue not in self._ended)
+            taken = self._take_to(min((self._limit - 1, *ends)))
+            if not taken and not empty:
+                break
+            found += taken
         return found
 
-    def _in_turn(self) -> list[int]:
-        """The queues, starting with another one each time."""
-        queues = sorted(self.positions)
-        if not queues:
-            return []
-        first = self._first % len(queues)
-        self._first = first + 1
-        return queues[first:] + queues[:first]
+    def _take_to(self, place: int) -> list[Fetched]:
+        """Take the fetched messages up to ``place``, in the order of the log."""
+        taken: list[Fetched] = []
+        for read in self._read.values():
+            count = bisect_right(read, place, key=_PLACE)
+            taken += read[:count]
+            del read[:count]
+        taken.sort(key=_PLACE)
+        return taken
 
-    def _fetch(self, queue_id: int, count: int) -> list[Fetched]:
+    def _fetch(self, queue_id: int, count: int) -> None:
         """Read one queue, and continue at the offset in the result, as a RocketMQ client does."""
-        offset = self.positions[queue_id]
-        result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
-        warn_if_corrected(result, (self._topic, queue_id), offset, "reading")
-        self.positions[queue_id] = result.next_offset
-        return self._placed(result, queue_id, offset)
+        read = self._read[queue_id]
+        while not read and queue_id not in self._ended:
+            offset = self.positions[queue_id]
+            result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
+            warn_if_corrected(result, (self._topic, queue_id), offset, "reading")
+            self.positions[queue_id] = result.next_offset
+            read += self._placed(result, queue_id, offset)
+            is_all = len(read) < count and result.next_offset >= result.max_offset
+            if is_all or self._last[queue_id] >= self._limit:
+                self._ended.add(queue_id)
 
     def _placed(self, result: GetResult, queue_id: int, offset: int) -> list[Fetched]:
-        """Add to each message the queue offset after it.
+        """Add to each message the queue offset after it, and its place in the order.
 
         A message of a light queue has the queue offset of its own queue, so the offset after it is
-        not known. Such messages keep the start of the fetch; only the last one advances.
+        not known. Such messages keep the start of the fetch; only the last one advances. A repair
+        may have moved the record of a message to the end of the log: its place is there, and that
+        of later messages of its queue is not before it.
         """
-        if not result.messages:
-            return []
-        *others, last = result.messages
-        found = [
-            Fetched(each, queue_id, each.queue_offset + 1 if each.topic == self._topic else offset)
-            for each in others
-        ]
-        return [*found, Fetched(last, queue_id, result.next_offset)]
+        found, place = [], self._last[queue_id]
+        for each in result.messages:
+            place = max(place, each.physical_offset)
+            behind = each.queue_offset + 1 if each.topic == self._topic else offset
+            found.append(Fetched(each, queue_id, behind, place))
+        if found:
+            found[-1] = found[-1]._replace(next_offset=result.next_offset)
+        self._last[queue_id] = place
+        return found
 
 
 def warn_if_corrected(result: GetResult, queue: Queue, offset: int, reader: str) -> None:
@@ -392,7 +435,7 @@ def warn_if_corrected(result: GetResult, queue: Queue, offset: int, reader: str)
 
 
 class Fetched(NamedTuple):
-    """A message, its queue, and the next offset to read there.
+    """A message, its queue, the next offset to read there, and its place in the order of the log.
 
     The queue cannot be derived from the message: a light queue holds records of other topics.
     """
@@ -400,6 +443,11 @@ class Fetched(NamedTuple):
     message: StoredMessage
     queue_id: int
     next_offset: int
+    place: int
+
+
+_PLACE: Final = attrgetter("place")
+_ANYWHERE: Final = 1 << 63
 
 
 @attrs.frozen
@@ -408,6 +456,7 @@ class QueueAccess:
 
     :ivar get: reads one queue, as ``Store.get``
     :ivar queues: returns the queue ids of a topic
+    :ivar end: returns the end of reads, an offset of the log; ``None`` if it is unknown
     :ivar bounds: returns first and next queue offset of a topic and queue id; ``None`` if missing
     :ivar offset_by_time: returns, for a topic, a queue id and a time in ms, the first queue offset
         whose message was stored then or later
@@ -417,6 +466,7 @@ class QueueAccess:
 
     get: Callable[..., GetResult]
     queues: Callable[[str], Sequence[int]]
+    end: Callable[[], int | None]
     bounds: Callable[[str, int], tuple[int, int] | None]
     offset_by_time: Callable[[str, int, int], int]
     arrivals: ArrivalSignal

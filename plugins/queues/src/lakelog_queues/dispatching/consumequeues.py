@@ -93,6 +93,8 @@ class ConsumeQueues:
         self._batch_topics = making.batch_topics(files, path) | making.topics_with_batches(path)
         self._maker = making.QueueMaker(files, path, settings, self._batch_topics, self._read_only)
         self._queues: dict[Queue, AnyQueue] = {}
+        self._changes = 0  # of the names of queues
+        self._listed: tuple[int, list[Queue]] = (0, [])
         self._removed = making.RemovedQueues(
             files, path, self._maker, self._tombstones, self._read_only
         )
@@ -315,6 +317,7 @@ class ConsumeQueues:
             queue.truncate(end_offset)
             if queue.is_empty():
                 del self._queues[queue.queue]
+                self._changes += 1
 
     def forget_topic(self, topic: str, end_offset: int) -> None:
         """Remove a topic's queues; its records below ``end_offset`` get no units any more.
@@ -342,6 +345,7 @@ class ConsumeQueues:
         self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
         removed = [queue for name, queue in self._queues.items() if name[0] == topic]
         self._queues = {name: each for name, each in self._queues.items() if name[0] != topic}
+        self._changes += 1
         for queue in removed:
             self._removed.take(queue)
         self._removed.remove()
@@ -411,9 +415,14 @@ class ConsumeQueues:
         return self._tombstones
 
     def queues(self) -> Sequence[Queue]:
-        """All existing queues."""
+        """All existing queues; the same list until a queue is added or removed."""
         self._ensure_loaded()
-        return list(self._queues)
+        changes, names = self._listed
+        if changes != self._changes:
+            changes = self._changes  # read before: another thread may add a queue meanwhile
+            names = list(self._queues)
+            self._listed = changes, names
+        return names
 
     def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
         """The first queue offset of a record at or after ``minimum``, and the next to be written.
@@ -479,6 +488,7 @@ class ConsumeQueues:
             elif not queue.is_empty():
                 loaded[queue.queue] = queue
         self._queues = loaded
+        self._changes += 1
         self._loaded = True
         return sound
 
@@ -492,6 +502,7 @@ class ConsumeQueues:
                 self._removed.take(found)
                 found = self._made(queue)
             self._queues[queue] = found
+            self._changes += 1
         return found
 
     def _made(self, queue: Queue) -> AnyQueue:

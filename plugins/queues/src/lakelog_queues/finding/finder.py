@@ -145,6 +145,16 @@ class QueueList:
     queues: QueueReader
     minimum: Callable[[], int]
     reached: Callable[[Queue], int] | None = None
+    _ids: dict[str, tuple[Sequence[Queue], list[int]]] = attrs.field(factory=dict, init=False)
+
+    def ids(self, topic: str) -> Sequence[int]:
+        """The queue ids of one topic; the result is kept while the queues return the same list."""
+        names = self.queues.queues()
+        listed, ids = self._ids.get(topic, (None, []))
+        if listed is not names:
+            ids = sorted(queue_id for name, queue_id in names if name == topic)
+            self._ids[topic] = names, ids
+        return ids
 
     def topics(self) -> list[str]:
         """All topics that have a queue, in Java's string order."""

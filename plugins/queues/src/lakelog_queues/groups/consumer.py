@@ -194,6 +194,7 @@ class GroupConsumer(OfThisProcess):
         self._members: list[int] = []
         self._queues: dict[Queue, int] = {}
         self._ahead: list[_Ahead] = []
+        self._places: list[int] = []
         self._line: list[_Read] = []
         self._ready = 0
         self._record_bytes = _AHEAD_BYTES
@@ -229,20 +230,24 @@ class GroupConsumer(OfThisProcess):
 
         Raises :class:`~lakelog.errors.StoreClosed` if the consumer or its store is closed.
         """
-        if not wait_ms:
-            return self.fetch(max_messages)
-        deadline = time.monotonic() + span_ms("wait_ms", wait_ms) / 1000
-        arrivals = self._access.queues.arrivals
-        found: list[Delivery] = []
-        while not (found or self._closed):
-            seen = arrivals.version
-            found = self._fetched(max_messages)
-            left = deadline - time.monotonic()
-            if found or left <= 0 or arrivals.closed:
-                break
-            arrivals.wait(seen, min(left, self.nap_s()))
+        wait_s = span_ms("wait_ms", wait_ms) / 1000
+        found = self._fetched(max_messages)
+        if wait_s and not found:
+            found = self._waited(max_messages, time.monotonic() + wait_s)
         self._taken[get_ident()] = 0
         return found
+
+    def _waited(self, max_messages: int, deadline_s: float) -> list[Delivery]:
+        """Messages as soon as there are any."""
+        arrivals = self._access.queues.arrivals
+        while not self._closed:
+            seen = arrivals.version
+            found = self._fetched(max_messages)
+            left = deadline_s - time.monotonic()
+            if found or left <= 0 or arrivals.closed:
+                return found
+            arrivals.wait(seen, min(left, self.nap_s()))
+        return []
 
     def fetch(self, max_messages: int = consumer.BATCH_MESSAGES) -> list[Delivery]:
         """As :meth:`poll`, without waiting; raises the same errors.
@@ -286,7 +291,7 @@ class GroupConsumer(OfThisProcess):
 
     def nap_s(self) -> float:
         """Seconds to wait for arrivals before the next check."""
-        due_ms = self._state.next_due_ms(each.place for each in self._ahead)
+        due_ms = self._state.next_due_ms(self._places)
         return min(max(due_ms - self._access.now_ms(), 1) / 1000, _NAP_S)
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -400,6 +405,7 @@ class GroupConsumer(OfThisProcess):
         if assigned == [each.queue for each in self._ahead]:
             return False
         self._ahead = [_Ahead(queue, self._queues[queue]) for queue in assigned]
+        self._places = [each.place for each in self._ahead]
         self._line, self._ready, self._due = [], 0, []
         return True
 
@@ -554,14 +560,16 @@ class GroupConsumer(OfThisProcess):
 
     def _again(self, most: int, lease: _Lease) -> list[Delivery]:
         """Hand out messages whose invisible time is over, or set them aside."""
-        places = [each.place for each in self._ahead]
+        places = self._places
         until = lease.number, lease.now_ms, lease.until_ms
         if self._options.orderly:
             claims = self._state.claim_in_order(places, most, *until)
         else:
             self._due = self._due or self._state.due(places, lease.now_ms)
             claims = self._state.claim(self._due, most, *until) if self._due else []
-        found = []
+        found: list[Delivery] = []
+        if not claims:
+            return found
         for claim, message in self._claimed(claims):
             queue = self._state.name(claim.queue)
             handle = claim.lease, lease.number, claim.offset
@@ -628,7 +636,7 @@ class GroupConsumer(OfThisProcess):
         lease: _Lease,
     ) -> Delivery:
         attempts, handle = message.reconsume_times + attempt, (place, lease.number, offset)
-        return Delivery(message, *queue, offset, attempts, *lease.times, handle)
+        return Delivery._make((message, *queue, offset, attempts, *lease.times, handle))
 
     # --- end ---
 

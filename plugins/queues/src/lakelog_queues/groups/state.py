@@ -448,9 +448,10 @@ class GroupState:
     def due(self, queues: Collection[int], now_ms: int) -> list[int]:
         """The leases of ``queues`` with messages whose invisible time is over, in their order."""
         words = self.file.words
-        if all(words[queue + DUE] > now_ms for queue in queues):
-            return []
-        return self.file.run(self._due, set(queues), now_ms)
+        for queue in queues:
+            if words[queue + DUE] <= now_ms:
+                return self.file.run(self._due, set(queues), now_ms)
+        return []
 
     def _due(self, queues: set[int], now_ms: int) -> list[int]:
         words = self.file.words
