@@ -39,7 +39,7 @@ ALSO_IN_A_SESSION: Final = SPARK[1:]
 """``make test`` runs them in the session that is there: plugins/spark/tests/test_examples.py."""
 BLOCK: Final = re.compile(r"^<!-- run -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAKE: Final = re.compile(r"\bmake ([a-z]+)\b")
-STARTS: Final = re.compile(r"\b(?:multiprocessing|subprocess|fork|ProcessPool)")
+STARTS: Final = re.compile(r"\b(?:multiprocessing|subprocess|fork|ProcessPool|work shop|work\()")
 """What starts processes runs in one of its own."""
 PLAIN: Final = re.compile(r"[^|<>&;$*`]+")
 """A line for which no shell is needed."""
@@ -168,7 +168,9 @@ def test_shell_in_a_page_runs(block: Block, run_warm: Callable[..., str], tmp_pa
     assert lines
     for line in lines:
         words = shlex.split(line, comments=True)
-        if words[0] == "lakelog" and PLAIN.fullmatch(line.partition(" #")[0]):
+        if STARTS.search(line):
+            run(words, tmp_path)
+        elif words[0] == "lakelog" and PLAIN.fullmatch(line.partition(" #")[0]):
             run_warm(words, tmp_path)
         else:
             run(["bash", "-o", "pipefail", "-c", line], tmp_path)

@@ -280,3 +280,47 @@ def test_a_delay_that_a_clock_ahead_has_noted_is_not_longer(store: lakelog.Store
     clock.now_ms += 1500
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"late"]
+
+
+def test_a_clock_that_is_set_moves_delays_and_no_times(store: lakelog.Store) -> None:
+    """Over a restart, too: a delay that waits was not delivered."""
+    broker = broker_over(store)
+    put(broker, b"delay", TIMER_DELAY_MS=str(HOUR_MS))
+    (waiting,) = store.read("rmq_sys_wheel_timer", 0)
+    noted_ms = waiting.store_timestamp_ms
+    put(broker, b"time", TIMER_DELIVER_MS=str(noted_ms + HOUR_MS // 2))
+    system, steady = SetClock(noted_ms), SetClock(0)
+    timers = timers_of(broker, system)
+    timers._steady = steady
+    settle(timers, system)
+    system.now_ms += 2 * HOUR_MS
+    settle(timers, system)
+    assert bodies(store, "Orders") == [b"time"], "the delay goes on by the steady clock"
+    save(broker)
+    later = SetClock(noted_ms + HOUR_MS)
+    settle(timers_of(broker_over(store), later), later)
+    assert bodies(store, "Orders") == [b"time", b"delay"]
+    system.now_ms += HOUR_MS - 1 - 3 * HOUR_MS
+    steady.now_ms += HOUR_MS - 1
+    settle(timers, system)
+    assert bodies(store, "Orders") == [b"time", b"delay"]
+    system.now_ms += 1
+    steady.now_ms += 1
+    settle(timers, system)
+    assert bodies(store, "Orders") == [b"time", b"delay", b"delay"]
+
+
+def test_damage_to_lakelogs_own_progress_leaves_that_of_rocketmq(
+    store: lakelog.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    put(broker, b"late", TIMER_DELIVER_MS=str(due))
+    clock = SetClock(due)
+    settle(timers_of(broker, clock), clock)
+    save(broker)
+    for text in ("no JSON", '{"timercheck": 5}'):
+        (Path(store.path) / "config" / "timerProgress.json").write_text(text)
+        caplog.clear()
+        settle(timers_of(broker_over(store), clock), clock)
+        assert "timerProgress.json" in caplog.text
+    assert bodies(store, "Orders") == [b"late"]

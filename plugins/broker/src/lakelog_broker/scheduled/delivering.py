@@ -221,6 +221,7 @@ class Scheduled:
         self._clock: Clock = system_ms
         self._steady: Clock = steady_ms
         self._retry_at_ms = 0
+        self._lead_ms: int | None = None  # of the system's clock before the steady one
 
     def _may_retry(self) -> bool:
         """Whether retries are due; the next ones follow after ``RETRY_MS``."""
@@ -233,6 +234,18 @@ class Scheduled:
     def _retry_ms(self) -> int:
         """The time of the next retries, in ms since 1970."""
         return self._clock() + max(0, self._retry_at_ms - self._steady())
+
+    def _look_at_clock(self) -> None:
+        """Find a step of the system's clock since the last call."""
+        lead_ms = self._clock() - self._steady()
+        step_ms = 0 if self._lead_ms is None else lead_ms - self._lead_ms
+        self._lead_ms = lead_ms
+        if abs(step_ms) > _STEP_MS:
+            _LOG.warning("the system's clock was set by %d ms; delays continue", step_ms)
+            self._move_times(step_ms)
+
+    def _move_times(self, step_ms: int) -> None:
+        """The delays of messages end later by ``step_ms`` of the system's clock."""
 
     async def _pause(
         self, wait_ms: int, queues: Iterable[Queue], has_grown: Callable[[], bool]
@@ -326,7 +339,6 @@ class Delays(Scheduled):
         }
         for level, delay_ms in enumerate(DELAYS_MS, 1):
             self._levels[level].delay_ms = delay_ms
-        self._lead_ms: int | None = None  # of the system's clock before the steady one
         self._saving = threading.Lock()
 
     async def run(self) -> None:
@@ -345,14 +357,9 @@ class Delays(Scheduled):
         grown = [level for level in self._levels.values() if level.has_new()]
         return any(level.due_ms == _NEVER for level in grown)
 
-    def _look_at_clock(self) -> None:
-        lead_ms = self._clock() - self._steady()
-        step_ms = 0 if self._lead_ms is None else lead_ms - self._lead_ms
-        if abs(step_ms) > _STEP_MS:
-            _LOG.warning("the system's clock was set by %d ms; delays continue", step_ms)
-            for level in self._levels.values():
-                level.move_times(step_ms)
-        self._lead_ms = lead_ms
+    def _move_times(self, step_ms: int) -> None:
+        for level in self._levels.values():
+            level.move_times(step_ms)
 
     def deliver_due(self) -> int:
         """Deliver at most ``BATCH`` due messages of each level.

@@ -82,7 +82,7 @@ class Transactions(delivering.Scheduled):
         self._ended = {each for each in self._ended if each >= self._halves.next_offset}
 
     def _note_ends(self, stored: StoredMessage) -> None:
-        numbers = [int(text) for text in bytes(stored.body).split(b",") if text.strip()]
+        numbers = [int(text) for text in bytes(stored.body).split(b",") if text.strip().isdigit()]
         self._ended.update(numbers)
         self._ends.append((stored.queue_offset, max(numbers, default=-1)))
 

@@ -38,6 +38,8 @@ CONCURRENCY: Final = 16
 TIMED_OUT: Final = 124
 """Exit code of a worker that ended itself after the time limit; as of timeout(1)."""
 _NAP_MS: Final = 500
+_IDLE_MS: Final = 5_000
+"""A worker that is busy for so long leaves its queues to others until it polls again."""
 HANDLED: Final = 0
 FAILED: Final = 1
 SPAWN: Final = multiprocessing.get_context("spawn")
@@ -164,7 +166,8 @@ class Worker:
                 store.subscribe(
                     options.group,
                     options.topics,
-                    **{**options.subscription, "invisible_ms": round(options.invisible_ms)},
+                    invisible_ms=round(options.invisible_ms),
+                    **{"idle_ms": _IDLE_MS, **options.subscription},
                 )
             )
             self._over, over = SPAWN.Pipe(duplex=False)
@@ -258,7 +261,7 @@ class Worker:
         if self._in_work.pop(id(work), None) is None:  # it took too long; the process ends
             return
         if not self._consumer.ack(*work.deliveries):
-            _log.warning("%s: others may handle it again", _named(work.deliveries))
+            _log.warning("%s was late: others may handle it again", _named(work.deliveries))
         self._count(HANDLED, work)
 
     def _return(self, work: _Work, error: BaseException | None) -> bool:
@@ -304,7 +307,8 @@ class Worker:
             work.renew_s = now_s + self._renew_s
             for each in work.deliveries:
                 if not self._consumer.renew(each) and id(work) in self._in_work:
-                    _log.warning("%s: others may handle it again", _named([each]))
+                    _log.warning("%s is in work too late: others may have it", _named([each]))
+                    work.renew_s = math.inf
 
 
 def _message(delivery: Delivery) -> StoredMessage:
