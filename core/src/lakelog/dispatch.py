@@ -407,12 +407,13 @@ class DispatchRunner:
         resources, nor in its thread or inside of :meth:`paused`, and at most ``CATCH_UP_SECONDS``:
         a reader then finds what is there.
         """
-        if self.offset >= self._positions.readable:
+        positions = self._positions
+        if positions.dispatched >= positions.readable:
             return
         if self._commit is not None:
             with suppress(StoreFailed):
                 self._commit()
-        end = self._positions.readable_elsewhere  # below `readable` if the commit has failed
+        end = positions.readable_elsewhere  # below `readable` if the commit has failed
         if self.offset < end and not self._shortage.is_there and not self._is_mine():
             with suppress(DispatchStopped, StoreClosed):
                 self.wait(end, CATCH_UP_SECONDS)
