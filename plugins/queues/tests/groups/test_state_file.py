@@ -51,23 +51,26 @@ class Words:
         self.words[at] = value
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_kill_between_any_two_stores_leaves_a_whole_state(
-    store: Store, call: str, orderly: bool
+    store: Store, call: str, orderly: bool, is_alone: bool
 ) -> None:
     fill(store, COUNT, queues=1)
     for most in count():
         group = f"g{most}"
         member = store.subscribe(group, "t", orderly=orderly)
         held = [] if call == "poll" else member.poll(3)
+        others = [] if is_alone else [store.subscribe(group, "t", orderly=orderly)]
         file: Any = member._state.file
         file.words = words = Words(file.words, most)
         with suppress(Killed):
             CALLS[call](member, held)
         is_over, words.most = bool(words.most), None
         del member, file, words  # its locks are released
-        with store.subscribe(group, "t", orderly=orderly, max_attempts=99) as other:
+        with others.pop() if others else store.subscribe(group, "t", orderly=orderly) as other:
+            other._turn_at = 0.0  # it looks for dead members at once
             left: list[Delivery] = []
             while found := other.poll(2):
                 assert other.ack(*found)
