@@ -70,7 +70,7 @@ def die(path: Path, call: str, at: int) -> None:
     """Be killed at a point of a call; end well if it has fewer points."""
     with open_store(path) as store, joined(store) as member:
         held = [] if call == "poll" else member.poll(3)
-        act = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
+        act = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731  # one line is enough
         if interrupted(partial(CALLS[call], member, held), at, act=act).place is None:
             os._exit(1)
 

@@ -49,7 +49,7 @@ class GroupRow(TypedDict):
     oldest_ms: int | None
 
 
-class MemberRow(TypedDict):
+class GroupMemberRow(TypedDict):
     """A member of a group.
 
     :ivar state: active, idle (it has not polled for 60 s) or dead
@@ -149,7 +149,7 @@ def _rows(store: GivenStore, group: str | None) -> list[dict[str, Any]]:
 
 
 @app.command()
-@prints(MemberRow, GroupRow, InFlightRow)
+@prints(GroupMemberRow, GroupRow, InFlightRow)
 def show(store: GivenStore, group: Group, as_json: AsJson = False) -> None:
     """Show a group: its members, its progress, and the messages that members have.
 
