@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
-from lakelog.errors import OffsetOutOfRange
+from lakelog.errors import OffsetOutOfRange, ReadFailed
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
@@ -324,3 +324,31 @@ def test_damage_to_lakelogs_own_progress_leaves_that_of_rocketmq(
         settle(timers_of(broker_over(store), clock), clock)
         assert "timerProgress.json" in caplog.text
     assert bodies(store, "Orders") == [b"late"]
+
+
+def test_new_timers_that_cannot_be_read_stop_no_due_one(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    put(broker, b"due", TIMER_DELIVER_MS=str(due))
+    clock = SetClock(now_ms())
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    put(broker, b"new", TIMER_DELIVER_MS=str(due))
+    units, clock.now_ms = store.queue_units, due
+
+    def failing(topic: str, queue_id: int, offset: int, count: int) -> Any:
+        if offset == 1:
+            raise ReadFailed("it cannot be read", path=store.path, error=OSError(5, "error"))
+        return units(topic, queue_id, offset, count)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "queue_units", failing)
+        timers.deliver_due()
+        assert timers.deliver_due() == due + RETRY_MS
+        assert not timers._reader.has_grown(), "it waits before it reads again"
+    assert bodies(store, "Orders") == [b"due"]
+    clock.now_ms += RETRY_MS
+    for _ in range(3):
+        timers.deliver_due()
+    assert bodies(store, "Orders") == [b"due", b"new"]

@@ -118,10 +118,10 @@ class Timers(delivering.Scheduled):
         """
         self._look_at_clock()
         now = self._clock()
-        if self._reader.read():
+        if not self._reader.has_failed and self._reader.read():
             self._changes += 1
             return now  # all are read first, as a message may recall another one
-        if (self._deferred or self._reader.unread) and self._may_retry():
+        if (self._deferred or self._reader.waits) and self._may_retry():
             self._retry()
         for _ in range(delivering.BATCH if len(self._deferred) < delivering.MAX_DEFERRED else 0):
             pair = self._table.take(now)
@@ -136,7 +136,7 @@ class Timers(delivering.Scheduled):
             return self._retry_ms()
         first = self._table.next_ms(now)
         first = now + delivering.LONGEST_WAIT_MS if first is None else first
-        return min(first, self._retry_ms()) if self._deferred or self._reader.unread else first
+        return min(first, self._retry_ms()) if self._deferred or self._reader.waits else first
 
     def _move_times(self, step_ms: int) -> None:
         """Move relative delays only: another time is one of the system's clock."""
