@@ -202,6 +202,7 @@ class GroupConsumer(OfThisProcess):
         self._count = secrets.randbits(22)
         self._taken: dict[int, int] = {}
         self._is_halfway = False
+        self._generation = 0
         self._listed_at: object = None
         with ExitStack() as opened:
             self._state = state.GroupState.opened(
@@ -271,7 +272,7 @@ class GroupConsumer(OfThisProcess):
             now_s = time.monotonic()
             if now_s >= self._commit_at:
                 self.commit()
-            if now_s >= self._turn_at:
+            if now_s >= self._turn_at or self._state.generation != self._generation:
                 self._turn()
             if self._is_halfway:
                 self._forget_read()
@@ -369,7 +370,7 @@ class GroupConsumer(OfThisProcess):
     def _turn(self) -> None:
         """Check members, committed offsets and queues."""
         options = self._options
-        self._turn_at = time.monotonic() + _TURN_S
+        self._turn_at, self._generation = time.monotonic() + _TURN_S, self._state.generation
         self._members = self._state.members(self._access.now_ms(), options.idle_ms)
         if options.broadcast is None:
             for (topic, queue), at in self._commits.adopt().items():

@@ -43,6 +43,7 @@ from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.groups.state_file import (
     CLEAN,
     FIRST_SLOT,
+    GENERATION,
     GROUPS_DIR,
     MEMBERS,
     NEXT_MEMBER,
@@ -218,9 +219,14 @@ class GroupState:
         words[slot + _NUMBER : slot + _NUMBER + 3] = array("Q", [number, os.getpid(), now_ms])
         after = slot + _AFTER
         more = [slot, 0, after, words[MEMBERS], MEMBERS, slot, NEXT_MEMBER, number + 1]
-        self.file.apply(changes + more)
+        self.file.apply([*changes, *more, GENERATION, words[GENERATION] + 1])
         self.number = int(number)
         return self.number
+
+    @property
+    def generation(self) -> int:
+        """A number that changes when a member joins, and when one is removed."""
+        return int(self.file.words[GENERATION])
 
     def members(self, now_ms: int, idle_ms: int) -> list[int]:
         """Note that this member is active, remove dead members, and return the active ones."""
@@ -246,7 +252,8 @@ class GroupState:
         before = MEMBERS
         while words[before] != member:
             before = words[before] + _AFTER
-        self.file.free(member, [before, words[member + _AFTER]])
+        link = [before, words[member + _AFTER]]
+        self.file.free(member, [*link, GENERATION, words[GENERATION] + 1])
 
     def leave(self, now_ms: int) -> None:
         """Remove this member; its messages are visible at once."""

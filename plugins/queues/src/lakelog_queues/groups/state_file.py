@@ -12,7 +12,7 @@ left it whole), a copy, or a damaged one is replaced by an empty one. Words in m
     word   13  first slot of a list that is being freed
     word   14  newest queue, and word 15 the number of queues
     word   16  newest member, and word 17 the number of the next one
-    word   18  hash of the subscription, and word 512 its text
+    word   18  hash of the subscription, and word 512 its text; word 19 counts joins and ends
     word 1024  slots of 8 words: of leases, members and queues (lakelog_queues.groups.state)
 
 A change is made in the turn: it is written as the intent, applied, and cleared. Whoever has the
@@ -50,7 +50,7 @@ _MAGIC: Final = 0x6C6B_6C67_7270_0001
 _MAGIC_AT, _BOOT_AT, _INODE_AT, _CHECK_AT = 0, 1, 3, 4
 _TURN_AT, _COMMITS_AT = 5, 6
 INTENT, CLEAN, STOPPED_MS, CAPACITY, USED, FREE, DROPPED = range(7, 14)
-QUEUES, QUEUE_COUNT, MEMBERS, NEXT_MEMBER, SUBSCRIPTION = range(14, 19)
+QUEUES, QUEUE_COUNT, MEMBERS, NEXT_MEMBER, SUBSCRIPTION, GENERATION = range(14, 20)
 _INTENT_AT: Final = 32
 _TEXT_AT: Final = 512
 TEXT_BYTES: Final = 4096 - 8
