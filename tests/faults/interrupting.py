@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -210,24 +211,22 @@ class Case:
         return f"{self.operation}-{self.flush}-{self.role}-{way}"
 
     def run(self, folder: Path, choose: Callable[[Sequence[int]], Sequence[int]]) -> Interruptions:
-        settings: dict[str, Any] = {
-            "flush": self.flush,
-            "segment_size_bytes": SEGMENT,
-            "preallocate": False,
-        }
-        if self.is_plain:
-            settings["accelerator"] = "none"
-        never: dict[str, Any] = {"attach": {"take_over": False}}
+        code = "none" if self.is_plain else "auto"
 
-        def opener(path: Path) -> Store:
-            return lakelog.open(path, **settings)
+        def opener(path: Path, *, take_over: bool = True) -> Store:
+            return lakelog.open(  # with `**`, there is a point at which the store is lost
+                path,
+                flush=self.flush,
+                segment_size_bytes=SEGMENT,
+                preallocate=False,
+                accelerator=code,
+                attach={"take_over": take_over},
+            )
 
         def reader(path: Path) -> Store:
             return lakelog.open(path, mode="read")
 
-        def other(path: Path) -> Store:
-            return lakelog.open(path, **settings, **never)
-
+        other = partial(opener, take_over=False)
         beside = {"owner": None, "first": other, "member": opener, "reader": opener}[self.role]
         return check_interrupted(
             reader if self.role == "reader" else opener,

@@ -6,8 +6,8 @@ A forked child opens its store again in the same mode.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -22,6 +22,7 @@ from lakelog.settings.effective import ATTACH
 from lakelog.settings.resolver import resolve
 from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
+from lakelog.store.open_log import quietly
 from lakelog.store.owner import owner_parts
 from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts, release
 from lakelog.store.strategies import other_strategies
@@ -146,11 +147,10 @@ def open_store(  # all but the path are optional, and given by name
         reads=mode == "read",
         arguments=arguments,
     )
-    with opening.trying():
-        try:
-            return opening.store(open_role(opening, mode), mode)
-        except OSError as error:
-            raise (unread if mode == "read" else readable)(error, opening.path) from error
+    try:
+        return opening.store(partial(open_role, opening, mode), mode)
+    except OSError as error:
+        raise (unread if mode == "read" else readable)(error, opening.path) from error
 
 
 # The names in Python's errors of its arguments, and the place where pickle finds it.
@@ -166,11 +166,10 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
     the services.
     """
     opening = prepare(path, **given)
-    with opening.trying():
-        try:
-            return opening.store(open_serving(opening), "write")
-        except OSError as error:
-            raise readable(error, opening.path) from error
+    try:
+        return opening.store(partial(open_serving, opening), "write")
+    except OSError as error:
+        raise readable(error, opening.path) from error
 
 
 def prepare(  # noqa: PLR0913  # those of an open, and two options by name
@@ -227,15 +226,6 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
 class Opening(OpenRequest):
     """The ways to open one store."""
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        """Close what is still open after an error in the block."""
-        try:
-            yield
-        except BaseException:  # Ctrl-C too
-            release(self.files)
-            raise
-
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as the exclusive owner, for recovery commands.
 
@@ -243,12 +233,24 @@ class Opening(OpenRequest):
         :param full: whether recovery reads the whole log
         """
         alone = "lakelog recover is running"
-        with self.trying():
-            parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
-            return self.store(parts, "exclusive")
+        parts = partial(owner_parts, self, progress, full=full, alone=alone, recovers=True)
+        return self.store(parts, "exclusive")
 
-    def store(self, parts: RoleParts, mode: Mode) -> Store:
-        """The open store with these parts; ``mode`` decides what a forked process may do."""
-        made = LogStore if self.extension is None else self.extension.store_class
-        store = made(parts, in_a_child(parts.request, mode))
-        return cast("Store", store)
+    def store(self, parts: Callable[[], RoleParts], mode: Mode) -> Store:
+        """The open store with what ``parts`` returns; after an error nothing stays open.
+
+        No context manager: an exception of a signal handler where its block ends would be missed.
+
+        :param mode: decides what a forked process may do
+        """
+        made: RoleParts | None = None
+        try:
+            made = parts()
+            kind = LogStore if self.extension is None else self.extension.store_class
+            return cast("Store", kind(made, in_a_child(made.request, mode)))
+        except BaseException:  # Ctrl-C too
+            if made is not None:
+                state = None if made.joined is None else made.joined.store
+                quietly((state or made).close)  # the state may have other parts by now
+            release(self.files)
+            raise
