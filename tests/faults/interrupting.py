@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -211,22 +210,25 @@ class Case:
         return f"{self.operation}-{self.flush}-{self.role}-{way}"
 
     def run(self, folder: Path, choose: Callable[[Sequence[int]], Sequence[int]]) -> Interruptions:
-        code = "none" if self.is_plain else "auto"
+        settings: dict[str, Any] = {
+            "flush": self.flush,
+            "segment_size_bytes": SEGMENT,
+            "preallocate": False,
+        }
+        if self.is_plain:
+            settings["accelerator"] = "none"
+        never: dict[str, Any] = {"attach": {"take_over": False}}
 
-        def opener(path: Path, *, take_over: bool = True) -> Store:
-            return lakelog.open(  # with `**`, there is a point at which the store is lost
-                path,
-                flush=self.flush,
-                segment_size_bytes=SEGMENT,
-                preallocate=False,
-                accelerator=code,
-                attach={"take_over": take_over},
-            )
+        # Without `**`: behind such a call Python 3.11 looks for signals, and the store is lost.
+        def opener(path: Path) -> Store:
+            return lakelog.open(path, settings=settings)
 
         def reader(path: Path) -> Store:
             return lakelog.open(path, mode="read")
 
-        other = partial(opener, take_over=False)
+        def other(path: Path) -> Store:
+            return lakelog.open(path, settings=settings | never)
+
         beside = {"owner": None, "first": other, "member": opener, "reader": opener}[self.role]
         return check_interrupted(
             reader if self.role == "reader" else opener,

@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -40,8 +41,12 @@ END: Final = "end"
 def member(folder: Path, name: int, seed: int, kind: type[Member]) -> None:
     """One of the processes: open, put and close, until the file :data:`END` is there."""
     one = kind(folder, name, random.Random(seed))
-    while not (folder / END).exists():
-        one.round()
+    try:
+        while not (folder / END).exists():
+            one.round()
+    except BaseException:
+        one.note(FAILED, *traceback.format_exc().splitlines())
+        raise
 
 
 class Member:
@@ -117,6 +122,13 @@ class Crowd:
         self.members.append(process)
         self.stops[name] = []
 
+    def check(self) -> None:
+        """Raise ``AssertionError`` with what a member has noted, if one has ended by itself."""
+        ended = {each.name: each.exitcode for each in self.members if each.exitcode is not None}
+        if ended:
+            noted = [f"{name}: {' '.join(words)}" for name, words in self.events()[FAILED]]
+            raise AssertionError("\n".join([f"ended by themselves: {ended}", *noted]))
+
     def stop(self, at: int) -> None:
         """Stop one for up to four seconds."""
         if at not in self.stopped:
@@ -172,6 +184,7 @@ def run(folder: Path, members: int, seconds: float, kind: type[Member] = Member)
     try:
         while time.monotonic() < end or turns < 10:
             turns += 1
+            crowd.check()
             time.sleep(crowd.dice.uniform(0, 0.2))
             at = crowd.dice.randrange(members)
             if crowd.dice.random() < 0.1:

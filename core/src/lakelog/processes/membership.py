@@ -66,6 +66,7 @@ class Membership:
     :ivar is_alone: whether this was the only process at the last check; no other one joins
         until :meth:`let_in`
     :ivar is_parting: whether it has begun to leave
+    :ivar is_open: whether it has not ended
     """
 
     path: Path
@@ -73,7 +74,7 @@ class Membership:
     file: File
     _directory: File
     is_parting: bool = attrs.field(default=False, init=False)
-    _is_open: bool = attrs.field(default=True, init=False)
+    is_open: bool = attrs.field(default=True, init=False)
 
     @classmethod
     def join(cls, files: FileSystem, path: Path, timeout_s: float) -> Membership:
@@ -214,7 +215,7 @@ class Membership:
 
     def leave(self) -> None:
         """End the membership; a second call does nothing."""
-        if self._is_open:
+        if self.is_open:
             # A child between fork and exec may have both open too. The directory is first: who then
             # gets byte 0 must get it as well.
             with suppress(OSError):
@@ -225,8 +226,8 @@ class Membership:
 
     def forked(self) -> None:
         """Close the files; in a forked child, only its copies, since the parent stays a member."""
-        if self._is_open:
-            self._is_open = False
+        if self.is_open:
+            self.is_open = False
             self._directory.close()
             self.file.close()
 

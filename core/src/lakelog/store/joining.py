@@ -205,14 +205,14 @@ def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lead(strategies, undo)
-        owned = take_services(opened, strategies, context.checkpoint)
+        owned = take_services(opened, strategies, context.checkpoint, undo)
         parts = owner.with_maintenance(prepared, owned, archive, owned.reput.close)
         undo.pop_all()
     return parts
 
 
 def take_services(
-    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper
+    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper, undo: ExitStack
 ) -> owner.OwnedStore:
     """Take over the services from a process that released them or died; the log is whole."""
     directory, positions = opened.directory, opened.positions
@@ -224,6 +224,7 @@ def take_services(
     why = "another process had the store open"
     report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
     owned = owner.with_services(opened, strategies, publisher, checkpoint, report, start)
+    undo.callback(owned.reput.close)
     owned.reput.complete()
     owner.begin_services(owned)
     return owned
@@ -252,7 +253,6 @@ class JoinedLog:
     _thread: Thread | None = attrs.field(default=None, init=False)
     _serving: RoleParts | None = attrs.field(default=None, init=False)
     _is_closing: bool = attrs.field(default=False, init=False)
-    _has_left: bool = attrs.field(default=False, init=False)
     _failed: str = attrs.field(default="", init=False)
     _lock: Mutex = attrs.field(factory=Mutex, init=False)
 
@@ -299,13 +299,14 @@ class JoinedLog:
             if wake is not None:
                 opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
             page.words[shared_page.SEVERAL] = 1
-            opened.watch.start()
             undo.callback(opened.watch.close)
+            opened.watch.start()
             announce(page)
             lock.publish()
             lock.let_in()
+            made = cls(prepared, opened)
+            prepared.begun.append(made)
             undo.pop_all()
-        made = cls(prepared, opened)
         opened.watch.on_turn = made._turn
         return made
 
@@ -436,9 +437,8 @@ class JoinedLog:
             self._is_closing = True
         if self._thread is not None:
             self._thread.join()
-        if self._serving is not None or self._has_left:
+        if self._serving is not None or self.log.is_closed:
             return  # the parts before and after a hand-over are all closed with the store
-        self._has_left = True
         log = self.log
         if not log.part():
             log.leave()

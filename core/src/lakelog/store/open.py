@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -22,9 +21,8 @@ from lakelog.settings.effective import ATTACH
 from lakelog.settings.resolver import resolve
 from lakelog.store.joining import kept_services, reader_parts, shared_parts
 from lakelog.store.log_store import LogStore
-from lakelog.store.open_log import quietly
 from lakelog.store.owner import owner_parts
-from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts, release
+from lakelog.store.parts import NO_WRITING, OpenRequest, RoleParts
 from lakelog.store.strategies import other_strategies
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ def in_a_child(request: OpenRequest, mode: Mode) -> Callable[[], RoleParts] | No
     refuses = request.settings.section(ATTACH).on_fork == "refuse"
     if mode == "replica" or (mode != "read" and refuses):
         return None
-    return lambda: open_role(request, mode)
+    return lambda: request.trying(lambda: open_role(request, mode))
 
 
 def _why_alone(request: OpenRequest) -> str | None:
@@ -148,7 +146,7 @@ def open_store(  # all but the path are optional, and given by name
         arguments=arguments,
     )
     try:
-        return opening.store(partial(open_role, opening, mode), mode)
+        return opening.trying(lambda: opening.store(open_role(opening, mode), mode))
     except OSError as error:
         raise (unread if mode == "read" else readable)(error, opening.path) from error
 
@@ -167,7 +165,7 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
     """
     opening = prepare(path, **given)
     try:
-        return opening.store(partial(open_serving, opening), "write")
+        return opening.trying(lambda: opening.store(open_serving(opening), "write"))
     except OSError as error:
         raise readable(error, opening.path) from error
 
@@ -233,24 +231,15 @@ class Opening(OpenRequest):
         :param full: whether recovery reads the whole log
         """
         alone = "lakelog recover is running"
-        parts = partial(owner_parts, self, progress, full=full, alone=alone, recovers=True)
-        return self.store(parts, "exclusive")
 
-    def store(self, parts: Callable[[], RoleParts], mode: Mode) -> Store:
-        """The open store with what ``parts`` returns; after an error nothing stays open.
+        def build() -> Store:
+            parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
+            return self.store(parts, "exclusive")
 
-        No context manager: an exception of a signal handler where its block ends would be missed.
+        return self.trying(build)
 
-        :param mode: decides what a forked process may do
-        """
-        made: RoleParts | None = None
-        try:
-            made = parts()
-            kind = LogStore if self.extension is None else self.extension.store_class
-            return cast("Store", kind(made, in_a_child(made.request, mode)))
-        except BaseException:  # Ctrl-C too
-            if made is not None:
-                state = None if made.joined is None else made.joined.store
-                quietly((state or made).close)  # the state may have other parts by now
-            release(self.files)
-            raise
+    def store(self, parts: RoleParts, mode: Mode) -> Store:
+        """The open store with these parts; ``mode`` decides what a forked process may do."""
+        made = LogStore if self.extension is None else self.extension.store_class
+        store = made(parts, in_a_child(parts.request, mode))
+        return cast("Store", store)

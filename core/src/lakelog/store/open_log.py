@@ -37,7 +37,6 @@ class OpenLog:
     """The objects that one process needs to append.
 
     :ivar lock: the membership of this process in the store
-    :ivar is_closed: whether the files are closed
     """
 
     directory: StoreDirectory
@@ -51,7 +50,11 @@ class OpenLog:
     appender: Appender
     health: Health
     watch: MemberWatch
-    is_closed: bool = attrs.field(default=False, init=False)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or its opening undone."""
+        return not self.lock.is_open
 
     def part(self) -> bool:
         """Begin to leave; return whether this is the last process, which closes the store."""
@@ -79,9 +82,10 @@ class OpenLog:
         :param keep: whether other processes have the store open
         """
         if not self.is_closed:
-            self.is_closed = True
-            self.segments.close(keep=keep)
-            self.lock.leave()
+            try:
+                self.segments.close(keep=keep)
+            finally:
+                self.lock.leave()
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)

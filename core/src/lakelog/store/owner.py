@@ -234,8 +234,8 @@ class OwnedStore(OpenLog):
 
 
 def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by name
+    prepared: OpenRequest,
     directory: StoreDirectory,
-    core: StoreSettings,
     strategies: Strategies,
     health: Health,
     checkpoint: CheckpointKeeper,
@@ -257,7 +257,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
 
     Raises :class:`~lakelog.errors.StoreError`, the errors of the strategies, and ``OSError``.
     """
-    begun, alone = time.monotonic(), settings.get(ALONE)
+    begun, alone, core = time.monotonic(), settings.get(ALONE), prepared.settings.core
     with ExitStack() as undo:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
@@ -292,13 +292,14 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         report = report._replace(dispatched_from=start)
         owned = with_services(opened, strategies, publisher, checkpoint, report, start)
         begin(progress, COMPLETING)
-        owned.reput.complete(progress)
-        owned.watch.start()
-        undo.callback(owned.watch.close)
-        begin_services(owned)
         undo.callback(owned.reput.close)
+        owned.reput.complete(progress)
+        undo.callback(owned.watch.close)
+        owned.watch.start()
+        begin_services(owned)
         undo.callback(_close_if_shared, owned, undo)
         lock.let_in(share=alone is None)
+        prepared.begun.append(owned)
         undo.pop_all()
     owned.last_record = plan.found.last_offset
     owned.recovery = report = owned.recovery._replace(seconds=time.monotonic() - begun)
@@ -517,8 +518,8 @@ def owner_parts(
         alone = FILLED_BY_MASTER if is_copy else alone or _why_alone(prepared, strategies.writer)
         shared = {ALONE: alone} if alone else shared_settings(registry, settings)
         owned = open_owned(
+            prepared,
             directory,
-            settings.core,
             strategies,
             health,
             context.checkpoint,
@@ -599,6 +600,7 @@ def with_maintenance(
         undo.callback(parts.close_services)
         if core.cleaner is not None or core.disk_watcher is not None:
             parts.maintenance  # noqa: B018  # begins its rounds
+        prepared.begun.append(parts)
         undo.pop_all()
     return parts
 

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Thread, get_ident, main_thread
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import attrs
 
-from lakelog.errors import PluginError, PutRefused, StoreClosed, StoreReadOnly, ThreadNotStarted
+from lakelog.errors import (
+    LakelogError,
+    PluginError,
+    PutRefused,
+    StoreClosed,
+    StoreReadOnly,
+    ThreadNotStarted,
+)
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.hooks import Clock, Context, DispatchedLog, Kind, StoreExtension
 from lakelog.lazy import cached_property
@@ -43,6 +50,10 @@ if TYPE_CHECKING:
 NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 """Errors of the system for files that this user may not write."""
 
+Built = TypeVar("Built")
+Running: TypeAlias = "OwnedStore | JoinedLog | RoleParts | RoleState"
+"""Has threads, which its ``close`` ends; further calls of that do nothing."""
+
 
 @attrs.define(slots=False, eq=False, repr=False)
 class OpenRequest:
@@ -53,6 +64,7 @@ class OpenRequest:
     :ivar registry: the strategies on offer
     :ivar files: all access to files goes through it
     :ivar clock: replaces the clock of maintenance, for tests
+    :ivar begun: what runs already, until the open ends; an error closes it
     """
 
     path: Path
@@ -60,6 +72,26 @@ class OpenRequest:
     registry: Registry
     files: FileSystem
     clock: Clock | None = None
+    begun: list[Running] = attrs.field(factory=list)
+
+    def trying(self, build: Callable[[], Built]) -> Built:
+        """Return what ``build`` returns; on an error, close what it has begun, and its files.
+
+        A function returns without a point at which signal handlers run, other than a context
+        manager. So nothing gets lost between the one that owns it and the next.
+        """
+        try:
+            built = build()
+            del self.begun[:]  # no call either
+            return built
+        except BaseException:  # Ctrl-C too
+            try:
+                for each in reversed(self.begun):
+                    with suppress(LakelogError, OSError):
+                        each.close()
+            finally:
+                release(self.files)
+            raise
 
     def context(self, *, read_only: bool) -> Context:
         """Build the context for making strategies."""
@@ -269,6 +301,7 @@ class RoleState:
         self._lock = Mutex()
         self._closing = ThreadTask(self._close)
         self._is_close_reported = False
+        parts.request.begun.append(self)
         self.adopt(parts)
         register_forked(self)
 

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from _thread import RLock
@@ -304,6 +305,7 @@ class _Case:
             gc.collect()  # what the exception's traceback had
             left = _open_files(trial.path)
             assert not left, f"open after the close: {left}"
+            assert poll(lambda: not _threads(), 1), f"threads after the close: {_threads()}"
             step = "open again"
             trial.open()
             step = "what is in the store opened again"
@@ -443,6 +445,11 @@ def _open_files(path: Path) -> dict[str, str]:
             if name.startswith(f"{path}{os.sep}"):
                 found[each] = name.removeprefix(f"{path}{os.sep}")
     return found
+
+
+def _threads() -> list[str]:
+    """Names of the threads of lakelog that run."""
+    return [each.name for each in threading.enumerate() if each.name.startswith("lakelog-")]
 
 
 class _Locks:
