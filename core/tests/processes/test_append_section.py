@@ -22,7 +22,7 @@ from lakelog.processes import queue_table as queuetable
 from lakelog.processes.append_section import AppendLock
 from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, SEVERAL
 from lakelog.results import PutStatus
-from lakelog_testing.interrupting import interrupted
+from lakelog_testing import interrupted
 from tests.support.sampling import at_every, every
 
 STEPS = (section, appendlock, tinylog, queuetable)
