@@ -26,7 +26,7 @@ from lakelog.processes import locks as bytelock
 from lakelog.processes.locks import ByteLock, ProcessLock, is_locked, set_lock
 from lakelog.processes.membership import Membership
 from lakelog.processes.ownership import OPEN
-from lakelog_testing.interrupting import interrupted
+from lakelog_testing import interrupted
 
 AT = 8
 WORDS_AT = 64
