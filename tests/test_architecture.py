@@ -269,8 +269,8 @@ KEEP_LOCKS: Final = {
     "lakelog.processes.append_section": "a fence: nothing else has the lock",
     "lakelog.processes.positions": "a fence: nothing else has the lock",
     "lakelog_flush.waiter": "at which one thread sleeps until another releases it",
-    "lakelog_queues.consumers.offsettable": "it is being rewritten",
-    "lakelog_queues.groups.consumer": "it is being rewritten",
+    "lakelog_queues.groups.pool": "the type of an argument: the caller's event",
+    "lakelog_queues.store": "the type of an argument: the caller's event",
 }
 
 
