@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -92,11 +92,11 @@ def test_a_push_consumer_pops_from_rocketmq(tmp_path: Path) -> None:
             assert lines == EXPECTED
 
 
-def pop(address: Address, invisible_ms: int) -> Response:
+def pop(address: Address, invisible_ms: int, group: str = GROUP, topic: str = TOPIC) -> Response:
     """Pop at most eight messages of the first queue."""
     fields = {
-        "consumerGroup": GROUP,
-        "topic": TOPIC,
+        "consumerGroup": group,
+        "topic": topic,
         "queueId": "0",
         "maxMsgNums": "8",
         "invisibleTime": str(invisible_ms),
@@ -153,3 +153,40 @@ def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
         eventually(lambda: revived(real.client, queue_id) >= 0)
         end = call(real.client, GET_MAX_OFFSET, {"topic": RETRIES, "queueId": "0"})
         assert end.fields["offset"] == "3"
+
+
+def test_rocketmq_hands_out_what_waits_in_a_long_retry_topic(tmp_path: Path) -> None:
+    """Its name has more than the 127 bytes that a client may give."""
+    group, topic = "g" * 60, "t" * 100
+    retries = f"%RETRY%{group}_{topic}"
+    with broker(tmp_path / "home", timerWheelEnable="true") as real:
+        create_topic(real.client, topic, 1)
+        real.send(topic, b"first")
+        real.send(topic, b"second")
+        real.stop()
+        with (
+            lakelog.open(real.store, mode="exclusive") as store,
+            served(store, BrokerSettings(port=0)) as running,
+        ):
+            store.wait_dispatched(timeout_ms=60_000)
+            address = Address.parse(running.address)
+            popped = pop(address, 500, group, topic)
+            times = popped.fields["popTime"], popped.fields["invisibleTime"]
+            handle = " ".join(["0", *times, "0", "0", running.settings.name, "0", "1"])
+            of = {"consumerGroup": group, "topic": topic, "queueId": "0", "offset": "1"}
+            call(address, ACK, {**of, "extraInfo": handle})
+
+            def is_moved() -> bool:
+                with suppress(BrokerRefused):  # nothing is visible
+                    pop(address, 60_000, group, topic)
+                return store.queue_bounds(retries, 0) is not None
+
+            eventually(is_moved)
+        real.start()
+
+        def body() -> bytes:
+            with suppress(BrokerRefused):
+                return pop(real.client, 60_000, group, topic).body
+            return b""
+
+        eventually(lambda: b"first" in body())

@@ -39,11 +39,13 @@ def kept(outcome: Outcome, settings: Mapping[str, Any], *, power_cut: bool = Fal
 def rebooted(path: Path) -> None:
     """As after a power cut: the store was written before the kernel had its present boot id.
 
-    For all processes: only the shared page has that id. The cut may have taken it.
+    For all processes: only the shared page and the states of groups have that id. The cut may have
+    taken them.
     """
-    with suppress(FileNotFoundError), shared_page.page_path(path).open("r+b") as page:
-        page.seek(BOOT_ID_AT)
-        page.write(uuid.uuid4().bytes)
+    for each in (shared_page.page_path(path), *path.glob("lakelog/groups/*.state")):
+        with suppress(FileNotFoundError), each.open("r+b") as file:
+            file.seek(BOOT_ID_AT)
+            file.write(uuid.uuid4().bytes)
 
 
 def check_recovered(

@@ -30,7 +30,7 @@ from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
 from lakelog.runtime.locks import LockFreeEvent, Mutex, WaitList
-from lakelog.runtime.threads import Shortage, raised_by_handler, started
+from lakelog.runtime.threads import Shortage, may_wait, raised_by_handler, started
 
 _log = logging.getLogger("lakelog")
 
@@ -404,15 +404,16 @@ class DispatchRunner:
         """Wait until queues and index have every record that is readable now.
 
         Staged bytes are committed first. Does not wait while dispatching is stopped or lacks
-        resources, nor in its thread or inside of :meth:`paused`, and at most ``CATCH_UP_SECONDS``:
-        a reader then finds what is there.
+        resources, nor in its thread, inside of :meth:`paused` or after :func:`never_wait`, and at
+        most ``CATCH_UP_SECONDS``: a reader then finds what is there.
         """
-        if self.offset >= self._positions.readable:
+        positions = self._positions
+        if positions.dispatched >= positions.readable or not may_wait():
             return
         if self._commit is not None:
             with suppress(StoreFailed):
                 self._commit()
-        end = self._positions.readable_elsewhere  # below `readable` if the commit has failed
+        end = positions.readable_elsewhere  # below `readable` if the commit has failed
         if self.offset < end and not self._shortage.is_there and not self._is_mine():
             with suppress(DispatchStopped, StoreClosed):
                 self.wait(end, CATCH_UP_SECONDS)

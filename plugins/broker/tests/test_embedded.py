@@ -11,13 +11,16 @@ from typing import Any, Final
 import pytest
 
 import lakelog
+from lakelog import dispatch
 from lakelog.errors import SettingsError, StoreFailed, StoreLocked, WrongType, WrongValue
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_broker.codes import Refused
 from lakelog_broker.embedded import EmbeddedBroker, PortUnavailable
+from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import topics_of
-from lakelog_replication.remoting import BrokerRefused
+from lakelog_queues.store import queue_parts
+from lakelog_replication.remoting import BrokerRefused, call
 from lakelog_replication.settings import Address
 from lakelog_testing.faultyfile import FaultyFile
 from plugins.broker.tests.raw_client import send
@@ -37,6 +40,19 @@ def test_messages_are_those_acknowledged_in_the_order_of_the_log(tmp_path: Path)
         assert broker.messages("others") == []
     with lakelog.open(tmp_path / "store", mode="read") as store:
         assert len(list(store.scan())) == 20
+
+
+def test_no_request_waits_for_dispatching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One loop serves all clients: a wait for the newest message would hold them all."""
+    monkeypatch.setattr(dispatch, "CATCH_UP_SECONDS", 3600.0)
+    with EmbeddedBroker(tmp_path / "store", **SMALL) as broker:
+        runner: Any = queue_parts(broker.store._current.now()).log.dispatching
+        with runner.paused():
+            send(broker.namesrv, "orders", b"x")
+            place = {"topic": "orders", "queueId": "0"}
+            end = call(Address.parse(broker.namesrv), RequestCode.GET_MAX_OFFSET, place)
+            assert end.fields["offset"] == "0"
+        assert [bytes(each.body) for each in broker.messages("orders")] == [b"x"]
 
 
 def test_a_topic_is_created_with_its_type(tmp_path: Path) -> None:

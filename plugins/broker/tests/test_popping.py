@@ -398,12 +398,14 @@ def test_a_checkpoint_that_waits_gets_an_acknowledgement_behind_it(table: Table)
 
 
 def test_a_checkpoint_of_an_odd_group_stops_no_other(table: Table) -> None:
-    """Not the start either; it is read again by the next start."""
-    table.put("a", "b")
-    put_records(table, ("ck", checkpoint(1, pt=2)), ("ck", {**checkpoint(1, so=1), "c": "a/b"}))
-    revive(table, 2)
+    """Not the start either; one that is impossible is read again by the next start."""
+    table.put("a", "b", "c")
+    odd = [{**checkpoint(1, so=1 + at), "c": name} for at, name in enumerate(("b.2", "a/b"))]
+    put_records(table, ("ck", checkpoint(1, pt=2)), *(("ck", each) for each in odd))
+    revive(table, 3)
     assert table.bodies() == ["a"]
-    assert table.broker.offsets.get(REVIVE_GROUP, REVIVED, 0) == 0
+    assert [each.body for each in table.broker.store.read("%RETRY%b.2_T", 0)] == [b"b"]
+    assert table.broker.offsets.get(REVIVE_GROUP, REVIVED, 0) == 1
 
 
 # --- names and failures ---

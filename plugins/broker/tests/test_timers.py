@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
-from lakelog.errors import OffsetOutOfRange
+from lakelog.errors import OffsetOutOfRange, ReadFailed
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
@@ -280,3 +280,75 @@ def test_a_delay_that_a_clock_ahead_has_noted_is_not_longer(store: lakelog.Store
     clock.now_ms += 1500
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"late"]
+
+
+def test_a_clock_that_is_set_moves_delays_and_no_times(store: lakelog.Store) -> None:
+    """Over a restart, too: a delay that waits was not delivered."""
+    broker = broker_over(store)
+    put(broker, b"delay", TIMER_DELAY_MS=str(HOUR_MS))
+    (waiting,) = store.read("rmq_sys_wheel_timer", 0)
+    noted_ms = waiting.store_timestamp_ms
+    put(broker, b"time", TIMER_DELIVER_MS=str(noted_ms + HOUR_MS // 2))
+    system, steady = SetClock(noted_ms), SetClock(0)
+    timers = timers_of(broker, system)
+    timers._steady = steady
+    settle(timers, system)
+    system.now_ms += 2 * HOUR_MS
+    settle(timers, system)
+    assert bodies(store, "Orders") == [b"time"], "the delay goes on by the steady clock"
+    save(broker)
+    later = SetClock(noted_ms + HOUR_MS)
+    settle(timers_of(broker_over(store), later), later)
+    assert bodies(store, "Orders") == [b"time", b"delay"]
+    system.now_ms += HOUR_MS - 1 - 3 * HOUR_MS
+    steady.now_ms += HOUR_MS - 1
+    settle(timers, system)
+    assert bodies(store, "Orders") == [b"time", b"delay"]
+    system.now_ms += 1
+    steady.now_ms += 1
+    settle(timers, system)
+    assert bodies(store, "Orders") == [b"time", b"delay", b"delay"]
+
+
+def test_damage_to_lakelogs_own_progress_leaves_that_of_rocketmq(
+    store: lakelog.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    put(broker, b"late", TIMER_DELIVER_MS=str(due))
+    clock = SetClock(due)
+    settle(timers_of(broker, clock), clock)
+    save(broker)
+    for text in ("no JSON", '{"timercheck": 5}'):
+        (Path(store.path) / "config" / "timerProgress.json").write_text(text)
+        caplog.clear()
+        settle(timers_of(broker_over(store), clock), clock)
+        assert "timerProgress.json" in caplog.text
+    assert bodies(store, "Orders") == [b"late"]
+
+
+def test_new_timers_that_cannot_be_read_stop_no_due_one(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    put(broker, b"due", TIMER_DELIVER_MS=str(due))
+    clock = SetClock(now_ms())
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    put(broker, b"new", TIMER_DELIVER_MS=str(due))
+    units, clock.now_ms = store.queue_units, due
+
+    def failing(topic: str, queue_id: int, offset: int, count: int) -> Any:
+        if offset == 1:
+            raise ReadFailed("it cannot be read", path=store.path, error=OSError(5, "error"))
+        return units(topic, queue_id, offset, count)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "queue_units", failing)
+        timers.deliver_due()
+        assert timers.deliver_due() == due + RETRY_MS
+        assert not timers._reader.has_grown(), "it waits before it reads again"
+    assert bodies(store, "Orders") == [b"due"]
+    clock.now_ms += RETRY_MS
+    for _ in range(3):
+        timers.deliver_due()
+    assert bodies(store, "Orders") == [b"due", b"new"]

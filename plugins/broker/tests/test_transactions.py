@@ -12,6 +12,7 @@ from lakelog import PutRefused, PutResult, StoredMessage
 from lakelog.format.layout import MAX_PROPERTIES_BYTES
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused
 from lakelog_broker.remoting.server import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
 from lakelog_broker.state import Member, Peer
@@ -288,3 +289,27 @@ def test_a_time_of_birth_ahead_of_the_clock_delays_no_check(
     clock.now_ms = half.store_timestamp_ms + TIMEOUT_MS
     settle(broker.transactions, clock, store)
     assert [each.body for each in asked.halves] == [b"x"]
+
+
+def test_an_odd_number_in_an_end_hides_no_other(store: lakelog.Store, clock: SetClock) -> None:
+    broker, asked = transactional(store, clock)
+    halves = [put_half(broker, body) for body in (b"a", b"b")]
+    store.put(lakelog.Message(OP_TOPIC, b"0,x,1,", tags="d", queue_id=0))
+    broker, asked = transactional(store, clock)
+    clock.now_ms = halves[1].born_timestamp_ms + TIMEOUT_MS
+    settle(broker.transactions, clock, store)
+    assert asked.halves == []
+
+
+def test_a_half_message_has_room_for_its_time_of_delivery(
+    store: lakelog.Store, clock: SetClock
+) -> None:
+    broker, _ = transactional(store, clock)
+    due = str(clock.now_ms + 60_000)
+    overhead = len(put_half(broker, b"a", PAD="x", TIMER_DELIVER_MS=due).properties_bytes) - 1
+    with pytest.raises(Refused, match="no room"):
+        put_half(broker, b"b", PAD="x" * (MAX_PROPERTIES_BYTES - overhead), TIMER_DELIVER_MS=due)
+    full = "x" * (MAX_PROPERTIES_BYTES - overhead - 28)
+    half = put_half(broker, b"c", PAD=full, TIMER_DELIVER_MS=due)
+    assert broker.transactions.end(half.physical_offset, half.queue_offset, True)
+    assert bodies(store, "rmq_sys_wheel_timer") == [b"c"]

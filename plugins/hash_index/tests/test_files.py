@@ -153,6 +153,15 @@ def test_times_are_compared_without_losing_what_was_rounded(tmp_path: Path) -> N
     index.close()
 
 
+def test_a_file_that_began_while_the_clock_was_ahead_hides_nothing(tmp_path: Path) -> None:
+    times = [NOW_MS + 3_600_000, NOW_MS, NOW_MS + 5_000]
+    batch = batch_of([Rec.keyed(f"k{at}", time_ms=each) for at, each in enumerate(times)])
+    index = resumed(owner(tmp_path), batch)
+    for at, place in enumerate(batch.physical_offsets.tolist()):
+        assert find(index, f"k{at}", window=(times[at], times[at])) == [place]
+    index.close()
+
+
 def test_the_first_entry_of_a_file_has_the_time_of_the_header(tmp_path: Path) -> None:
     """An hour without a message lies between the files."""
     recs = [Rec.keyed("a b c d e"), Rec.keyed("late", time_ms=NOW_MS + 3_600_000)]

@@ -124,7 +124,8 @@ impl<'py> Chain<'py> {
             && usize::try_from(used).is_ok_and(|used| used <= most)
             && 0 <= first
             && first <= last;
-        if !is_sound || usize::try_from(number).ok()? >= count {
+        let began_ahead = end_ms < begin_ms; // of the clock that was corrected since
+        if !is_sound || began_ahead || usize::try_from(number).ok()? >= count {
             return None;
         }
         if !wanted.takes(begin_ms, end_ms.checked_add(ROUNDED_MS)?) {

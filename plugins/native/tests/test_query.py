@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,6 @@ from hypothesis import strategies as st
 
 import lakelog
 from lakelog import Message, Store, accelerate
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.processes.shared_page import LAST_TIMESTAMP, SharedPage
 from lakelog_hash_index.shape import IndexShape
 from lakelog_queues.finding.search import DEFAULT_MESSAGES
 from lakelog_testing.crash.opener import owned_by
@@ -252,14 +251,20 @@ def test_segments_that_were_deleted_or_are_not_mapped(tmp_path: Path) -> None:
             positions.minimum = log.segments.exclude_first()
 
 
-def test_a_window_that_begins_and_ends_within_a_second(tmp_path: Path) -> None:
+class _EncodedInPython(Message):
+    """A message that compiled code leaves to Python, whose clock a test can set."""
+
+
+def test_a_window_that_begins_and_ends_within_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An index file has the time of all but its first record in whole seconds."""
     with lakelog.open(tmp_path, **SETTINGS) as store:
-        message = Message("t", b"", keys="k", queue_id=0)
+        message = _EncodedInPython("t", b"", keys="k", queue_id=0)
         first = store.put(message).store_timestamp_ms
-        page = SharedPage.join(RealFileSystem(), tmp_path)
         for after_ms in (3_600_700, 7_200_000, 7_200_999):
-            page.words[LAST_TIMESTAMP] = first + after_ms
+            now_ns = (first + after_ms) * 1_000_000
+            monkeypatch.setattr(time, "time_ns", lambda now_ns=now_ns: now_ns)
             last = store.put(message)
             assert last.store_timestamp_ms == first + after_ms
             assert store.wait_dispatched()

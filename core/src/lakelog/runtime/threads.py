@@ -540,6 +540,22 @@ def is_inside() -> bool:
     return False
 
 
+_here = threading.local()
+
+
+def never_wait() -> None:
+    """Have the reads of this thread wait for no dispatching: it is an event loop that serves many.
+
+    They find what is in queues and index already; its waiters are notified of the rest.
+    """
+    _here.never_waits = True
+
+
+def may_wait() -> bool:
+    """Whether reads of this thread may wait for dispatching."""
+    return not getattr(_here, "never_waits", False)
+
+
 def raised_by_handler(error: BaseException) -> bool:
     """Whether ``error`` passed through a signal handler, and so is not a fault of the called code.
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from lakelog import Message, NotDurable, PutResult, Store, StoredMessage, results
-from lakelog.format.layout import TRANSACTION_MASK
+from lakelog.format.layout import MAX_PROPERTIES_BYTES, TRANSACTION_MASK
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_broker.codes import Forbidden, Refused, ResponseCode
 from lakelog_broker.properties import (
@@ -59,6 +59,7 @@ ILLEGAL_PUTS: Final = {
     results.PutStatus.PROPERTIES_SIZE_EXCEEDED,
 }
 """Outcomes of puts that no later attempt changes."""
+_MOST_WITH_A_TIME: Final = MAX_PROPERTIES_BYTES - len(b"TIMER_OUT_MS\x011234567890123\x02")
 _ENDS: Final = (b"", b"\x02")
 """The last byte of a property string to which further properties can be appended directly."""
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
@@ -195,6 +196,12 @@ class BrokerAppender:
             if key is not None:
                 message.properties = with_properties(properties, __transactionId__=key.decode())
             self._move(message, HALF_TOPIC, 0)
+            if due_ms is not None and len(message.properties) > _MOST_WITH_A_TIME:  # type: ignore[arg-type]  # bytes by now
+                raise Refused(
+                    f"the properties have no room for the time of delivery, which a commit adds: "
+                    f"{_MOST_WITH_A_TIME} bytes are the limit",
+                    ResponseCode.MESSAGE_ILLEGAL,
+                )
             message.sys_flag &= ~TRANSACTION_MASK
         elif level > 0:
             self._move(message, SCHEDULE_TOPIC, min(level, len(DELAYS_MS)) - 1)

@@ -24,7 +24,7 @@ import attrs
 import lakelog
 from lakelog import Store, StoredMessage, errors
 from lakelog.arguments import WrongValue, folder, shown, whole, wrong_type
-from lakelog.runtime.threads import in_thread, started
+from lakelog.runtime.threads import in_thread, never_wait, started
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import revive_checkpoints
 from lakelog_broker.remoting.sending import PlainSends
@@ -303,6 +303,7 @@ class EmbeddedBroker:
         self.close()
 
     def _run(self, loop: asyncio.AbstractEventLoop, ready: Future[Broker]) -> None:
+        never_wait()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             try:
                 runner.run(self._serve(ready))

@@ -262,7 +262,8 @@ def walk(file: IndexFile, wanted: KeyQuestion) -> Iterator[int]:
     number = file.slot(slot)
     header = file.settled_header()  # read after the slot, as the file may grow
     _check(file, header, slot, number)
-    if not wanted.takes(header.begin_timestamp_ms, header.end_timestamp_ms + _ROUNDED_MS):
+    begin_ms, end_ms = header.begin_timestamp_ms, header.end_timestamp_ms
+    if begin_ms <= end_ms and not wanted.takes(begin_ms, end_ms + _ROUNDED_MS):
         return
     before = number + 1
     while number:
@@ -283,6 +284,8 @@ def _times(header: Header, number: int, seconds: int) -> tuple[int, int]:
     if number == 1:
         return header.begin_timestamp_ms, header.begin_timestamp_ms
     first = header.begin_timestamp_ms + seconds * 1000
+    if not seconds and header.end_timestamp_ms < header.begin_timestamp_ms:
+        return 0, first + _ROUNDED_MS  # the file began while the clock was ahead
     return first, first + _ROUNDED_MS
 
 

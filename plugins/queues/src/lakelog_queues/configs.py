@@ -111,6 +111,19 @@ def remove_group(files: FileSystem, path: Path, group: str) -> None:
         groups.pop(group, None)
 
 
+def odd_entries(files: FileSystem, path: Path) -> list[str]:
+    """What cannot be read in RocketMQ's tables of the store directory ``path``, or whole files."""
+    found: list[str] = []
+    for table in (config.TOPICS, config.GROUPS, config.OFFSETS, config.DELAY_OFFSETS):
+        try:
+            odd = table.odd(table.load(files, path).content)
+        except CorruptConfig as error:
+            found.append(str(error))
+            continue
+        found += [f"{table.file}: {table.name}[{name!r}]" for name in odd]
+    return found
+
+
 # --- progress ---
 
 

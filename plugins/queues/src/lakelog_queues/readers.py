@@ -30,7 +30,7 @@ from lakelog.log.store_directory import unread
 from lakelog.processes.ownership import is_owned
 from lakelog.processes.positions import PageWaiter, WakePage
 from lakelog.runtime.locks import Mutex
-from lakelog.runtime.threads import in_thread
+from lakelog.runtime.threads import in_thread, may_wait
 from lakelog_queues.dispatching.tombstones import TombstoneFile
 from lakelog_queues.finding.results import QueueInfo
 
@@ -305,7 +305,8 @@ class ReaderCatchUp:
 
         Raises as :meth:`reach`.
         """
-        end = self._reader.bounds.end()  # unknown beside an owner without a page: then as before
+        # It is unknown beside an owner without a page; then the log is checked as by `reach`.
+        end = self._reader.bounds.end() if may_wait() else None
         self.reach(now=end is not None and end > self.offset)
 
     def refresh(self, newest: bool) -> None:

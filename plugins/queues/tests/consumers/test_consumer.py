@@ -103,6 +103,7 @@ class Place(NamedTuple):
     queue_offset: int
     physical_offset: int
     topic: str = "t"
+    size: int = 100
 
 
 def fetching_of(queues: dict[int, list[Place]], on_get: Any = lambda _queue: None) -> Fetching:
@@ -121,7 +122,7 @@ def fetching_of(queues: dict[int, list[Place]], on_get: Any = lambda _queue: Non
 
 def merged(fetching: Fetching, limit: int) -> list[int]:
     fetching.extend(limit)
-    return [each.message.physical_offset for each in fetching.merged(100)]
+    return [message.physical_offset for _, _, _, message in fetching.merged(100)]
 
 
 def test_what_comes_while_queues_are_read_waits_for_the_next_turn() -> None:

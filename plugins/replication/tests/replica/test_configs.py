@@ -12,7 +12,7 @@ from lakelog_replication.remoting import BrokerRefused
 from lakelog_replication.replica.receiver import copy_configs
 from lakelog_replication.settings import Address
 from lakelog_testing.scripted import ScriptedMaster
-from plugins.replication.tests.brokers import body, brokering, response
+from plugins.replication.tests.brokers import body, brokering, response, runtime
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
 
 TOPICS = {"topicConfigTable": {"t": {"topicName": "t"}}, "dataVersion": {"counter": 4}}
@@ -38,7 +38,6 @@ def test_each_file_is_as_the_broker_writes_it(tmp_path: Path) -> None:
         copy(broker, tmp_path)
     assert copied(tmp_path, "topics.json") == TOPICS
     assert copied(tmp_path, "subscriptionGroup.json") == {**GROUPS, "forbiddenTable": {}}
-    assert copied(tmp_path, "delayOffset.json") == {"offsetTable": {"3": 17}}
 
 
 def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
@@ -55,9 +54,8 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_what_is_no_answer_changes_nothing(tmp_path: Path) -> None:
-    with brokering({**ANSWERS, 45: response()}) as broker:
+    with brokering(ANSWERS) as broker:
         copy(broker, tmp_path)
-    assert copied(tmp_path, "delayOffset.json") is None, "a broker without delays has no file"
     for answer in (body({}), body([]), response(b"<html>"), response(code=1)):
         with brokering({**ANSWERS, 21: answer}) as broker, pytest.raises(BrokerRefused):
             copy(broker, tmp_path)
@@ -65,11 +63,29 @@ def test_what_is_no_answer_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_replica_copies_them_by_itself(tmp_path: Path) -> None:
-    path = tmp_path / "copy"
+    """Progress comes once the replica has the log that its master had then."""
+    path, log = tmp_path / "copy", make_log(tmp_path / "master", 10)
+    offsets = response(b'{"offsetTable":{"t@g":{0:3},"t@a@b":{0:-1}}}')
     with (
-        ScriptedMaster(make_log(tmp_path / "master", 10), segment_bytes=SEGMENT) as master,
-        brokering(ANSWERS) as broker,
+        ScriptedMaster(log, segment_bytes=SEGMENT) as master,
+        brokering(
+            {**ANSWERS, 43: offsets, 28: runtime(commitLogMinOffset=0, commitLogMaxOffset=1 << 40)}
+        ) as ahead,
+        replica(path, master.address, broker=ahead, groups_interval_ms=20),
+    ):
+        until(lambda: copied(path, "subscriptionGroup.json") is not None)
+        assert copied(path, "topics.json") == TOPICS
+        assert copied(path, "delayOffset.json") is None
+        assert copied(path, "consumerOffset.json") is None
+    with (
+        ScriptedMaster(log, segment_bytes=SEGMENT) as master,
+        brokering(
+            {**ANSWERS, 43: offsets, 28: runtime(commitLogMinOffset=0, commitLogMaxOffset=1)}
+        ) as broker,
         replica(path, master.address, broker=broker, groups_interval_ms=20),
     ):
         until(lambda: copied(path, "delayOffset.json") is not None)
-        assert copied(path, "topics.json") == TOPICS
+        assert copied(path, "delayOffset.json") == {"offsetTable": {"3": 17}}
+        until(lambda: copied(path, "consumerOffset.json") is not None)
+        found = json.loads((path / "config" / "consumerOffset.json").read_text())
+        assert found["offsetTable"] == {"t@g": {"0": 3}, "t@a@b": {"0": -1}}

@@ -123,18 +123,6 @@ class Table(Generic[Entry]):
         return found, odd
 
 
-def odd_entries(files: FileSystem, path: Path) -> list[str]:
-    """What cannot be read in the tables of the store directory ``path``, as in ``FILE: ENTRY``.
-
-    Raises as :func:`load_config`.
-    """
-    return [
-        f"{table.file}: {table.name}[{name!r}] is {value!r}"[:200]
-        for table in (TOPICS, GROUPS, OFFSETS, DELAY_OFFSETS)
-        for name, value in table.odd(table.load(files, path).content).items()
-    ]
-
-
 def load_config(files: FileSystem, path: Path, read: Callable[[Content], Read]) -> Loaded[Read]:
     """Read a file, or else its ``.bak``, as RocketMQ does.
 

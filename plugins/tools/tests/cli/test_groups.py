@@ -15,6 +15,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli import exitcodes
 from lakelog_queues.configs import retry_limits, topics_of
 from plugins.tools.tests.cli.conftest import Run
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -65,6 +66,38 @@ def test_consuming_goes_on_and_can_be_reset(lakelog: Run, shop: Path) -> None:
     assert printed(lakelog, "groups", "list", shop) == []
     found = consumed(lakelog, shop, "--tags", "A")
     assert found == [n for n in range(20) if n // 2 % 2 == 0]
+
+
+def test_a_reset_to_the_committed_offset_takes_back_what_is_handed_out(
+    lakelog: Run, shop: Path
+) -> None:
+    with lakelog_open(shop) as store:
+        store.commit_offsets([("billing", "orders", {0: 0, 1: 0})])
+        with store.subscribe("billing", "orders") as member:
+            held = member.poll(100)
+            assert len(held) == 20
+            assert member.poll(100) == []
+            assert lakelog("groups", "reset", shop, "billing", "--to", "earliest").returncode == 0
+            again = list[int]()
+
+            def is_complete() -> bool:
+                again.extend(int(bytes(each.message.body)) for each in member.poll(100))
+                return len(again) >= 20
+
+            until(is_complete)
+            assert sorted(again) == list(range(20))
+
+
+def test_entries_that_cannot_be_read_are_findings(lakelog: Run, shop: Path) -> None:
+    (shop / "config").mkdir(exist_ok=True)
+    (shop / "config" / "consumerOffset.json").write_text(
+        '{"offsetTable": {"orders@billing": {"0": 3}, "orders@odd": 7}}'
+    )
+    assert offsets(lakelog, shop) == {0: 3}
+    done = lakelog("doctor", shop, "--json")
+    assert done.returncode == exitcodes.FOUND
+    (what,) = (each for each in json.loads(done.stdout)["findings"] if "cannot be read" in each)
+    assert what.endswith("consumerOffset.json: offsetTable['orders@odd']")
 
 
 def test_a_new_group_at_the_end_and_a_filter(lakelog: Run, shop: Path) -> None:

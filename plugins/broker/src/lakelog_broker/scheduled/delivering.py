@@ -141,6 +141,7 @@ class SystemQueueReader:
     :ivar next_offset: queue offset of the first message that was not read
     :ivar add: takes a message that was read
     :ivar unread: physical offset of each message to read again, by queue offset
+    :ivar has_failed: whether the queue itself could not be read the last time
     """
 
     store: Store
@@ -149,24 +150,27 @@ class SystemQueueReader:
     deliverer: Deliverer
     add: Callable[[StoredMessage], Any]
     unread: dict[int, int] = attrs.field(factory=dict)
+    has_failed: bool = False
 
     def bounds(self) -> tuple[int, int]:
         """First offset of the queue, and the offset of its next message."""
         return self.store.queue_bounds(*self.queue) or (0, 0)
 
     def has_grown(self) -> bool:
-        """Whether the queue has messages that were not read."""
-        return self.bounds()[1] > self.next_offset
+        """Whether the queue has messages that can be read and were not."""
+        return not self.has_failed and self.bounds()[1] > self.next_offset
 
     def read(self, is_known: Callable[[int], bool] = lambda _offset: False) -> bool:
         """Read at most ``BATCH`` new messages; return whether there was any.
 
         :param is_known: whether the message at a queue offset is to be left out
         """
-        has_read = False
-        for queue_offset, physical_offset, _ in self._units():
-            has_read = True
-            self._read_one(queue_offset, None if is_known(queue_offset) else physical_offset)
+        has_read, self.has_failed = False, True
+        with one_of_many(f"the reading of queue {self.queue[1]} of {self.queue[0]}"):
+            for queue_offset, physical_offset, _ in self._units():
+                has_read = True
+                self._read_one(queue_offset, None if is_known(queue_offset) else physical_offset)
+            self.has_failed = False
         return has_read
 
     def _units(self) -> Iterator[tuple[int, int, int]]:
@@ -185,8 +189,14 @@ class SystemQueueReader:
         if physical_offset is not None and not self.deliverer.deliver(physical_offset, self.add):
             self.unread[queue_offset] = physical_offset
 
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be read again."""
+        return self.has_failed or bool(self.unread)
+
     def retry(self) -> None:
-        """Try again to read the messages of ``unread``."""
+        """Try again to read the messages of ``unread``, and the queue."""
+        self.has_failed = False
         for queue_offset, physical_offset in list(self.unread.items()):
             if self.deliverer.deliver(physical_offset, self.add):
                 self.unread.pop(queue_offset, None)
@@ -221,6 +231,7 @@ class Scheduled:
         self._clock: Clock = system_ms
         self._steady: Clock = steady_ms
         self._retry_at_ms = 0
+        self._lead_ms: int | None = None  # of the system's clock before the steady one
 
     def _may_retry(self) -> bool:
         """Whether retries are due; the next ones follow after ``RETRY_MS``."""
@@ -233,6 +244,18 @@ class Scheduled:
     def _retry_ms(self) -> int:
         """The time of the next retries, in ms since 1970."""
         return self._clock() + max(0, self._retry_at_ms - self._steady())
+
+    def _look_at_clock(self) -> None:
+        """Find a step of the system's clock since the last call."""
+        lead_ms = self._clock() - self._steady()
+        step_ms = 0 if self._lead_ms is None else lead_ms - self._lead_ms
+        self._lead_ms = lead_ms
+        if abs(step_ms) > _STEP_MS:
+            _LOG.warning("the system's clock was set by %d ms; delays continue", step_ms)
+            self._move_times(step_ms)
+
+    def _move_times(self, step_ms: int) -> None:
+        """The delays of messages end later by ``step_ms`` of the system's clock."""
 
     async def _pause(
         self, wait_ms: int, queues: Iterable[Queue], has_grown: Callable[[], bool]
@@ -326,7 +349,6 @@ class Delays(Scheduled):
         }
         for level, delay_ms in enumerate(DELAYS_MS, 1):
             self._levels[level].delay_ms = delay_ms
-        self._lead_ms: int | None = None  # of the system's clock before the steady one
         self._saving = threading.Lock()
 
     async def run(self) -> None:
@@ -345,14 +367,9 @@ class Delays(Scheduled):
         grown = [level for level in self._levels.values() if level.has_new()]
         return any(level.due_ms == _NEVER for level in grown)
 
-    def _look_at_clock(self) -> None:
-        lead_ms = self._clock() - self._steady()
-        step_ms = 0 if self._lead_ms is None else lead_ms - self._lead_ms
-        if abs(step_ms) > _STEP_MS:
-            _LOG.warning("the system's clock was set by %d ms; delays continue", step_ms)
-            for level in self._levels.values():
-                level.move_times(step_ms)
-        self._lead_ms = lead_ms
+    def _move_times(self, step_ms: int) -> None:
+        for level in self._levels.values():
+            level.move_times(step_ms)
 
     def deliver_due(self) -> int:
         """Deliver at most ``BATCH`` due messages of each level.

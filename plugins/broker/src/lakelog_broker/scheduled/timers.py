@@ -25,7 +25,7 @@ import logging
 import struct
 import threading
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,6 +84,7 @@ class Timers(delivering.Scheduled):
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
+        self._noted: dict[int, int] = {}  # time in the log by queue offset, where it was moved
         self.delivered = 0
         self._changes = self._saved_changes = 0
         self._saving = threading.Lock()
@@ -115,11 +116,12 @@ class Timers(delivering.Scheduled):
 
         :returns: time of the next delivery, in ms since 1970; in the past if work remains
         """
+        self._look_at_clock()
         now = self._clock()
-        if self._reader.read():
+        if not self._reader.has_failed and self._reader.read():
             self._changes += 1
             return now  # all are read first, as a message may recall another one
-        if (self._deferred or self._reader.unread) and self._may_retry():
+        if (self._deferred or self._reader.waits) and self._may_retry():
             self._retry()
         for _ in range(delivering.BATCH if len(self._deferred) < delivering.MAX_DEFERRED else 0):
             pair = self._table.take(now)
@@ -128,12 +130,26 @@ class Timers(delivering.Scheduled):
             due_ms, queue_offset = pair
             self._changes += 1
             if not self._deliver(queue_offset):
-                self._deferred[queue_offset] = due_ms
+                self._deferred[queue_offset] = self._noted.pop(queue_offset, due_ms)
+            self._noted.pop(queue_offset, None)
         if len(self._deferred) >= delivering.MAX_DEFERRED:
             return self._retry_ms()
         first = self._table.next_ms(now)
         first = now + delivering.LONGEST_WAIT_MS if first is None else first
-        return min(first, self._retry_ms()) if self._deferred or self._reader.unread else first
+        return min(first, self._retry_ms()) if self._deferred or self._reader.waits else first
+
+    def _move_times(self, step_ms: int) -> None:
+        """Move relative delays only: another time is one of the system's clock."""
+        former, self._table = self._table, TimerTable()
+        for due_ms, offset in former.pairs():
+            delay_ms = None
+            with delivering.one_of_many(f"the look at timer message {offset}"):
+                stored = self._store.look_up(self._physical_offset(offset))
+                delay_ms = timer_delay_ms(stored.properties_bytes)
+            if delay_ms is not None:
+                self._noted.setdefault(offset, due_ms)
+            moved_ms = due_ms if delay_ms is None else due_ms + step_ms
+            self._table.add(moved_ms, offset, self._clock())
 
     def _add(self, stored: StoredMessage) -> None:
         queue_offset, properties, now = stored.queue_offset, stored.properties_bytes, self._clock()
@@ -208,6 +224,7 @@ class Timers(delivering.Scheduled):
                 return True  # it is delivered soon
             self._appender.put_again(stored)
         self._table.remove(due_ms, offset)
+        self._noted.pop(offset, None)
         self._changes += 1
         return True
 
@@ -244,7 +261,8 @@ class Timers(delivering.Scheduled):
         if waiting is not None:
             lowest.append(waiting)
         first = self._table.next_ms(now)
-        times = [now + 1 if first is None else first, now + 1, *self._deferred.values()]
+        waiting_ms = *self._deferred.values(), *self._noted.values()
+        times = [now + 1 if first is None else first, now + 1, *waiting_ms]
         if reader.unread:  # the times of unread messages are unknown
             times.append(self._saved.due_before_ms)
         return TimerProgress(min(lowest), reader.next_offset, min(times), by_slot=False)
@@ -309,7 +327,12 @@ def load_progress(files: FileSystem, path: Path) -> TimerProgress:
     if len(checkpoint) < _FIELDS.size:
         return TimerProgress()
     fields = _FIELDS.unpack_from(checkpoint)
-    own = load_config(files, path / CONFIG_DIR / OWN_FILE, _read_own).value
+    try:
+        own = load_config(files, path / CONFIG_DIR / OWN_FILE, _read_own).value
+    except (errors.CorruptConfig, KeyError, TypeError) as error:
+        text = "%s is damaged (%s): RocketMQ's %s counts, and some timers may come again"
+        _LOG.warning(text, OWN_FILE, error, CHECKPOINT)
+        own = None
     if own is not None and own[0] == list(fields):
         return own[1]
     read_time_ms, _, queue_offset, masters_offset = fields[:4]
@@ -407,15 +430,22 @@ class TimerTable:
 
     def due_ms(self, offset: int) -> int:
         """The due time of an offset; raises ``KeyError`` if no pair has it."""
-        first = [minute for minute, lowest in self._lowest.items() if lowest == offset]
-        for minute in first or self._lowest:
+        for minute in [minute for minute, lowest in self._lowest.items() if lowest == offset]:
             for pair in self._later[minute]:
                 if pair & _OFFSET_MASK == offset:
                     return minute * _MINUTE_MS + (pair >> _OFFSET_BITS)
-        for pair in self._begun:
-            if pair & _OFFSET_MASK == offset:
-                return pair >> _OFFSET_BITS
+        for due_ms, found in self.pairs():
+            if found == offset:
+                return due_ms
         raise KeyError(offset)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """All pairs."""
+        for pair in self._begun:
+            yield pair >> _OFFSET_BITS, pair & _OFFSET_MASK
+        for minute, pairs in self._later.items():
+            for pair in pairs:
+                yield minute * _MINUTE_MS + (pair >> _OFFSET_BITS), pair & _OFFSET_MASK
 
     def lowest_offset(self, start: int = 0) -> int | None:
         """The lowest queue offset, from ``start`` on, of all pairs; ``None`` without one."""

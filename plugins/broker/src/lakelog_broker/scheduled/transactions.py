@@ -79,10 +79,12 @@ class Transactions(delivering.Scheduled):
         reader = delivering.SystemQueueReader(self._store, _ENDS, start, deliverer, self._note_ends)
         while reader.read():
             reader.unread.clear()  # harmless: their half messages are checked again
+        if reader.has_failed:
+            raise errors.StoreError("the ends of transactions cannot be read, see the log")
         self._ended = {each for each in self._ended if each >= self._halves.next_offset}
 
     def _note_ends(self, stored: StoredMessage) -> None:
-        numbers = [int(text) for text in bytes(stored.body).split(b",") if text.strip()]
+        numbers = [int(text) for text in bytes(stored.body).split(b",") if text.strip().isdigit()]
         self._ended.update(numbers)
         self._ends.append((stored.queue_offset, max(numbers, default=-1)))
 
@@ -175,10 +177,11 @@ class Transactions(delivering.Scheduled):
         :returns: time of the next check, in ms of the steady clock; in the past if work remains
         """
         now = self._steady()
-        if self._halves.read(lambda offset: offset in self._ended or offset in self._open):
+        halves, known = self._halves, (self._ended, self._open)
+        if not halves.has_failed and halves.read(lambda at: any(at in each for each in known)):
             return now
-        if self._halves.unread and self._may_retry():
-            self._halves.retry()
+        if halves.waits and self._may_retry():
+            halves.retry()
         for _ in range(delivering.BATCH):
             if not self._queue or self._queue[0][0] > now:
                 break
@@ -187,7 +190,7 @@ class Transactions(delivering.Scheduled):
             if waiting is not None and waiting.due_ms == due_ms:
                 self._check(offset, waiting)
         first = self._queue[0][0] if self._queue else now + delivering.LONGEST_WAIT_MS
-        return min(first, self._retry_at_ms) if self._halves.unread else first
+        return min(first, self._retry_at_ms) if halves.waits else first
 
     def _add(self, stored: StoredMessage) -> None:
         offset, properties = stored.queue_offset, stored.properties_bytes

@@ -17,8 +17,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from operator import attrgetter
-from typing import Final, Literal, NamedTuple, TypeAlias
+from itertools import accumulate
+from operator import itemgetter
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
@@ -89,6 +90,7 @@ class Consumer(OfThisProcess):
         self._delivered: dict[int, int] = {}
         self._before: dict[int, int] | None = None  # what was delivered when a poll began
         self._committed = access.offsets.committed(group, topic)
+        self._arrived: tuple[int, int | None] | None = None
         self._known = self._all_queues and bool(self._committed)
         self._closed = False
         self._take_in(access.queues(topic) if queue_ids is None else queue_ids)
@@ -107,11 +109,12 @@ class Consumer(OfThisProcess):
         self._before = dict(self._delivered)
         if len(self._waiting) < max_messages:
             self._fill(max_messages, wait_ms)
-        taken = (self.take() for _ in range(min(max_messages, len(self._waiting))))
-        found = [each for each in taken if each is not None]
+        count = min(max_messages, len(self._waiting))
+        taken = [self._waiting.popleft() for _ in range(count)]
+        self._delivered.update([each[1:3] for each in taken])
         self._settle()
         self._before = None
-        return found
+        return [each[3] for each in taken]
 
     def messages(self, *, follow: bool = True) -> Iterator[StoredMessage]:
         """Yield one message after the other.
@@ -146,10 +149,10 @@ class Consumer(OfThisProcess):
         """The next fetched message, which now counts as delivered; reads no file."""
         if not self._waiting:
             return None
-        found = self._waiting.popleft()
-        self._delivered[found.queue_id] = found.next_offset
+        _, queue_id, next_offset, message = self._waiting.popleft()
+        self._delivered[queue_id] = next_offset
         self._settle()
-        return found.message
+        return message
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """Yield all messages, then new ones as they arrive, until the consumer is closed."""
@@ -186,11 +189,15 @@ class Consumer(OfThisProcess):
         """Fetch what lies before the limit of the last fetch, then up to the present end."""
         found = self._fetching.merged(most)
         self._waiting.extend(found)
-        if len(found) < most:
-            limit = self._access.end()  # before the queues are listed: a later one lies behind it
+        if len(found) >= most:
+            return
+        # Both are read before the queues are listed and read: what comes later changes one of them.
+        arrived = self._access.arrivals.version, self._access.end()
+        if arrived != self._arrived or arrived[1] is None:
             if self._all_queues:
                 self._take_in(self._access.queues(self.topic))
-            self._fetching.extend(limit)
+            self._fetching.extend(arrived[1])
+            self._arrived = arrived
             self._waiting.extend(self._fetching.merged(most - len(found)))
 
     def _is_over(self) -> bool:
@@ -216,7 +223,7 @@ class Consumer(OfThisProcess):
         """
         self._check_queue(queue_id)
         offset = whole("offset", offset)
-        self._waiting = deque(each for each in self._waiting if each.queue_id != queue_id)
+        self._waiting = deque(each for each in self._waiting if each[1] != queue_id)
         self._delivered[queue_id] = offset
         self._fetching.seek(queue_id, offset)
 
@@ -333,6 +340,19 @@ def _check(commit: str, queue_ids: Sequence[int] | None, offsets: CurrentOffsets
         )
 
 
+Fetched: TypeAlias = tuple[int, int, int, StoredMessage]
+"""Place in the order of the log, queue id, next offset to read in that queue, and the message.
+
+The queue cannot be derived from the message: a light queue holds records of other topics.
+"""
+_PLACE: Final = itemgetter(0)
+_ANYWHERE: Final = 1 << 63
+_AHEAD_MESSAGES: Final = 256
+"""The most messages that are read ahead, of all queues together, unless a poll wants more."""
+_AHEAD_BYTES: Final = 1 << 20
+"""The same in bytes, by the length of the last message."""
+
+
 @attrs.define(eq=False)
 class Fetching:
     """Reads the queues of a topic, and merges their messages in the order of the log.
@@ -348,6 +368,7 @@ class Fetching:
     _last: dict[int, int] = attrs.field(factory=dict)  # the place of the last fetched message
     _ended: set[int] = attrs.field(factory=set)  # queues without more messages before the limit
     _limit: int = 0
+    _record_bytes: int = _AHEAD_BYTES  # of the last message
 
     def seek(self, queue_id: int, offset: int) -> None:
         """Continue at ``offset`` in a queue, which may be a new one."""
@@ -371,7 +392,8 @@ class Fetching:
             open_queues = [queue for queue in self.positions if queue not in self._ended]
             empty = [queue for queue in open_queues if not self._read[queue]]
             if empty:
-                ahead = max(most, BATCH_MESSAGES) - sum(map(len, self._read.values()))
+                ahead = max(most, min(_AHEAD_MESSAGES, _AHEAD_BYTES // self._record_bytes))
+                ahead -= sum(map(len, self._read.values()))
                 for queue in empty:
                     self._fetch(queue, max(-(-ahead // len(empty)), 1))
             # A queue that has not ended may have further messages behind its last fetched one.
@@ -413,14 +435,24 @@ class Fetching:
         may have moved the record of a message to the end of the log: its place is there, and that
         of later messages of its queue is not before it.
         """
-        found, place = [], self._last[queue_id]
-        for each in result.messages:
-            place = max(place, each.physical_offset)
-            behind = each.queue_offset + 1 if each.topic == self._topic else offset
-            found.append(Fetched(each, queue_id, behind, place))
-        if found:
-            found[-1] = found[-1]._replace(next_offset=result.next_offset)
-        self._last[queue_id] = place
+        messages, topic = result.messages, self._topic
+        if not messages:
+            return []
+        found = [
+            (
+                each.physical_offset,
+                queue_id,
+                each.queue_offset + 1 if each.topic == topic else offset,
+                each,
+            )
+            for each in messages
+        ]
+        found[-1] = found[-1][0], queue_id, result.next_offset, messages[-1]
+        places = [self._last[queue_id], *(each[0] for each in found)]
+        if places != sorted(places):
+            places = list(accumulate(places, max))
+            found = [(at, *each[1:]) for at, each in zip(places[1:], found, strict=True)]
+        self._last[queue_id], self._record_bytes = places[-1], max(messages[-1].size, 1)
         return found
 
 
@@ -432,22 +464,6 @@ def warn_if_corrected(result: GetResult, queue: Queue, offset: int, reader: str)
             "queue %d of topic %s holds offsets %d to %d, not %d; %s continues at %d",
             *(queue[1], queue[0], *bounds, offset, reader, result.next_offset),
         )
-
-
-class Fetched(NamedTuple):
-    """A message, its queue, the next offset to read there, and its place in the order of the log.
-
-    The queue cannot be derived from the message: a light queue holds records of other topics.
-    """
-
-    message: StoredMessage
-    queue_id: int
-    next_offset: int
-    place: int
-
-
-_PLACE: Final = attrgetter("place")
-_ANYWHERE: Final = 1 << 63
 
 
 @attrs.frozen

@@ -208,7 +208,7 @@ class QueueGetter:
         Raises ``TypeError`` for arguments of a wrong type. Raises ``ValueError`` for a queue id
         below 0, ``max_messages`` below 1, or ``tags`` without a tag.
         """
-        wanted_tags = tag_filter(topic, tags)
+        wanted_tags = None if tags is None else tag_filter(topic, tags)
         if max_bytes is None:
             plain = self._lookups.get(topic, queue_id, offset, max_messages, wanted_tags)
             if plain is not None and (

@@ -21,8 +21,9 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -437,9 +438,9 @@ class ReplicaReporter:
 class GroupCopier(remoting.BrokerPoll):
     """Copies consumer offsets and settings of the master to a replica, in a thread, at an interval.
 
-    Offsets of groups that the master does not have stay unchanged. Offsets are written once the
-    replica has the log that the master had when it sent them: they may pass over messages with a
-    copy at the end of that log.
+    Offsets of groups that the master does not have stay unchanged. Offsets of groups and of delay
+    levels are written once the replica has the log that the master had when it sent them: they may
+    pass over messages with a copy at the end of that log.
     """
 
     def __init__(
@@ -453,29 +454,57 @@ class GroupCopier(remoting.BrokerPoll):
         self._files, self._path, self._log = context.files, context.path, log
         self._table = OffsetTable(context.files, context.path, self._sync)
         self._known: tables.Offsets = {}
-        self._waiting: tuple[int, tables.Offsets] | None = None
+        self._waiting: dict[Callable[[], object], tuple[int, Callable[[], object]]] = {}
         super().__init__(broker, interval_s, "lakelog-replica-groups", "groups and topics: ")
 
     def ask(self) -> None:
-        """Copy all; the settings are copied even if the offsets cannot be."""
-        try:
-            self._copy_positions()
-        finally:
-            copy_configs(self._broker, self._files, self._path)
+        """Copy all; what is refused, or cannot be written, stops nothing else."""
+        failure: errors.LakelogError | None = None
+        settings = partial(copy_configs, self._broker, self._files, self._path)
+        steps = partial(self._copy, self._offsets), partial(self._copy, self._delays), settings
+        for step in steps:
+            try:
+                step()
+            except errors.LakelogError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
-    def _copy_positions(self) -> None:
-        if self._waiting is None:
-            found = consumer_offsets(self._broker)
-            if all(at == self._known.get(name) for name, at in found.items()):
+    def _copy(self, ask: Callable[[], Callable[[], object] | None]) -> None:
+        """Ask for progress, and write it once the replica has the log that the master has then."""
+        if ask not in self._waiting:
+            write = ask()
+            if write is None:
                 return
-            self._waiting = remoting.runtime_info(self._broker).end, found
-        end, found = self._waiting
+            self._waiting[ask] = remoting.runtime_info(self._broker).end, write
+        end, write = self._waiting[ask]
         if self._log.appended >= end:
-            changed = {name: at for name, at in found.items() if at != self._known.get(name)}
-            splits = {name: split for name in changed if (split := tables.split_name(name))}
-            commits = [(group, topic, found[name]) for name, (topic, group) in splits.items()]
+            write()
+            del self._waiting[ask]
+
+    def _offsets(self) -> Callable[[], object] | None:
+        found = consumer_offsets(self._broker)
+        changed = {name for name, offsets in found.items() if offsets != self._known.get(name)}
+        splits = {name: split for name in changed if (split := tables.split_name(name))}
+        commits = [(group, topic, found[name]) for name, (topic, group) in splits.items()]
+
+        def write() -> None:
             self._table.commit_all(commits, as_broker=True)
-            self._known, self._waiting = found, None
+            self._known = found
+
+        return write if commits else None
+
+    def _delays(self) -> Callable[[], object] | None:
+        code, table = remoting.GET_ALL_DELAY_OFFSET, tables.DELAY_OFFSETS
+        content = _asked(self._broker, code, table)
+        if not content or content == _there(self._files, self._path, table):
+            return None
+
+        def write() -> None:
+            self._log.sync_all()
+            _replace(self._files, self._path, table, content)
+
+        return write
 
     def _sync(self) -> bool:
         self._log.sync_all()
@@ -499,7 +528,6 @@ def consumer_offsets(broker: Address) -> tables.Offsets:
 _CONFIGS: Final[Sequence[tuple[int, tables.Table[Any]]]] = (
     (remoting.GET_ALL_TOPIC_CONFIG, tables.TOPICS),
     (remoting.GET_ALL_SUBSCRIPTION_GROUPS, tables.GROUPS),
-    (remoting.GET_ALL_DELAY_OFFSET, tables.DELAY_OFFSETS),
 )
 """The code of the request for a table that the response must have."""
 
@@ -516,17 +544,24 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
     """
     refused: remoting.BrokerRefused | None = None
     for code, table in _CONFIGS:
-        target = path / layout.CONFIG_DIR / table.file
         try:
             content = _asked(broker, code, table)
-            if content and content != _there(files, target, table):
-                tables.save_config(files, target, content)
+            if content and content != _there(files, path, table):
+                _replace(files, path, table, content)
         except remoting.BrokerRefused as error:
             refused = error
-        except OSError as error:
-            raise errors.StoreError(f"it cannot be written: {error}", path=target) from error
     if refused is not None:
         raise refused
+
+
+def _replace(
+    files: FileSystem, path: Path, table: tables.Table[Any], content: Mapping[str, Any]
+) -> None:
+    target = path / layout.CONFIG_DIR / table.file
+    try:
+        tables.save_config(files, target, content)
+    except OSError as error:
+        raise errors.StoreError(f"it cannot be written: {error}", path=target) from error
 
 
 def _asked(broker: Address, code: int, table: tables.Table[Any]) -> dict[str, Any]:
@@ -553,6 +588,6 @@ def _asked(broker: Address, code: int, table: tables.Table[Any]) -> dict[str, An
 def _there(files: FileSystem, path: Path, table: tables.Table[Any]) -> dict[str, Any]:
     """The content of the replica's file; empty if it is damaged, so that it is replaced."""
     try:
-        return tables.load_config(files, path, table.read).content
+        return tables.load_config(files, path / layout.CONFIG_DIR / table.file, table.read).content
     except errors.LakelogError:
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from lakelog import Store
@@ -24,6 +25,7 @@ from lakelog_cli.statelines import DiskRow, bars
 from lakelog_daemon.status import disks
 from lakelog_doctor.parallel_scan import directory_of
 from lakelog_doctor.recover import recover
+from lakelog_queues.configs import odd_entries
 
 _FULL: Final = 0.9
 """Share of a disk from which its space is a finding: RocketMQ's limit for refusing puts."""
@@ -203,6 +205,11 @@ def _advice(
         if each["used_ratio"] >= _FULL:
             full = f"the disk of {each['path']} is full to {each['used_ratio']:.0%}"
             yield full, f"lakelog clean {store} --dry-run"
+    for entry in odd_entries(RealFileSystem(), Path(document["path"])):
+        yield (
+            f"it is kept, but cannot be read: {entry}",
+            "correct it while the store is closed",
+        )
 
 
 def _foreign(store: str, refusal: LakelogError) -> str:
