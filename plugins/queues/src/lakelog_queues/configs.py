@@ -139,18 +139,15 @@ def settle_offsets(
     :param next_offsets: by queue, the offset of its next message; queues are added
     :param minimum: physical offset of the first byte of the log
 
-    Raises :class:`~lakelog.errors.StoreError` if a file cannot be read or written. A file that
-    cannot be parsed is left as it is, with a warning.
+    Raises :class:`~lakelog.errors.StoreError` if a file cannot be written. One that cannot be read
+    is left as it is, with a warning: nobody can commit to it either.
     """
     for load, save, queue_of in (
         (config.load_offsets, config.save_offsets, _queue_of_group),
         (_load_delays, _save_delays, _queue_of_level),
     ):
-        try:
-            with _changing(files, path):
-                _settle(files, path, load, save, queue_of, next_offsets, minimum)
-        except CorruptConfig as error:
-            _LOG.warning("offsets cannot be compared with the ends of their queues: %s", error)
+        with _changing(files, path):
+            _settle(files, path, load, save, queue_of, next_offsets, minimum)
 
 
 def _settle(
@@ -162,7 +159,11 @@ def _settle(
     next_offsets: dict[Queue, int],
     minimum: int,
 ) -> None:
-    loaded = load(files, path)
+    try:
+        loaded = load(files, path)
+    except StoreError as error:
+        _LOG.warning("offsets cannot be compared with the ends of their queues: %s", error)
+        return
     offsets = {name: dict(table) for name, table in loaded.value.items()}
     found = [(*queue_of(name, key), name, key) for name in offsets for key in offsets[name]]
     gone = {queue for _, queue, _, _ in found} - next_offsets.keys()

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_replication.remoting import BrokerRefused
 from lakelog_replication.replica.receiver import copy_configs
 from lakelog_replication.settings import Address
 from lakelog_testing.scripted import ScriptedMaster
 from plugins.replication.tests.brokers import body, brokering, response, runtime
-from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
+from plugins.replication.tests.replica.copies import SEGMENT, bodies, make_log, replica, until
 
 TOPICS = {"topicConfigTable": {"t": {"topicName": "t"}}, "dataVersion": {"counter": 4}}
 GROUPS = {"subscriptionGroupTable": {"g": {"groupName": "g"}}, "dataVersion": {"counter": 2}}
@@ -89,3 +90,23 @@ def test_a_replica_copies_them_by_itself(tmp_path: Path) -> None:
         until(lambda: copied(path, "consumerOffset.json") is not None)
         found = json.loads((path / "config" / "consumerOffset.json").read_text())
         assert found["offsetTable"] == {"t@g": {"0": 3}, "t@a@b": {"0": -1}}
+
+
+def test_offsets_beyond_the_end_are_set_back_by_a_promotion_only(tmp_path: Path) -> None:
+    """A replica receives the messages that they count; its master may not come back."""
+    path, log = tmp_path / "copy", make_log(tmp_path / "master", 10)
+    file = path / "config" / "consumerOffset.json"
+    with ScriptedMaster(log, segment_bytes=SEGMENT) as master:
+        for _ in range(2):
+            with replica(path, master.address) as store:
+                until(lambda store=store: len(bodies(store)) == 10)  # type: ignore[misc]
+                store.wait_dispatched()
+                (end,) = (each.max_offset for each in store.queues("orders") if not each.queue_id)
+            if file.exists():
+                assert json.loads(file.read_text())["offsetTable"] == {"orders@g": {"0": 100}}
+            file.parent.mkdir(exist_ok=True)
+            file.write_text('{"offsetTable": {"orders@g": {"0": 100}}}')
+    lakelog.promote(path)
+    with lakelog.open(path, segment_size_bytes=SEGMENT) as store:
+        assert store.groups() == {"g": {"orders": {0: end}}}
+        assert end < 100
