@@ -250,6 +250,40 @@ def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
     assert wrong == []
 
 
+LOCKS: Final = re.compile(
+    r"^ *from (?:threading|_thread|concurrent\.futures) import .*"
+    r"\b(?:R?Lock|Condition|Event|\w*Semaphore|Barrier|ThreadPoolExecutor|allocate_lock)\b"
+    r"|\b(?:threading|futures)\."
+    r"(?:R?Lock|Condition|Event|\w*Semaphore|Barrier|ThreadPoolExecutor)\b(?!`)",
+    re.MULTILINE,
+)
+SAFE: Final = (
+    "lakelog",
+    *(f"lakelog_{each}" for each in ("queues", "flush", "writers", "hash_index", "native")),
+)
+"""Packages in which no exception of a signal handler, and no finalizer, leaves a lock acquired."""
+KEEP_LOCKS: Final = {
+    "lakelog.lazy": "one thread acquires it, another releases it, and no other one knows it",
+    "lakelog.runtime.locks": "what replaces them is made of them",
+    "lakelog.runtime.threads": "Thread.start waits for an Event, but never in the main thread",
+    "lakelog.processes.append_section": "a fence: nothing else has the lock",
+    "lakelog.processes.positions": "a fence: nothing else has the lock",
+    "lakelog_flush.waiter": "at which one thread sleeps until another releases it",
+    "lakelog_queues.groups.pool": "the type of an argument: the caller's event",
+    "lakelog_queues.store": "the type of an argument: the caller's event",
+}
+
+
+def test_no_lock_of_the_standard_library_is_left_acquired() -> None:
+    """They stay acquired if a signal handler raises, and a finalizer waits for its own thread."""
+    found = {
+        name
+        for name, file in sources().items()
+        if name.partition(".")[0] in SAFE and LOCKS.search(facts(file).text)
+    }
+    assert found == set(KEEP_LOCKS)
+
+
 # --- the core's own modules ---
 
 

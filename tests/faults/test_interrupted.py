@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.interrupting import Case, matrix
+from tests.faults.interrupting import PUTTING, READING, Case, matrix
 from tests.support.sampling import chance
 
 SOME = 8
 """Points of each case in a run."""
-SOUND = ("put", "put_batch", "get", "scan", "query", "commit_offsets")
+SOUND = sorted({*PUTTING, *READING} - {"consumer", "subscribe"})
+"""All but those of consumers."""
+END = 60
+"""Points of an open behind which the store has all of its parts."""
 
 
 def _some(numbers: Sequence[int]) -> Sequence[int]:
@@ -26,5 +29,12 @@ def _some(numbers: Sequence[int]) -> Sequence[int]:
 @pytest.mark.parametrize("case", matrix(SOUND), ids=str)
 def test_an_operation_is_interrupted(case: Case, tmp_path: Path) -> None:
     found = case.run(tmp_path, _some)
+    assert not found.violations, found.violations
+    assert found.cases
+
+
+def test_an_open_that_is_interrupted_at_its_end_leaves_nothing_open(tmp_path: Path) -> None:
+    case = Case("open", "none", "first", is_plain=False)
+    found = case.run(tmp_path, lambda numbers: numbers[-END::4])
     assert not found.violations, found.violations
     assert found.cases

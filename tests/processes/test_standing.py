@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,13 @@ def member(folder: Path, name: int, seed: int, kind: type[Member]) -> None:
         raise
 
 
+def delayed_s() -> float:
+    """Seconds for which this thread could run, but had no processor; 0 if they cannot be read."""
+    with suppress(OSError):  # for want of descriptors
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
+
+
 class Member:
     """One process; it writes a line of its journal for each event."""
 
@@ -63,12 +70,13 @@ class Member:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        begun = time.monotonic()
+        begun, before_s = time.monotonic(), delayed_s()
         try:
             yield
         finally:
             if time.monotonic() - begun >= LONG_S:
-                self.note(WAITED, begun, time.monotonic(), what)
+                delay_s = max(0.0, delayed_s() - before_s)
+                self.note(WAITED, begun, time.monotonic(), delay_s, what)
 
     def round(self) -> None:
         try:
@@ -162,14 +170,17 @@ class Crowd:
                 found[kind].append((name, words))
         return found
 
-    def longest(self, waits: list[tuple[int, list[str]]]) -> tuple[float, str]:
-        """The longest wait in seconds without the stops of the waiting process, and its kind."""
-        longest = (0.0, "-")
-        for name, (begun, ended, what) in waits:
-            wait = float(ended) - float(begun)
+    def longest(self, waits: list[tuple[int, list[str]]]) -> tuple[float, float, str]:
+        """The longest wait in seconds, its delay for want of a processor, and its kind.
+
+        The stops of the waiting process are no part of it, nor is the delay.
+        """
+        longest = (0.0, 0.0, "-")
+        for name, (begun, ended, delay_s, what) in waits:
+            wait = float(ended) - float(begun) - float(delay_s)
             for stop, go_on in self.stops[name]:
                 wait -= max(0.0, min(go_on, float(ended)) - max(stop, float(begun)))
-            longest = max(longest, (wait, what))
+            longest = max(longest, (wait, float(delay_s), what))
         return longest
 
 
@@ -208,11 +219,12 @@ def run(folder: Path, members: int, seconds: float, kind: type[Member] = Member)
     acked = {words[0] for _, words in events[ACKED]}
     assert acked
     assert not acked - found, f"{len(acked - found)} of {len(acked)} are lost; seed {seed}"
-    wait_s, what = crowd.longest(events[WAITED])
+    wait_s, delay_s, what = crowd.longest(events[WAITED])
     stops = sum(map(len, crowd.stops.values()))
     print(  # noqa: T201  # the record of a soak
         f"{members} members, {len(crowd.stops) - members} killed, {stops} stops, "
-        f"{len(acked)} acknowledged, none lost, longest wait {wait_s:.2f} s ({what}), "
+        f"{len(acked)} acknowledged, none lost, longest wait {wait_s:.2f} s ({what}, "
+        f"and {delay_s:.2f} s without a processor), "
         f"{len(events[STRUCK])} exceptions, seed {seed}"
     )
     return wait_s

@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import segment_name
 from lakelog.hooks import DeletionRate, KeptSegment
 from lakelog.maintenance.pins import Pin, write_pin
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog_testing import FakeClock
 from lakelog_testing.crash.opener import owned_by
 from tests.support.forked import start
@@ -208,7 +208,7 @@ def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
     """No thread fails, and a reader from the minimum on misses no message."""
     plugin = MaintenancePlugin(Keeping(keep=3))
     with plugin.filled(tmp_path, 100, flush="inline", **FEW) as store:
-        stop = threading.Event()
+        stop = LockFreeEvent()
 
         def read() -> None:
             while not stop.is_set():

@@ -1,4 +1,4 @@
-"""Ends a process or a call before any instruction of one module: between any two of its stores."""
+"""Ends a process before any instruction of one module: between any two of its stores."""
 
 from __future__ import annotations
 
@@ -54,28 +54,8 @@ def fork(work: Callable[[], object]) -> int:
     return child
 
 
-def interrupt(step: int, modules: Modules, work: Callable[[], object]) -> bool:
-    """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``modules``.
-
-    :returns: whether it came that far
-    """
-    before = sys.gettrace()
-    sys.settrace(_Tracer(step, _files(modules), _interrupt).enter)
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 @attrs.define

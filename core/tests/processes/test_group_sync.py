@@ -11,19 +11,22 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 
-from core.tests.processes.dying import die, fork, interrupt
+from core.tests.processes.dying import die, fork
 from core.tests.processes.test_locks import AT as BYTE
 from core.tests.processes.test_locks import a_lock
-from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.errors import NotOpened
+from lakelog.files.filesystem import File, RealFileSystem, not_opened
 from lakelog.processes import group_sync as groupsync
 from lakelog.processes.group_sync import FAILED, FLUSHED, MARKED, CopiedEnd, GroupSync
 from lakelog.processes.locks import is_locked
+from lakelog_testing import interrupted
 from lakelog_testing.threads import beside
 from tests.support.sampling import at_every, every
 
@@ -258,16 +261,38 @@ def test_ctrl_c_at_any_step_leaves_no_lock(tmp_path: Path) -> None:
     (sync, disk, words), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
     for step in itertools.count():
         end = disk.words[APPENDED] = disk.words[APPENDED] + 10
-        came = interrupt(step, groupsync, partial(sync.reach, end, 60))
+        came = interrupted(partial(sync.reach, end, 60), step, ["group_sync", "locks"])
         with ThreadPoolExecutor(1) as thread:  # else it could take a lock that was left for its own
             first, second = (sync, other) if step % 2 else (other, sync)
             assert thread.submit(first.reach, end, 5).result()
             disk.words[APPENDED] += 10
             assert thread.submit(second.reach, end + 10, 5).result()
         assert words[FLUSHED] == disk.words[DURABLE]
-        if not came:
+        if came.place is None:
             break
-    assert step > 100
+    assert step > 20
+
+
+def test_an_exception_behind_an_error_of_a_sync_leaves_no_lock(tmp_path: Path) -> None:
+    (sync, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
+
+    def fail() -> None:
+        raise not_opened(OSError(errno.EMFILE, "Too many open files"), "open", tmp_path)
+
+    def reach(end_offset: int) -> None:
+        with suppress(NotOpened):
+            sync.reach(end_offset, 60)
+
+    for step in itertools.count():
+        end = disk.words[APPENDED] = disk.words[APPENDED] + 10
+        disk.on_sync = fail
+        came = interrupted(partial(reach, end), step, ["group_sync"])
+        disk.on_sync = nothing
+        with ThreadPoolExecutor(1) as thread:  # else it could take a lock that was left for its own
+            assert thread.submit((sync, other)[step % 2].reach, end, 5).result(), came.place
+        if came.place is None:
+            break
+    assert step > 20
 
 
 def test_copied_never_decreases_and_reachable_does() -> None:

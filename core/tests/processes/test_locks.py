@@ -23,10 +23,10 @@ from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import LOCK_CONTENT
 from lakelog.processes import locks as bytelock
-from lakelog.processes.locks import ByteLock, ProcessLock, is_locked, set_lock
+from lakelog.processes.locks import ByteLock, ProcessLock, is_locked, set_lock, wait_lock
 from lakelog.processes.membership import Membership
 from lakelog.processes.ownership import OPEN
-from lakelog_testing.interrupting import interrupted
+from lakelog_testing import interrupted
 
 AT = 8
 WORDS_AT = 64
@@ -326,3 +326,27 @@ def test_a_join_that_is_cut_short_leaves_no_lock(
     member = join(tmp_path)
     assert member.is_alone
     member.leave()
+
+
+def test_who_has_waited_for_long_tries_as_often_as_who_comes_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With sleeps that only grow, each newcomer passes the one who waits: 62 s were seen."""
+    clock, sleeps = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        clock[0] += seconds
+
+    files = RealFileSystem()
+    with (
+        closing(files.open(tmp_path / "lock", write=True, create=True)) as held,
+        closing(files.open(tmp_path / "lock", write=True)) as waiting,
+    ):
+        assert set_lock(held, AT, fcntl.F_WRLCK)
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "sleep", sleep)
+            patched.setattr(time, "monotonic", lambda: clock[0])
+            assert not wait_lock(waiting, AT, 10)
+    assert max(sleeps) > 10 * sleeps[0]  # hundreds that wait must not use up the processors
+    assert sleeps[-1] == sleeps[0]

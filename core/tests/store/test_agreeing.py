@@ -247,3 +247,12 @@ def test_what_differs_is_told_once_and_only_if_it_was_asked_for(
         (line,) = caplog.messages
         assert "queues_per_topic = 9 (theirs: 4)" in line
         assert "timed.flush_interval_ms = 200 (theirs: 100)" in line
+
+
+def test_joining_reads_no_section_that_the_processes_do_not_share(tmp_path: Path) -> None:
+    """The first reading imports the plugin, while no other process can join or leave."""
+    registry, there = settings_of(tmp_path)
+    said = shared_settings(registry, there)
+    registry, here = settings_of(tmp_path)
+    agreed(registry, here, said, tmp_path)
+    assert "retention" not in vars(here.sections)["_built"]

@@ -5,6 +5,7 @@ It is tried between any two steps of the interpreter: a tracer raises where a ha
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,10 +17,11 @@ from typing import Any
 import pytest
 
 from core.tests.registry.samples import plugin
-from core.tests.store.support import bodies, open_small
+from core.tests.store.support import SEGMENT, bodies, open_small
 from lakelog import Message, PutRefused, Store, builtin
 from lakelog import dispatch as reput
 from lakelog.errors import StoreFailed
+from lakelog.files.filesystem import not_opened
 from lakelog.hooks import Factory, Kind, NoSettings
 from lakelog.log import appender, commit_log, put_future, segments
 from lakelog.processes import append_section, group_sync, positions, queue_table
@@ -139,6 +141,34 @@ def test_a_store_goes_on_after_a_put_was_interrupted(
             result = again.put(Message("t", b"again", queue_id=0))
             assert result.queue_offset == len(found), f"step {at}: a hole in the queue"
     assert went_on * stride > 20
+
+
+@at_every(3)
+def test_a_refused_put_that_was_interrupted_leaves_nothing_locked(
+    tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where its error is handled already: puts of other threads then waited for ever."""
+    of_the_section = frozenset({commit_log.__file__, append_section.__file__})
+    monkeypatch.setattr(f"{__name__}.SOURCES", of_the_section)
+
+    def no_room(_: int) -> None:
+        raise not_opened(OSError(errno.EMFILE, "Too many open files"), "open", tmp_path)
+
+    def work() -> None:
+        with suppress(PutRefused):
+            store.put(Message("t", b"x" * 2000))
+
+    with open_small(tmp_path) as store:
+        store.put(Message("t", b"x" * (SEGMENT - 1000)))
+        owned = owned_by(store)
+        monkeypatch.setattr(owned.segments, "prepare_roll", no_room)
+        for at in every(stride):
+            came = interrupted(work, at)
+            assert not owned.log.section.is_mine(), f"step {at}"
+            if not came:
+                break
+        assert at > 10
+        assert len(list(store.scan())) == 1
 
 
 def test_a_staged_writer_whose_put_was_interrupted(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from enum import Enum, unique
 from pathlib import Path
-from threading import Event
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import attrs
 from attrs import validators
+
+from lakelog.runtime.locks import LockFreeEvent
 
 
 class SegmentInfo(NamedTuple):
@@ -222,6 +223,6 @@ class Clock:
         """Monotonic time in ms, from an arbitrary start."""
         return time.monotonic_ns() // 1_000_000
 
-    def wait(self, stop: Event, ms: int) -> bool:
+    def wait(self, stop: LockFreeEvent, ms: int) -> bool:
         """Sleep for ``ms`` or until ``stop`` is set; return whether it is set."""
         return stop.wait(ms / 1000)

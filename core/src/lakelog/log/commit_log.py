@@ -210,9 +210,13 @@ class CommitLog:
             if self._is_read_at_once:
                 self.positions.moved()
         except BaseException:
-            if section.is_mine():
-                section.leave()
-            self.positions.moved()  # the batch may be in the log
+            try:
+                if section.is_mine():
+                    section.leave()
+            finally:
+                if section.is_mine():  # a signal handler has raised while an error was handled
+                    section.leave()
+                self.positions.moved()  # the batch may be in the log
             raise
         return end
 
@@ -331,8 +335,12 @@ class CommitLog:
             section.enter()
             work()
         finally:
-            if section.is_mine():
-                section.leave()
+            try:
+                if section.is_mine():
+                    section.leave()
+            finally:
+                if section.is_mine():
+                    section.leave()
 
     def settle(self) -> None:
         """Wait for an append of this process; none follows once puts are refused.

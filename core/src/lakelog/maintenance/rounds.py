@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, Final
 
 import attrs
@@ -40,7 +40,7 @@ from lakelog.maintenance.planning import Candidate
 from lakelog.processes.positions import Positions
 from lakelog.processes.shared_page import SharedPage
 from lakelog.registry.registry import Events
-from lakelog.runtime.locks import Mutex
+from lakelog.runtime.locks import LockFreeEvent, Mutex
 from lakelog.runtime.threads import started
 from lakelog.settings.effective import MaintenanceSettings
 
@@ -62,7 +62,7 @@ class Remover:
     _left: Candidate | None = attrs.field(default=None, init=False)
 
     def act(
-        self, chosen: Sequence[Candidate], holds: planning.RetentionHolds, stop: Event
+        self, chosen: Sequence[Candidate], holds: planning.RetentionHolds, stop: LockFreeEvent
     ) -> tuple[list[hooks.Deleted], hooks.KeptSegment | None]:
         """Delete at most one batch; return the deleted segments, and the one that stopped it."""
         deleted: list[hooks.Deleted] = []
@@ -328,7 +328,7 @@ class MaintenanceRounds:
         self._cleaning: Cleaning | None = None
         if cleaner is not None:
             self._cleaning = _cleaning(settings, log, commit_log, reput, cleaner, clock)
-        self._stop = Event()
+        self._stop = LockFreeEvent()
         self._one_at_a_time = Mutex()
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
 

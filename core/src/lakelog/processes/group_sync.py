@@ -166,8 +166,12 @@ class GroupSync:
         try:
             return self._take_and_sync(end_offset)
         except BaseException:  # including one from a signal handler, at any point
-            if leading.is_mine():
-                self._let_go()
+            try:
+                if leading.is_mine():
+                    self._let_go()
+            finally:
+                if leading.is_mine():  # a signal handler has raised while an error was handled
+                    self._let_go()
             raise
 
     def _take_and_sync(self, end_offset: int) -> bool:

@@ -87,6 +87,8 @@ def set_lock(file: File, at: int, kind: int) -> bool:
 
 
 _TURN_S: Final = 0.001
+_AGING: Final = 10
+"""After a wait of a second, sleeps are a tenth of the longest one."""
 _LOOK_S: Final = 0.5
 
 
@@ -94,15 +96,17 @@ def wait_lock(file: File, at: int, timeout_s: float, longest_s: float = 0.05) ->
     """Lock byte ``at`` exclusively, for longer work; ``False`` on timeout.
 
     Also ``False`` if the process that holds it is stopped, see :class:`Holder`. Waiters poll. Their
-    sleeps grow up to ``longest_s``: hundreds of them must not use up the processors. Raises as
+    sleeps grow up to ``longest_s``: hundreds of them must not use up the processors. Then they
+    shrink, so that who has waited for long is not passed by all who come later. Raises as
     :func:`set_lock`.
     """
-    end, turn_s, holder = time.monotonic() + timeout_s, _TURN_S, Holder(file, at)
+    begun, turn_s, holder = time.monotonic(), _TURN_S, Holder(file, at)
     while not set_lock(file, at, fcntl.F_WRLCK):
-        if time.monotonic() >= end or holder.is_stopped():
+        waited_s = time.monotonic() - begun
+        if waited_s >= timeout_s or holder.is_stopped():
             return False
-        time.sleep(turn_s)
-        turn_s = min(2 * turn_s, longest_s)
+        time.sleep(max(_TURN_S, min(turn_s, longest_s / (1 + _AGING * waited_s))))
+        turn_s *= 2
     return True
 
 

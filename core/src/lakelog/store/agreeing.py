@@ -183,7 +183,10 @@ def agreed(
         core=attrs.evolve(settings.core, **theirs),
         sections=ChainMap(sections, settings.sections),  # type: ignore[arg-type]  # the stubs want a MutableMapping; nothing writes
     )
-    different = _different(settings, made)
+    # Others wait for this process: the sections of all other plugins, which are the same, are not
+    # read, since the first reading imports the plugin.
+    asked = {name: settings.sections[name] for name in sections if name in settings.sections}
+    different = _different(settings._replace(sections=asked), made._replace(sections=sections))
     _log_differences(settings, different, path)
     origins = dict.fromkeys([*theirs, *different], OTHERS)
     return made._replace(origins=effective.Origins({**settings.origins, **origins}))

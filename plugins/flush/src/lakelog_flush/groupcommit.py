@@ -143,8 +143,12 @@ class GroupCommit:
             else:
                 self._join(waiter)
         finally:
-            if at_word.is_mine():
-                at_word.release()
+            try:
+                if at_word.is_mine():
+                    at_word.release()
+            finally:
+                if at_word.is_mine():  # a signal handler has raised
+                    at_word.release()
 
     def _join(self, waiter: Waiter) -> None:
         self._waiting.append(waiter)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         RecordsResult,
     )
     from lakelog_queues.groups.consumer import GroupConsumer
+    from lakelog_queues.groups.overview import GroupStatus
     from lakelog_queues.groups.pool import WorkProgress
     from lakelog_queues.groups.working import Handle
     from lakelog_queues.readers import CurrentArrivals, ReaderWait
@@ -672,6 +673,18 @@ class Store(LogStore):
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """The committed offsets of every group, by topic and queue."""
         return queue_parts(self._current.now()).offsets.groups()
+
+    def group_status(self, group: str) -> GroupStatus:
+        """The members of a group, and the messages that were handed out to them.
+
+        :param group: its name; ``GROUP@NAME`` for a broadcasting consumer
+        """
+        from lakelog_queues.groups.consumer import boot_ms
+        from lakelog_queues.groups.overview import group_status
+
+        text("group", group, "billing")
+        log = queue_parts(self._current.now()).log
+        return group_status(log.files, log.path, group, boot_ms())
 
     # --- removing topics ---
 

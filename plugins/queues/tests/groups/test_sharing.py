@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,21 @@ def test_a_message_comes_again_once_its_time_is_over(store: Store) -> None:
         assert consumer.ack(again)
         clock.ms += 100_000
         assert consumer.poll() == []
+
+
+def test_a_wall_clock_that_is_set_delays_nothing_and_hands_out_nothing_twice(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 1)
+    real, hour_ns = time.time_ns, 3_600_000_000_000
+    with joined(store, invisible_ms=50) as member:
+        (held,) = drain(member, count=1)
+        monkeypatch.setattr(time, "time_ns", lambda: real() - hour_ns)
+        (again,) = drain(member, count=1)
+        assert member.renew(again, 60_000)
+        monkeypatch.setattr(time, "time_ns", lambda: real() + hour_ns)
+        assert member.poll() == []
+        assert (again.message, again.attempt) == (held.message, 2)
 
 
 def test_what_failed_goes_through_the_retry_topic_and_ends_as_a_dead_letter(store: Store) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Condition, Event
+from threading import Condition
 from typing import Any, Final, cast
 
 import attrs
@@ -25,6 +25,7 @@ from lakelog.format.record_batch import RecordBatch, decode_run
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog.message import Body
 from lakelog.processes.group_sync import CopiedEnd
+from lakelog.runtime.locks import LockFreeEvent
 from lakelog_testing.threads import PATIENCE_SECONDS, poll
 
 
@@ -357,7 +358,7 @@ class FakeClock(hooks.Clock):
         """The time by which it was advanced; :meth:`set_back` does not count."""
         return self._passed_ms
 
-    def wait(self, stop: Event, ms: int) -> bool:
+    def wait(self, stop: LockFreeEvent, ms: int) -> bool:
         """Wait until the clock was advanced by ``ms`` in total, or ``stop`` is set."""
         if self._instant:
             self.advance(ms)

@@ -199,7 +199,7 @@ class GroupConsumer(OfThisProcess):
         self._ready = 0
         self._record_bytes = _AHEAD_BYTES
         self._due: list[int] = []
-        self._number = secrets.randbits(61) + 2
+        self._count = secrets.randbits(22)
         self._taken: dict[int, int] = {}
         self._is_halfway = False
         self._listed_at: object = None
@@ -278,9 +278,9 @@ class GroupConsumer(OfThisProcess):
             self._is_halfway = True
             if lost := self._taken.get(thread):
                 self._state.undo(lost)
-            self._number = number = self._number + 1
-            self._taken[thread] = number
+            self._count += 1
             now_ms, span = self._access.now_ms(), self._options.invisible_ms
+            self._taken[thread] = number = state.hand_out(now_ms, self._count)
             taken_ms = time.time_ns() // 1_000_000
             lease = _Lease(number, now_ms, now_ms + span, (taken_ms, taken_ms + span))
             found = self._again(most, lease)

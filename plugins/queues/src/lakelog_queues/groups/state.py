@@ -720,6 +720,56 @@ def _queue_at(words: memoryview, at: int) -> Queue:
     return name[:length].decode(), int(words[at + _ID] & 0xFFFF_FFFF)
 
 
+class LeaseStatus(NamedTuple):
+    """A lease, as :func:`queues_in` finds it.
+
+    :ivar member: 0 if nobody has it
+    :ivar taken_ms: when it was handed out; ``None`` without a member
+    """
+
+    member: int
+    attempt: int
+    deadline_ms: int
+    taken_ms: int | None
+    returned: bool
+    offsets: list[int]
+
+
+def members_in(words: memoryview) -> list[list[int]]:
+    """Number, process id and last activity of each member; raises ``IndexError`` if damaged."""
+    return [list(words[at + _NUMBER : at + _SEEN + 1]) for at in _chain(words, MEMBERS)]
+
+
+def queues_in(words: memoryview) -> Iterator[tuple[Queue, int, list[LeaseStatus]]]:
+    """Each queue, its next offset, and its leases; raises ``IndexError`` if damaged."""
+    for queue in _chain(words, QUEUES, _CHAIN):
+        if words[queue + _COUNTS]:
+            leases = [_lease_at(words, each) for each in _chain(words, queue + HEAD)]
+            yield _queue_at(words, queue), words[queue + NEXT], leases
+
+
+def _lease_at(words: memoryview, at: int) -> LeaseStatus:
+    kind, number = words[at + _KIND], words[at]
+    return LeaseStatus(
+        *(words[at + _MEMBER], kind >> _ATTEMPT & _MOST_ATTEMPTS, words[at + _DEADLINE]),
+        *(taken_ms(number) if number > _NOBODY else None, bool(kind & _RETURNED)),
+        _offsets(words, at),
+    )
+
+
+_NUMBER_BITS: Final = 22
+
+
+def hand_out(now_ms: int, count: int) -> int:
+    """The number of a hand-out at a time; ``count`` differs among those of the same time."""
+    return now_ms + 1 << _NUMBER_BITS | count & (1 << _NUMBER_BITS) - 1
+
+
+def taken_ms(number: int) -> int:
+    """The time of a hand-out."""
+    return (number >> _NUMBER_BITS) - 1
+
+
 def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> None:
     """Remove the states that have handed out messages beyond the end of their queue.
 

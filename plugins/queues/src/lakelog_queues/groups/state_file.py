@@ -45,6 +45,7 @@ from lakelog.processes.ownership import open_of_members
 from lakelog.runtime.locks import Mutex
 
 GROUPS_DIR: Final = "groups"
+SUFFIX: Final = ".state"
 _MAGIC: Final = 0x6C6B_6C67_7270_0001
 _MAGIC_AT, _BOOT_AT, _INODE_AT, _CHECK_AT = 0, 1, 3, 4
 _TURN_AT, _COMMITS_AT = 5, 6
@@ -62,7 +63,7 @@ _IS_CLEAN: Final = 1 << 32
 # Bytes of the file that are locked, far beyond its end.
 _TURN_BYTE: Final = 1 << 40
 _COMMITS_BYTE: Final = _TURN_BYTE + 1
-_MEMBERS_BYTE: Final = 1 << 41
+MEMBERS_BYTE: Final = 1 << 41
 _PATIENCE_S: Final = 60.0
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST_NAME: Final = 200
@@ -76,7 +77,7 @@ def state_path(path: Path, scope: str) -> Path:
     name = quote(scope, safe="", errors="surrogatepass")
     if len(name) > _LONGEST_NAME:
         name = f"{name[:100]}~{sha256(name.encode()).hexdigest()}"
-    return path / OWN_DIR / GROUPS_DIR / f"{name}.state"
+    return path / OWN_DIR / GROUPS_DIR / f"{name}{SUFFIX}"
 
 
 class Section:
@@ -231,11 +232,11 @@ class StateFile(Section):
 
     def take_member(self, number: int) -> bool:
         """Lock the byte of a member; ``False`` if another one has that number."""
-        return set_lock(self._file, _MEMBERS_BYTE + number, fcntl.F_WRLCK)
+        return set_lock(self._file, MEMBERS_BYTE + number, fcntl.F_WRLCK)
 
     def is_member(self, number: int) -> bool:
         """Whether another living member has that number."""
-        return is_locked(self._file, _MEMBERS_BYTE + number, fcntl.F_WRLCK)
+        return is_locked(self._file, MEMBERS_BYTE + number, fcntl.F_WRLCK)
 
     # --- the subscription ---
 
@@ -295,6 +296,12 @@ def _own_words(file: File) -> array[int]:
     found[_BOOT_AT:_INODE_AT] = array("Q", boot)
     found[_CHECK_AT] = crc32(found[:_CHECK_AT])
     return found
+
+
+def is_of_boot(file: File, words: memoryview) -> bool:
+    """Whether words that were read from ``file`` are of this boot, and this file."""
+    own = _own_words(file)
+    return array("Q", words[: len(own)]) == own
 
 
 def existing(files: FileSystem, path: Path, scope: str) -> StateFile | None:
@@ -425,7 +432,7 @@ def _member_bytes(words: memoryview) -> Iterator[int]:
     """The bytes that members keep locked; raises ``IndexError``."""
     slot, most = words[MEMBERS], len(words)
     while slot and most:
-        yield _MEMBERS_BYTE + (words[slot + 1] & 0xFFFF_FFFF)
+        yield MEMBERS_BYTE + (words[slot + 1] & 0xFFFF_FFFF)
         slot, most = words[slot + 7], most - SLOT
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypedDict
 
+import attrs
 import typer
 
 from lakelog import Store, times
@@ -14,6 +15,7 @@ from lakelog_cli.options import AsJson, GivenStore, Group, a_time, check_name
 from lakelog_cli.output import prints, write_lines, write_result, write_rows
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, retry_limits, set_retry_limit
 from lakelog_queues.consumers import consumer, offsettable
+from lakelog_queues.groups.overview import InFlight, groups_with_state
 
 Bounds: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 """Minimum and maximum offset of every queue."""
@@ -32,15 +34,51 @@ class GroupRow(TypedDict):
     :ivar min_offset: queue offset of the first message; null if the queue was removed
     :ivar max_offset: queue offset of the next message that is put
     :ivar lag: number of messages that the group has not consumed
+    :ivar in_flight: number of messages that were handed out, and are not acknowledged
+    :ivar oldest_ms: time since the first of them was handed out; null if no member has any
     """
 
     group: str
     topic: str
     queue_id: int
-    offset: int
+    offset: int | None
     min_offset: int | None
     max_offset: int | None
     lag: int | None
+    in_flight: int
+    oldest_ms: int | None
+
+
+class GroupMemberRow(TypedDict):
+    """A member of a group.
+
+    :ivar state: active, idle (it has not polled for 60 s) or dead
+    :ivar idle_ms: time since it last looked at the group
+    """
+
+    member: int
+    pid: int
+    state: str
+    idle_ms: int
+
+
+class InFlightRow(TypedDict):
+    """A message that was handed out, and is not acknowledged.
+
+    :ivar member: the member that has it; null if it was returned and waits
+    :ivar age_ms: time since it was handed out; null without a member
+    :ivar visible_in_ms: time until it is handed out again
+    :ivar is_returned: whether a member returned it
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    attempt: int
+    member: int | None
+    age_ms: int | None
+    visible_in_ms: int
+    is_returned: bool
 
 
 class CreatedGroupRow(TypedDict):
@@ -82,21 +120,50 @@ def list_groups(
 ) -> None:
     """List consumer groups: the next offset of each queue, and the lag in messages.
 
-    A removed queue has no lag.
+    A removed queue has no lag. A group that has committed nothing yet is listed by its hand-outs.
     """
+    rows = _rows(store, group)
+    write_rows(rows, as_json=as_json)
+
+
+def _rows(store: GivenStore, group: str | None) -> list[dict[str, Any]]:
+    """The progress of one group, or of all, in each queue with a committed offset or a hand-out."""
     with store.read() as opened:
         known = opened.groups()
+        files = RealFileSystem.of_store(opened.path)
+        with_state = groups_with_state(files, opened.path)
         if group is not None:
-            check_name("group", group, known)
+            check_name("group", group, {*known, *with_state})
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
-    chosen = sorted(known) if group is None else [group]
-    rows = [
-        _row(name, (topic, queue_id), offset, bounds)
-        for name in chosen
-        for topic, offsets in sorted(known[name].items())
-        for queue_id, offset in sorted(offsets.items())
+        chosen = sorted({*known, *with_state}) if group is None else [group]
+        held = {name: opened.group_status(name).in_flight for name in chosen}
+    rows = []
+    for name in chosen:
+        places: dict[tuple[str, int], int | None] = {
+            (each.topic, each.queue_id): None for each in held[name]
+        }
+        for topic, offsets in known.get(name, {}).items():
+            places |= {(topic, queue_id): at for queue_id, at in offsets.items()}
+        rows += [_row(name, queue, places[queue], bounds, held[name]) for queue in sorted(places)]
+    return rows
+
+
+@app.command()
+@prints(GroupMemberRow, GroupRow, InFlightRow)
+def show(store: GivenStore, group: Group, as_json: AsJson = False) -> None:
+    """Show a group: its members, its progress, and the messages that members have.
+
+    A message whose member hangs is handed out again at the end of its invisible time.
+    """
+    rows = _rows(store, group)
+    with store.read() as opened:
+        found = opened.group_status(group)
+    members = [
+        {"member": each.number, "pid": each.pid, "state": each.state, "idle_ms": each.idle_ms}
+        for each in found.members
     ]
-    write_rows(rows, as_json=as_json)
+    for part in (members, rows, [attrs.asdict(each) for each in found.in_flight]):
+        write_rows(part, as_json=as_json)
 
 
 @app.command()
@@ -193,12 +260,19 @@ def _places(store: Store, topic: str, place: str | int) -> dict[int, int]:
     return found
 
 
-def _row(group: str, queue: tuple[str, int], offset: int, bounds: Bounds) -> dict[str, Any]:
+def _row(
+    group: str,
+    queue: tuple[str, int],
+    offset: int | None,
+    bounds: Bounds,
+    held: Sequence[InFlight],
+) -> dict[str, Any]:
     """One line; messages that were deleted unread do not count as lag."""
     minimum, maximum = bounds.get(queue, (None, None))
     lag = None
     if minimum is not None and maximum is not None:
-        lag = max(0, maximum - max(offset, minimum))
+        lag = max(0, maximum - max(offset or 0, minimum))
+    mine = [each for each in held if (each.topic, each.queue_id) == queue]
     return {
         "group": group,
         "topic": queue[0],
@@ -207,4 +281,6 @@ def _row(group: str, queue: tuple[str, int], offset: int, bounds: Bounds) -> dic
         "min_offset": minimum,
         "max_offset": maximum,
         "lag": lag,
+        "in_flight": len(mine),
+        "oldest_ms": max((each.age_ms for each in mine if each.age_ms is not None), default=None),
     }
