@@ -99,7 +99,7 @@ def test_offsets_beyond_the_end_are_set_back_by_a_promotion_only(tmp_path: Path)
     with ScriptedMaster(log, segment_bytes=SEGMENT) as master:
         for _ in range(2):
             with replica(path, master.address) as store:
-                until(lambda store=store: len(bodies(store)) == 10)  # type: ignore[misc]
+                until(lambda store=store: len(bodies(store)) == 10)  # type: ignore[misc]  # mypy infers no type of a lambda with a default
                 store.wait_dispatched()
                 (end,) = (each.max_offset for each in store.queues("orders") if not each.queue_id)
             if file.exists():
