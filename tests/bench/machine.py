@@ -9,7 +9,10 @@ from pathlib import Path
 
 import psutil
 
-_PACKAGES = ("lakelog-core", "lmdb", "rocksdict", "confluent-kafka", "numpy")
+_PACKAGES = (
+    *("lakelog-core", "lmdb", "rocksdict", "confluent-kafka", "numpy", "huey", "litequeue"),
+    *("lmdb-queue", "persist-queue", "redis"),
+)
 
 
 def describe(directory: Path) -> dict[str, str]:

@@ -16,6 +16,8 @@ from rich.console import Console
 
 import lakelog
 from tests.bench import finding, kafka
+from tests.bench.consume.peers import PEERS
+from tests.bench.consume.suites import consumed, killed
 from tests.bench.content import TOPIC, run_of_records
 from tests.bench.durable import opening, stalling
 from tests.bench.durable.peers import Gathering, peer
@@ -73,6 +75,22 @@ def test_a_store_runs(name: str, tmp_path: Path) -> None:
         assert sample["rows_s"] > 0
         assert 0 < sample["p50_us"] <= sample["p99_us"] <= sample["max_us"]
     store.close()
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", PEERS)
+def test_a_queue_is_consumed(name: str, tmp_path: Path) -> None:
+    try:
+        assert consumed(name, 1, 8, 40, tmp_path)["rows_s"] > 0
+    except CannotRunError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("name", ["lakelog", "sqlite"])
+def test_a_queue_whose_consumer_is_killed_loses_nothing(name: str, tmp_path: Path) -> None:
+    found = killed(name, 2, 8, 120, tmp_path)
+    assert found["never"] == 0
+    assert found["twice"] <= 8, "what one process had in work"
 
 
 def test_the_figures_come_out_of_a_process_of_its_own(tmp_path: Path) -> None:

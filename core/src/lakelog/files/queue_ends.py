@@ -285,6 +285,11 @@ def by_topic(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
 
 
 def forget_ends(files: FileSystem, path: Path) -> None:
-    """Replace the list durably by one that proves nothing; where queues continue is kept."""
+    """Remove the list durably, or replace it by one that says only where queues continue."""
     kept = read_kept(files, path)
-    write_kept(files, path, DurableQueueEnds(former={**kept.former, **kept.ends}))
+    former = {**kept.former, **kept.ends}
+    if former:
+        write_kept(files, path, DurableQueueEnds(former=former))
+    elif (path / OWN_DIR / QUEUES_FILE).exists():
+        files.unlink(path / OWN_DIR / QUEUES_FILE)
+        files.sync_dir(path / OWN_DIR)

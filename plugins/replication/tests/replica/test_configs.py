@@ -95,11 +95,11 @@ def test_a_replica_copies_them_by_itself(tmp_path: Path) -> None:
 def test_offsets_beyond_the_end_are_set_back_by_a_promotion_only(tmp_path: Path) -> None:
     """A replica receives the messages that they count; its master may not come back."""
     path, log = tmp_path / "copy", make_log(tmp_path / "master", 10)
-    file = path / "config" / "consumerOffset.json"
+    file, end = path / "config" / "consumerOffset.json", 0
     with ScriptedMaster(log, segment_bytes=SEGMENT) as master:
         for _ in range(2):
             with replica(path, master.address) as store:
-                until(lambda store=store: len(bodies(store)) == 10)  # type: ignore[misc]
+                until(lambda store=store: len(bodies(store)) == 10)  # type: ignore[misc]  # mypy infers no type of a lambda with a default
                 store.wait_dispatched()
                 (end,) = (each.max_offset for each in store.queues("orders") if not each.queue_id)
             if file.exists():
