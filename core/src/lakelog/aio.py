@@ -575,6 +575,7 @@ class AsyncStore:
     consumer = _made(Store.consumer, AsyncConsumer)
     subscribe = _made(Store.subscribe, AsyncGroupConsumer)
     groups = _in_thread(Store.groups)
+    group_status = _in_thread(Store.group_status)
     commit_offsets = _in_thread(Store.commit_offsets)
     forget_offsets = _in_thread(Store.forget_offsets)
 
