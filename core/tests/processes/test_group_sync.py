@@ -292,7 +292,7 @@ def test_an_exception_behind_an_error_of_a_sync_leaves_no_lock(tmp_path: Path) -
             assert thread.submit((sync, other)[step % 2].reach, end, 5).result(), came.place
         if came.place is None:
             break
-    assert step > 20
+    assert step > 10
 
 
 def test_copied_never_decreases_and_reachable_does() -> None:
