@@ -466,7 +466,7 @@ _OF_QUEUES: Final = (
     *("get", "get_async", "get_columns", "read", "read_async", "topics", "queues", "queue_bounds"),
     *("queue_units", "offset_by_time", "earliest_time", "query", "query_offsets", "consumer"),
     *("groups", "delete_topic", "delete_unused_topics", "subscribe", "watch_async", "get_records"),
-    *("look_up_record", "commit_offsets", "forget_offsets", "arrivals", "work"),
+    *("look_up_record", "commit_offsets", "forget_offsets", "arrivals", "work", "group_status"),
 )
 """The methods of :class:`lakelog.Store` that need queues."""
 
