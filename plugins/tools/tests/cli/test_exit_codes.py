@@ -31,6 +31,7 @@ ON_A_STORE: Final = {
     "queues": (),
     "groups": (),
     "consume": ("billing", "orders"),
+    "work": ("orders", "builtins:repr", "--group", "pool", "--workers", "0", "--until-empty"),
     "dlq": ("list", "billing"),
     "topic": ("list",),
     "stats": (),

@@ -191,4 +191,4 @@ def test_groups(lakelog: Run, shop: Path) -> None:
         ("g1", "orders", 9, 1, None),
         ("g2", "orders", 0, 0, 20),
     ]
-    assert lakelog("groups", shop, "g2").stdout == "g2\torders\t0\t0\t0\t20\t20\n"
+    assert lakelog("groups", shop, "g2").stdout == "g2\torders\t0\t0\t0\t20\t20\t0\t-\n"
