@@ -89,10 +89,13 @@ SAID: Final = {
     "dispatchers": "dispatcher",
     "archive": "archive|segment source",
     "append": "append",
+    "handle": "handle|MODULE:FUNCTION",
     "broker_conf": "broker_conf|settings cannot be read",
     "commitlog_path": "commitlog",
 }
 """What an error says in place of the name of a parameter."""
+WAITS: Final[dict[str, Any]] = {"since": {}, "workers": 0, "until_empty": True}
+"""Values of optional parameters without which a call waits, or starts processes."""
 Call = Callable[..., Any]
 
 
@@ -125,8 +128,9 @@ class Methods:
             "to": "earliest",
             "commits": [("g", "t", {0: 0})],
             "max_messages": 1,
+            "handle": repr,
+            **WAITS,
             "stop": stop,
-            "since": {},
         }
 
     def of(self, what: str) -> Iterator[tuple[str, Call]]:
@@ -162,7 +166,7 @@ class Methods:
         given = {
             name: self._given[name]
             for name, each in parameters.items()
-            if name in self._given and (each.default is each.empty or name == "since")
+            if name in self._given and (each.default is each.empty or name in (*WAITS, "stop"))
         }
         for name, each in parameters.items():
             if each.kind is each.VAR_POSITIONAL:

@@ -79,7 +79,7 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
         planned(flush="inline", failing_sync=True, body_bytes=PAGE_OR_SO),
         f"{LOST}|{AHEAD}",
     ),
-    checkpoint_ahead_of_data: (planned(flush="inline"), AHEAD),
+    checkpoint_ahead_of_data: (planned(flush="inline"), f"{AHEAD}|UnreadableEnd"),
     tail_not_zeroed_after_recovery: (
         planned(flush="none", body_bytes=40),
         "or was gone|is not zero",

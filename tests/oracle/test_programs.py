@@ -99,7 +99,7 @@ def test_puts_go_on_until_the_time_is_over_and_the_store_is_opened_again(
 
 def test_offsets_of_groups_go_both_ways(oracle: Oracle, tmp_path: Path) -> None:
     files = RealFileSystem()
-    table = OffsetTable(files, tmp_path)
+    table = OffsetTable(files, tmp_path, lambda: True)
     table.commit("g", "Müll", {0: 1, 10: (1 << 62) + 1, 2: 3})
     table.commit("h", "%RETRY%g", {0: 0})
     rows = oracle.run("ConsumerOffsets", tmp_path, ["--write", "true"])

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog.arguments import WrongValue, span_ms, whole
+from lakelog.arguments import WrongValue, shown, span_ms, whole, wrong_type
 from lakelog.errors import LakelogError, StoreError, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.registry.loading import BUILTIN
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lakelog import Store
     from lakelog.store.parts import OpenRequest
 
+MOST_WORKERS: Final = 1024
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_S: Final = 0.2
 _FIRST_PAUSE_S: Final = 0.5
@@ -194,7 +195,12 @@ class WorkerPool:
         """Check the arguments; nothing is started yet."""
         if store.role in ("read", "replica"):
             raise StoreReadOnly("workers need a store that is open for writing", path=store.path)
-        count = whole("workers", workers)
+        if (count := whole("workers", workers)) > MOST_WORKERS:
+            raise WrongValue(f"workers is {shown(count)}; give {MOST_WORKERS} or less")
+        if on_progress is not None and not callable(on_progress):
+            raise wrong_type("on_progress", on_progress, "a function that takes a WorkProgress")
+        if stop is not None and not hasattr(stop, "is_set"):
+            raise wrong_type("stop", stop, "a threading.Event")
         self._store, self._options, self._stop_event = store, options, stop
         self._function = function_of(handle)
         self._sent = _sent(_Job.of(request, handle, options)) if count else b""
@@ -216,6 +222,7 @@ class WorkerPool:
         A second signal ends the workers at once, and raises ``KeyboardInterrupt``.
         """
         with self._signalled():
+            self._turn()  # it may be stopped already
             if self._slots:
                 self._run_processes()
             else:

@@ -27,6 +27,7 @@ from lakelog.arguments import WrongType, WrongValue, span_ms, whole, wrong_type
 from lakelog.errors import SettingsError
 from lakelog.runtime.locks import LockFreeEvent, Mutex
 from lakelog.runtime.threads import in_thread, started
+from lakelog_queues.consumers.offsettable import check_group
 
 if TYPE_CHECKING:
     from lakelog import Delivery, Store, StoredMessage
@@ -67,10 +68,12 @@ class WorkOptions:
         for name in ("batch", "concurrency"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
+        check_group(self.group)
         span_ms("stop_timeout_ms", self.stop_timeout_ms)
-        for name in ("invisible_ms", "time_limit_ms"):
-            if getattr(self, name) is not None and span_ms(name, getattr(self, name)) < 1:
-                raise WrongValue(f"{name} is {getattr(self, name)}; give 1 or more")
+        spans = {"invisible_ms": self.invisible_ms, "time_limit_ms": self.time_limit_ms}
+        for name, span in spans.items():
+            if (span is not None or name == "invisible_ms") and span_ms(name, span) < 1:
+                raise WrongValue(f"{name} is {span}; give 1 or more")
         if self.subscription.get("broadcast") is not None:
             raise SettingsError("workers share the messages; leave it out", key="broadcast")
 
