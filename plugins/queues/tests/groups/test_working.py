@@ -378,4 +378,13 @@ def test_a_pool_warns_of_workers_without_queues(
     caplog.set_level(logging.WARNING)
     handle = partial(handlers.handle, notes)
     store.work("t", handle, workers=2, until_empty=True, **EARLIEST)
-    assert "2 workers share 1 queues" in caplog.text
+    assert "(workers: 2, queues: 1)" in caplog.text
+
+
+def test_a_pool_warns_of_a_topic_without_messages(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.put(lakelog.Message("orders", b"x"))
+    store.work(["order", "other"], repr, group="g", workers=0, until_empty=True, stop=None)
+    assert "topic 'order' has no messages yet; do you mean 'orders'?" in caplog.text
+    assert "topic 'other' has no messages yet\n" in caplog.text

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -223,6 +224,7 @@ class WorkerPool:
         """
         with self._signalled():
             self._turn()  # it may be stopped already
+            self._warn()
             if self._slots:
                 self._run_processes()
             else:
@@ -232,6 +234,18 @@ class WorkerPool:
                 ) as worker:
                     worker.serve(self._turn)
         return self.progress()
+
+    def _warn(self) -> None:
+        """Log why workers may get nothing."""
+        counts = {topic: len(self._store.queues(topic)) for topic in self._options.topic_names}
+        for topic in (each for each, count in counts.items() if not count):
+            near = get_close_matches(topic, self._store.topics(), 1)
+            hint = f"; do you mean {near[0]!r}?" if near else ""
+            _log.warning("topic %r has no messages yet%s", topic, hint)
+        queues = sum(counts.values())
+        if 0 < queues < len(self._slots):
+            text = "some workers get nothing (workers: %d, queues: %d); start fewer, or add queues"
+            _log.warning(text, len(self._slots), queues)
 
     def progress(self) -> WorkProgress:
         """What was done so far."""
@@ -294,10 +308,6 @@ class WorkerPool:
     # --- processes ---
 
     def _run_processes(self) -> None:
-        queues = sum(len(self._store.queues(each)) for each in self._options.topic_names)
-        if 0 < queues < len(self._slots):
-            text = "%d workers share %d queues, so some get nothing; start fewer, or add queues"
-            _log.warning(text, len(self._slots), queues)
         resource_tracker.ensure_running()  # it unblocks the signals
         try:
             for slot in self._slots:

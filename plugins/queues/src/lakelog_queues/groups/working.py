@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from lakelog.arguments import WrongType, WrongValue, span_ms, whole, wrong_type
+from lakelog.arguments import (
+    WrongType,
+    WrongValue,
+    listed,
+    span_ms,
+    topic_name,
+    whole,
+    wrong_type,
+)
 from lakelog.errors import SettingsError
 from lakelog.runtime.locks import LockFreeEvent, Mutex
 from lakelog.runtime.threads import in_thread, started
@@ -69,6 +77,10 @@ class WorkOptions:
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
         check_group(self.group)
+        if not isinstance(self.topics, str):
+            listed("topics", self.topics, "a topic, a list of topics, or a mapping to their tags")
+        for each in self.topic_names:
+            topic_name(each)
         span_ms("stop_timeout_ms", self.stop_timeout_ms)
         spans = {"invisible_ms": self.invisible_ms, "time_limit_ms": self.time_limit_ms}
         for name, span in spans.items():
