@@ -143,7 +143,7 @@ def test_a_store_goes_on_after_a_put_was_interrupted(
     assert went_on * stride > 20
 
 
-@at_every(3)
+@at_every(1)
 def test_a_refused_put_that_was_interrupted_leaves_nothing_locked(
     tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
