@@ -18,7 +18,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.state import TIMER_GET
 from lakelog_queues.delays.delivering import RETRY_MS
-from lakelog_queues.delays.timers import ROLL_MS, Timers
+from lakelog_queues.delays.timers import ROLL_MS, Timers, due_of
 from plugins.broker.tests.support import (
     SetClock,
     bodies,
@@ -41,6 +41,11 @@ def now_ms() -> int:
 def timer_offset(store: lakelog.Store) -> int:
     """The saved offset of the lowest timer message that waits."""
     return store.groups()["CID_RMQ_SYS_TIMER"]["rmq_sys_wheel_timer"][0]
+
+
+def due_ms(waiting: StoredMessage) -> int:
+    """When a timer message is due."""
+    return due_of(waiting)[0]
 
 
 def timers_of(broker: Broker, clock: SetClock) -> Timers:
@@ -89,15 +94,15 @@ def test_a_delay_begins_when_the_message_is_stored(store: lakelog.Store) -> None
     broker = broker_over(store)
     put(broker, b"ms", TIMER_DELAY_MS="1500")
     put(broker, b"s", TIMER_DELAY_SEC="2")
-    first, second = store.read("rmq_sys_wheel_timer", 0)
-    clock = SetClock(first.store_timestamp_ms + 1499)
+    first, second = map(due_ms, store.read("rmq_sys_wheel_timer", 0))
+    clock = SetClock(first - 1)
     timers = timers_of(broker, clock)
     settle(timers, clock)
     assert bodies(store, "Orders") == []
     clock.now_ms += 1
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"ms"]
-    clock.now_ms = second.store_timestamp_ms + 2000
+    clock.now_ms = second
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"ms", b"s"]
 
@@ -278,7 +283,7 @@ def test_a_delay_that_a_clock_ahead_has_noted_is_not_longer(store: lakelog.Store
     broker = broker_over(store)
     put(broker, b"late", TIMER_DELAY_MS="1500")
     (waiting,) = store.read("rmq_sys_wheel_timer", 0)
-    clock = SetClock(waiting.store_timestamp_ms - HOUR_MS)
+    clock = SetClock(due_ms(waiting) - 1500 - HOUR_MS)
     timers = timers_of(broker, clock)
     settle(timers, clock)
     clock.now_ms += 1500
@@ -291,7 +296,7 @@ def test_a_clock_that_is_set_moves_delays_and_no_times(store: lakelog.Store) -> 
     broker = broker_over(store)
     put(broker, b"delay", TIMER_DELAY_MS=str(HOUR_MS))
     (waiting,) = store.read("rmq_sys_wheel_timer", 0)
-    noted_ms = waiting.store_timestamp_ms
+    noted_ms = due_ms(waiting) - HOUR_MS
     put(broker, b"time", TIMER_DELIVER_MS=str(noted_ms + HOUR_MS // 2))
     system, steady = SetClock(noted_ms), SetClock(0)
     timers = timers_of(broker, system)

@@ -596,6 +596,8 @@ def delayed(message: Message, queue_id: int, now_ms: int) -> Message:
     properties = message_properties(message.tags, message.keys, message.properties)
     if not _OF_A_DELAY.isdisjoint(decode_properties(properties)):
         raise illegal(f"with a delay, the properties hold none of {', '.join(sorted(_OF_A_DELAY))}")
+    if message.delay_ms is not None and not due_ms % 1000:
+        due_ms += 1  # RocketMQ rounds to seconds; any other time is an exact one
     name = TIMER_DELIVER if message.delay_ms is None else TIMER_DELAY
     added = {name: given, TIMER_OUT: due_ms, REAL_TOPIC: message.topic, REAL_QUEUE: queue_id}
     texts = {each: str(value) for each, value in added.items()}

@@ -266,12 +266,13 @@ def due_of(stored: StoredMessage) -> tuple[int, int]:
     """The exact due time of a timer message, and its ``TIMER_OUT_MS``, in ms since 1970.
 
     RocketMQ rounds ``TIMER_OUT_MS`` down to a second, and delivers at the end of that second. The
-    exact time follows from the client's property. A recall is due ``_RECALL_KEPT_MS`` later. Raises
-    ``ValueError`` for a message without a time.
+    exact time follows from the client's property then. A recall is due ``_RECALL_KEPT_MS`` later.
+    Raises ``ValueError`` for a message without a time.
     """
     properties = stored.properties_bytes
     slot_ms = int(property_value(properties, b"TIMER_OUT_MS") or b"none")
-    asked_ms = timer_due_ms(properties, stored.store_timestamp_ms)
+    is_exact = slot_ms % _SLOT_MS != 0
+    asked_ms = None if is_exact else timer_due_ms(properties, stored.store_timestamp_ms)
     due_ms = slot_ms if asked_ms is None else max(slot_ms, min(asked_ms, slot_ms + _SLOT_MS))
     if property_value(properties, _RECALL) is not None:
         due_ms += _RECALL_KEPT_MS
