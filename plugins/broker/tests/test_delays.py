@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,24 @@ from lakelog import PutRefused, StoredMessage
 from lakelog.errors import ReadFailed, StoreFailed
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
-from lakelog_broker.scheduled.delivering import BATCH, RETRY_MS, Delays
-from plugins.broker.tests.support import SetClock, bodies, broker_over, put, save, settle
+from lakelog_broker.settings import BrokerSettings
+from lakelog_queues.delays.delivering import BATCH, RETRY_MS, Delays
+from lakelog_queues.store import QueueParts
+from plugins.broker.tests.support import (
+    SetClock,
+    bodies,
+    broker_over,
+    put,
+    save,
+    set_clocks,
+    settle,
+)
 
 
 def delays_of(broker: Broker, clock: SetClock) -> Delays:
     """The delays of a broker, with another clock."""
-    broker.delays._clock = broker.delays._steady = clock
-    return broker.delays
+    set_clocks(broker, clock)
+    return broker.delays.levels
 
 
 def due_ms(store: lakelog.Store, level: int, queue_offset: int = 0) -> int:
@@ -91,14 +101,14 @@ def test_a_refused_message_waits_while_others_come(
         put(broker, body, DELAY="1")
     clock = SetClock(due_ms(store, 1, 1))
     delays = delays_of(broker, clock)
-    put_real, is_full = broker.appender.put_real, True
+    is_full = True
 
-    def refusing(stored: StoredMessage, *arguments: Any, **fields: Any) -> Any:
-        if is_full and bytes(stored.body) == b"big":
+    def refusing(message: lakelog.Message) -> object:
+        if is_full and message.body == b"big":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
-        return put_real(stored, *arguments, **fields)
+        return store.put(message)
 
-    monkeypatch.setattr(broker.appender, "put_real", refusing)
+    monkeypatch.setattr(broker.delays.access, "put", refusing)
     for _ in range(3):
         delays.deliver_due()
         clock.now_ms += RETRY_MS
@@ -116,15 +126,15 @@ def test_a_refused_message_waits_while_others_come(
 def test_a_message_that_cannot_be_read_now_comes_later(
     store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_up, errors = store.look_up, iter([OSError("the disk is away")])
+    broker, errors = broker_over(store), iter([OSError("the disk is away")])
+    look_up = broker.delays.access.look_up
 
     def failing_once(offset: int) -> StoredMessage:
         for error in errors:
             raise ReadFailed("it cannot be read", path=store.path, error=error)
         return look_up(offset)
 
-    monkeypatch.setattr(store, "look_up", failing_once)
-    broker = broker_over(store)
+    monkeypatch.setattr(broker.delays.access, "look_up", failing_once)
     put(broker, b"late", DELAY="1")
     clock = SetClock(due_ms(store, 1))
     delays = delays_of(broker, clock)
@@ -160,21 +170,20 @@ def test_progress_is_not_saved_if_the_log_is_not_durable(
     put(broker, b"one", DELAY="1")
     put(broker, b"timer", TIMER_DELAY_MS="1")
     clock = SetClock(due_ms(store, 1) + 1000)
-    broker.timers._clock = broker.timers._steady = clock
     settle(delays_of(broker, clock), clock)
-    settle(broker.timers, clock)
+    settle(broker.delays.timers, clock)
 
-    def fail() -> int:
+    def fail() -> bool:
         raise StoreFailed("no sync", path=store.path)
 
     with monkeypatch.context() as failing:
-        failing.setattr(store, "flush", fail)
+        failing.setattr(broker.delays.access, "sync", fail)
         with pytest.raises(StoreFailed):
             save(broker)
     config = Path(store.path) / "config"
     files = [config / "delayOffset.json", config / "timercheck"]
     assert not any(each.exists() for each in files)
-    assert store.groups() == {}
+    assert "CID_RMQ_SYS_TIMER" not in store.groups()
     save(broker)
     assert store.groups()["CID_RMQ_SYS_TIMER"] == {"rmq_sys_wheel_timer": {0: 1}}
     assert all(each.exists() for each in files)
@@ -191,33 +200,25 @@ def test_a_message_of_a_removed_topic_still_comes(store: lakelog.Store) -> None:
     assert bodies(store, "Orders") == [b"late"]
 
 
-def test_it_sleeps_until_a_message_arrives(store: lakelog.Store) -> None:
-    broker = broker_over(store)
-    turns: list[int] = []
-    deliver_due = broker.delays.deliver_due
+def test_it_sleeps_until_a_message_arrives(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "store") as store:
+        assert not [each for each in threading.enumerate() if each.name == "lakelog-delays"]
+        broker = Broker(store, BrokerSettings())
+        put(broker, b"first", DELAY="1")
+        assert store.get("Orders", 0, 0, wait_ms=60_000).messages
+        turns: list[int] = []
+        deliver_due = store.delays.deliver_due
 
-    def counted() -> int:
-        turns.append(deliver_due())
-        return turns[-1]
+        def counted() -> int:
+            turns.append(deliver_due())
+            return turns[-1]
 
-    async def main() -> None:
-        tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
-        try:
-            await asyncio.sleep(0.3)
-            assert len(turns) <= 2
-            put(broker, b"late", DELAY="1")
-            while not store.queue_bounds("Orders", 0):
-                await asyncio.sleep(0.01)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    broker.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
-    asyncio.run(main())
-    assert store.wait_dispatched()  # a queue is there before its first message
-    (found,) = store.read("Orders", 0)
-    assert found.store_timestamp_ms >= due_ms(store, 1)
+        store.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
+        put(broker, b"late", DELAY="1")
+        assert store.get("Orders", 0, 1, wait_ms=60_000).messages
+        assert len(turns) < 100
+        _, found = store.read("Orders", 0)
+        assert found.store_timestamp_ms >= due_ms(store, 1, 1)
 
 
 # --- clocks ---
@@ -238,13 +239,12 @@ def test_a_clock_that_is_set_delays_nothing_and_hastens_nothing(store: lakelog.S
     put(broker, b"old", DELAY="18")
     system, steady = SetClock(due_ms(store, 18) - 60_000), SetClock(7)
     delays = delays_of(broker, system)
-    delays._steady = steady
+    set_clocks(broker, system, steady)
     delays.deliver_due()
 
     def passes(ms: int, step_ms: int) -> list[bytes]:
         steady.now_ms += ms
         system.now_ms += ms + step_ms
-        delays._has_grown()
         settle(delays, system)
         return bodies(store, "Orders")
 
@@ -259,7 +259,8 @@ def test_a_clock_that_is_set_delays_nothing_and_hastens_nothing(store: lakelog.S
 def test_a_level_that_cannot_be_read_stops_no_other(
     store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker, units = broker_over(store), store.queue_units
+    broker = broker_over(store)
+    units = broker.delays.access.queue_units
     for level in ("1", "2"):
         put(broker, level.encode(), DELAY=level)
     clock = SetClock(due_ms(store, 2))
@@ -270,15 +271,18 @@ def test_a_level_that_cannot_be_read_stops_no_other(
         return units(topic, queue_id, *place)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "queue_units", failing)
+        patched.setattr(broker.delays.access, "queue_units", failing)
         settle(delays_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"2"]
     clock.now_ms += RETRY_MS
-    settle(broker.delays, clock)
+    settle(broker.delays.levels, clock)
     assert bodies(store, "Orders") == [b"2", b"1"]
 
 
-def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(tmp_path: Path) -> None:
+def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QueueParts, "_look", lambda _parts: None)  # only the test delivers
     clock, lengths = SetClock(0), []
     for limit in ("1MiB", "64KiB", "1MiB"):
         with lakelog.open(tmp_path / "store", max_message_size_bytes=limit) as store:

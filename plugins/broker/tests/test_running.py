@@ -33,14 +33,15 @@ def test_delivery_goes_on_after_an_error(
     caplog: pytest.LogCaptureFixture,
     properties: dict[str, str],
 ) -> None:
-    read, errors = store.queue_units, iter([OSError("the disk is away")])
+    access, errors = store.delays.access, iter([OSError("the disk is away")])
+    read = access.queue_units
 
     def failing_once(*arguments: Any) -> Any:
         for error in errors:
             raise error
         return read(*arguments)
 
-    monkeypatch.setattr(store, "queue_units", failing_once)
+    monkeypatch.setattr(access, "queue_units", failing_once)
     asyncio.run(_delivered(store, 2, **properties))
     assert bodies(store, "Orders") == [b"0", b"1"]
     assert "again" in caplog.text

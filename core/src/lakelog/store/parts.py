@@ -101,6 +101,7 @@ class OpenRequest:
             self.files,
             read_only=read_only,
             owner_follows=read_only and is_followed(self.files, self.path),
+            clock=self.clock,
         )
         return with_accelerator(self.registry, self.settings, context)
 
