@@ -149,9 +149,9 @@ def mortal(path: Path, notes_path: Path, settings: Mapping[str, Any], seed: int)
             for batch in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
                 for each in batch:
                     notes.add("begin", each)
-                if batch and calls.call(consumer.ack, *batch):
-                    for each in batch:
-                        notes.add("done", each)
+                is_done = calls.call(consumer.ack, *batch)
+                for each in batch if is_done else ():
+                    notes.add("done", each)
             if chance.random() < 0.3:
                 calls.call(consumer.commit)
 
