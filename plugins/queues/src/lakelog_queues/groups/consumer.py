@@ -7,11 +7,12 @@ import logging
 import secrets
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, repeat
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from threading import get_ident
 from typing import Final, NamedTuple, TypeAlias
@@ -51,15 +52,16 @@ _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.OFFSET_OVERFLOW_ONE,
 }
 _READ_AHEAD: Final = 64
-"""Most messages of a queue that are read before they are asked for."""
+"""Most messages of a queue that are read before they are asked for, if there are many queues."""
 _AHEAD_BYTES: Final = 256 << 10
 """Their most bytes, by the size of the last message."""
 _MOST_RESERVED: Final = 256
 """Most messages that are taken in one turn, to be handed out without another one."""
-_RESERVE_S: Final = 0.01
+_RESERVE_S: Final = 0.1
 """The time for which messages are taken in advance, by the pace until then."""
 _NOTHING: Final[tuple[int, list[Delivery]]] = 0, []
-_PHYSICAL: Final = itemgetter(0)
+_PHYSICAL, _AHEAD = itemgetter(0), itemgetter(1)
+_physical_offset: Final = attrgetter("physical_offset")
 _FOR_GOOD: Final = (
     PutStatus.MESSAGE_ILLEGAL,
     PutStatus.MESSAGE_SIZE_EXCEEDED,
@@ -161,7 +163,7 @@ class _Lease(NamedTuple):
     times: tuple[int, int]
 
 
-_Reserved: TypeAlias = tuple[StoredMessage, Queue, state.Handle]
+_Reserved: TypeAlias = tuple[StoredMessage, Queue, int, state.Handle]
 _Read: TypeAlias = tuple[int, _Ahead, int, StoredMessage]
 """Offset in the log, queue, queue offset, and message."""
 
@@ -533,7 +535,8 @@ class GroupConsumer(OfThisProcess):
         count, little = -(-most // max(len(self._ahead), 1)), 0
         if not orderly:
             little = _READ_AHEAD // 8
-            count = max(count, min(_READ_AHEAD, _AHEAD_BYTES // self._record_bytes))
+            most_ahead = max(_READ_AHEAD, _MOST_RESERVED // max(len(self._ahead), 1))
+            count = max(count, min(most_ahead, _AHEAD_BYTES // self._record_bytes))
         arrived, has_read = None, False
         for each in self._ahead:
             left = len(each.offsets)
@@ -567,11 +570,11 @@ class GroupConsumer(OfThisProcess):
             ahead.end = None
             return True
         ahead.offsets += result.queue_offsets
-        self._line += [
-            (message.physical_offset, ahead, at, message)
-            for at, message in zip(result.queue_offsets, result.messages, strict=True)
-        ]
-        last = result.messages[-1]
+        messages = result.messages
+        self._line += zip(
+            map(_physical_offset, messages), repeat(ahead), result.queue_offsets, messages
+        )
+        last = messages[-1]
         self._record_bytes = max(last.size, 1)
         if ahead.end is None:
             ahead.last = last.physical_offset
@@ -589,19 +592,10 @@ class GroupConsumer(OfThisProcess):
 
         Fewer messages than ``chosen`` if they would need too many leases.
         """
-        runs: dict[_Ahead, list[int]] = {}
-        starts: dict[_Ahead, int] = {}
-        leases_left = state.RESERVED
-        for count, (_, ahead, offset, _) in enumerate(chosen):
-            if offset >= starts.get(ahead, -1):
-                if not leases_left:
-                    del chosen[count:]
-                    break
-                starts[ahead], leases_left = offset + state.RUN, leases_left - 1
-            if ahead in runs:
-                runs[ahead].append(offset)
-            else:
-                runs[ahead] = [offset]
+        runs = _runs_of(chosen)
+        while sum(map(_most_leases, runs.values())) > state.RESERVED and len(chosen) > 1:
+            del chosen[len(chosen) // 2 :]
+            runs = _runs_of(chosen)
         del self._line[: len(chosen)]
         self._ready -= len(chosen)
         fresh = []
@@ -614,18 +608,18 @@ class GroupConsumer(OfThisProcess):
             taken = self._state.take(fresh, number, until_ms, orderly=True)
         else:
             taken = self._state.reserve(fresh, number, until_ms)
-        leases: dict[_Ahead, Iterator[int]] = {}
-        for ahead, places in zip(runs, taken, strict=True):
+        handles: dict[_Ahead, Iterator[state.Handle]] = {}
+        for (ahead, offsets), places in zip(runs.items(), taken, strict=True):
             if places is None:
                 ahead.forget()
                 self._line = [each for each in self._line if each[1] is not ahead]
                 self._ready = 0
             else:
-                leases[ahead] = iter(places)
+                handles[ahead] = zip(places, repeat(number), offsets)
         return [
-            (message, ahead.queue, (next(leases[ahead]), number, offset))
-            for _, ahead, offset, message in chosen
-            if ahead in leases
+            (message, ahead.queue, message.reconsume_times + 1, next(handles[ahead]))
+            for _, ahead, _, message in chosen
+            if ahead in handles
         ]
 
     @staticmethod
@@ -633,14 +627,8 @@ class GroupConsumer(OfThisProcess):
         """Messages that are handed out for the first time."""
         new, (begin_ms, end_ms) = tuple.__new__, lease.times
         return [
-            new(
-                Delivery,
-                (
-                    *(message, topic, queue_id, handle[2]),
-                    *(message.reconsume_times + 1, begin_ms, end_ms, handle),
-                ),
-            )
-            for message, (topic, queue_id), handle in reserved
+            new(Delivery, (message, topic, queue_id, handle[2], attempt, begin_ms, end_ms, handle))
+            for message, (topic, queue_id), attempt, handle in reserved
         ]
 
     # --- handing out again ---
@@ -749,6 +737,16 @@ class GroupConsumer(OfThisProcess):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _runs_of(chosen: list[_Read]) -> dict[_Ahead, list[int]]:
+    """The offsets in each queue."""
+    counts = Counter(map(_AHEAD, chosen))
+    return {ahead: ahead.offsets[:count] for ahead, count in counts.items()}
+
+
+def _most_leases(offsets: list[int]) -> int:
+    return min((offsets[-1] - offsets[0]) // state.RUN + 1, len(offsets))
 
 
 def _is_refused(error: LakelogError | None) -> bool:

@@ -79,7 +79,7 @@ _LEASE, _UNTIL, _HANDED, _ACKS, _BEGUN = range(1, 6)
 _MOST_RESERVES: Final = 64
 RESERVED: Final = 32
 """Most leases that :meth:`GroupState.reserve` takes."""
-_TOGETHER_MS: Final = 20
+_TOGETHER_MS: Final = 100
 """Hand-outs from one lease, of messages that are not acknowledged, lie within this time."""
 # Words of a queue.
 _ID, NEXT, _STORED, _INTENDED, HEAD, _TAIL, DUE, _, _CHAIN, _COUNTS = range(1, 11)
@@ -93,6 +93,7 @@ _MOST_ATTEMPTS: Final = 0xFFFF
 _QUEUE: Final = 32
 # The member of a lease in bits 0 to 31, and the place of the reserve.
 _RESERVE: Final = 32
+_NO_RESERVE: Final = (0, 0, 0)
 _MEMBER_BITS: Final = (1 << _RESERVE) - 1
 _log = logging.getLogger("lakelog")
 
@@ -612,13 +613,20 @@ class GroupState:
                 self._withdraw(lease)
 
     def begin(self, handles: Sequence[Handle], now_ms: int, deadline_ms: int) -> bool:
-        """Hand out messages that were reserved; ``False`` if that needs the turn."""
+        """Hand out messages that were reserved, with all before them in their leases.
+
+        ``False`` if that needs the turn.
+        """
         return self.file.run_here(self._begin, handles, now_ms, deadline_ms)
 
     def _begin(self, handles: Sequence[Handle], now_ms: int, deadline_ms: int) -> bool:
-        words, found = self.file.words, self._bits_of(handles)
-        for lease, bits in found.items():
-            reserve = self._reserved[lease][0]
+        words, last = self.file.words, {each[0]: each for each in handles}
+        if words[self._place + _WITHDRAWALS] != self._withdrawals:
+            return False
+        for lease, number, offset in last.values():
+            reserve, start, own = self._reserved.get(lease, _NO_RESERVE)
+            if own != number:
+                return False
             handed = words[reserve + _HANDED]
             if now_ms != words[reserve + _BEGUN]:
                 if not handed & ~words[reserve + _ACKS]:
@@ -626,21 +634,8 @@ class GroupState:
                 elif now_ms > words[reserve + _BEGUN] + _TOGETHER_MS:
                     return False
                 words[reserve + _UNTIL] = max(words[reserve + _UNTIL], deadline_ms)
-            words[reserve + _HANDED] = handed | bits
-        return bool(found) and words[self._place + _WITHDRAWALS] == self._withdrawals
-
-    def _bits_of(self, handles: Sequence[Handle]) -> dict[int, int]:
-        """The bits of each lease; empty if one has no reserve of this member."""
-        reserved, found = self._reserved, dict[int, int]()
-        if self.file.words[self._place + _WITHDRAWALS] != self._withdrawals:
-            return found
-        for lease, number, offset in handles:
-            each = reserved.get(lease)
-            if each is None or each[2] != number:
-                return {}
-            bit = 1 << offset - each[1]
-            found[lease] = found[lease] | bit if lease in found else bit
-        return found
+            words[reserve + _HANDED] = (2 << offset - start) - 1
+        return bool(words[self._place + _WITHDRAWALS] == self._withdrawals)
 
     # --- handing out again ---
 
@@ -766,13 +761,21 @@ class GroupState:
 
     def _remove_reserved(self, handles: Sequence[Handle]) -> bool | None:
         """``None`` if that needs the turn."""
-        words, done = self.file.words, None
-        for lease, bits in self._bits_of(handles).items():
-            reserve = self._reserved[lease][0]
+        words, reserved, found, done = self.file.words, self._reserved, dict[int, int](), True
+        if words[self._place + _WITHDRAWALS] != self._withdrawals:
+            return None
+        for lease, number, offset in handles:
+            _, start, own = reserved.get(lease, _NO_RESERVE)
+            if own != number:
+                return None
+            bit = 1 << offset - start
+            found[lease] = found[lease] | bit if lease in found else bit
+        for lease, bits in found.items():
+            reserve = reserved[lease][0]
             acks = words[reserve + _ACKS]
             mine = bits & words[reserve + _HANDED] & ~acks
             words[reserve + _ACKS] = acks | mine
-            done = mine == bits and done is not False
+            done &= mine == bits
         return done if words[self._place + _WITHDRAWALS] == self._withdrawals else None
 
     def _remove(self, handles: Sequence[Handle]) -> bool:
