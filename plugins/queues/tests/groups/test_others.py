@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 
+import lakelog
 from lakelog import Delivery, Message, Store
+from lakelog.errors import StoreError
+from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
 from plugins.queues.tests.groups.support import bodies, drain, fill, joined
 
 
-def test_what_others_hold_stays_theirs_when_a_member_leaves(store: Store) -> None:
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_others_hold_stays_theirs_when_a_member_leaves(store: Store, orderly: bool) -> None:
     fill(store, 8)
-    with joined(store) as one:
+    with joined(store, orderly=orderly) as one:
         held = drain(one, count=8)
-        joined(store).close()
+        joined(store, orderly=orderly).close()
         assert one.poll() == []
-        with joined(store) as two:
+        with joined(store, orderly=orderly) as two:
             assert two.poll() == []
         assert one.ack(*held)
 
@@ -31,7 +36,8 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
 
         def get_late(*arguments: Any, **named: Any) -> PlacedResult:
             result = get(*arguments, **named)
-            found.extend(two.poll())
+            if arguments[:2] in two.assigned():
+                found.extend(two.poll())
             return result
 
         assert len(one.assigned()) == 4
@@ -63,16 +69,65 @@ def test_an_offset_that_others_set_ahead_drops_what_is_out(store: Store) -> None
         assert store.groups()["g"]["t"] == {0: 7}
 
 
-def test_a_commit_does_not_undo_a_reset_by_others(store: Store) -> None:
+@pytest.mark.parametrize("is_rocketmq", [False, True])
+def test_a_commit_does_not_undo_a_reset_by_others(store: Store, is_rocketmq: bool) -> None:
+    """RocketMQ writes its file only; lakelog tells the members of the group."""
+    others = store._queue_access().offsets.commit_all if is_rocketmq else store.commit_offsets
     fill(store, 10, queues=1)
     with joined(store) as member:
         held = drain(member, count=10)
         member.ack(*held[:6])
         member.commit()
-        store.commit_offsets([("g", "t", {0: 2})])
+        others([("g", "t", {0: 2})])
         member.ack(*held[6:])
         member.commit()
         assert store.groups()["g"]["t"] == {0: 2}
+
+
+class TimeLimitError(Exception):
+    """Raised by a signal handler."""
+
+
+@pytest.mark.parametrize("error", [TimeLimitError(), StoreError("the disk is full")])
+def test_a_commit_that_failed_sets_back_no_later_one_of_another_process(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    def fail(_table: OffsetTable) -> None:
+        raise error
+
+    fill(store, 10, queues=1)
+    with lakelog.open(store.path) as other, joined(other) as survivor, joined(store) as one:
+        held = drain(survivor, one, count=10)
+        assert survivor.ack(*held[:4])
+        with monkeypatch.context() as patched:
+            patched.setattr(OffsetTable, "_check_durable", fail)
+            with pytest.raises(type(error)):
+                one.commit()
+        survivor._turn()
+        assert survivor.ack(*held[4:7])
+        survivor.commit()
+        one._turn()
+        one.commit()
+        store.commit_offsets([("another", "t", {0: 1})])  # as any write of this process
+        survivor._turn()
+        assert other.groups()["g"] == {"t": {0: 7}}
+        assert survivor.ack(*held[7:]), "they were not dropped"
+    assert caplog.text == ""
+
+
+def test_a_reset_that_was_refused_keeps_nobody_from_committing(store: Store) -> None:
+    """Also while its exception is kept, and with it all that its functions had."""
+    fill(store, 2, queues=1)
+    with joined(store) as member:
+        member.ack(*drain(member, count=2))
+        with pytest.raises(StoreError, match="out of range") as kept:
+            store.commit_offsets([("g", "t", {0: -1})])
+        member.commit()
+        assert store.groups()["g"]["t"] == {0: 2}
+        del kept
 
 
 def test_a_queue_made_while_nobody_was_there_is_read_from_its_first_message(store: Store) -> None:

@@ -18,7 +18,7 @@ from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.scheduled.delivering import one_of_many
+from lakelog_queues.delays.delivering import one_of_many
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000

@@ -1019,6 +1019,25 @@ def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> N
 
     :param ends: by queue, the offset of its next message
     """
+    for file, offsets in _next_offsets(files, path):
+        beyond = [each for each, offset in offsets.items() if offset > ends.get(each, 0)]
+        if beyond:
+            files.unlink(file)
+            files.sync_dir(file.parent)
+            _log.warning(
+                "%s: it has handed out messages up to offset %d of queue %s/%d, which ends at %d; "
+                "its group continues at the committed offsets",
+                *(file, offsets[beyond[0]], *beyond[0], ends.get(beyond[0], 0)),
+            )
+
+
+def queues_of_states(files: FileSystem, path: Path) -> set[Queue]:
+    """The queues that any group knows, broadcasting consumers included; raises ``OSError``."""
+    return {queue for _, offsets in _next_offsets(files, path) for queue in offsets}
+
+
+def _next_offsets(files: FileSystem, path: Path) -> Iterator[tuple[Path, dict[Queue, int]]]:
+    """The file of each state, and the next offset in each queue."""
     folder = path / OWN_DIR / GROUPS_DIR
     for name, _ in files.list(folder):
         data = read_file(files, folder / name) or b""
@@ -1026,19 +1045,10 @@ def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> N
         try:
             redo(words)
             places = list(_chain(words, QUEUES, _CHAIN))
-            beyond = [at for at in places if words[at + NEXT] > ends.get(_queue_at(words, at), 0)]
+            offsets = {_queue_at(words, at): words[at + NEXT] for at in places}
         except (IndexError, UnicodeDecodeError):
             continue  # it is damaged, and the first member will replace it
-        if beyond:
-            files.unlink(folder / name)
-            files.sync_dir(folder)
-            topic, queue_id = _queue_at(words, beyond[0])
-            _log.warning(
-                "%s: it has handed out messages up to offset %d of queue %s/%d, which ends at %d; "
-                "its group continues at the committed offsets",
-                *(folder / name, words[beyond[0] + NEXT], topic, queue_id),
-                ends.get((topic, queue_id), 0),
-            )
+        yield folder / name, offsets
 
 
 def _slots_of(length: int) -> int:
@@ -1068,7 +1078,7 @@ class GroupCommits:
 
     def read(self) -> dict[Queue, int]:
         """The offsets in the file, of topics that are not subscribed any more as well."""
-        tables = self.offsets.groups().get(self.group, {})
+        tables = self.offsets.stored(self.group)
         return {(topic, queue): at for topic in tables for queue, at in tables[topic].items()}
 
     def adopt(self) -> dict[Queue, int | None]:
@@ -1095,7 +1105,7 @@ class GroupCommits:
         tables: dict[str, dict[int, int]] = {}
         for (topic, queue), at in changed.items():
             tables.setdefault(topic, {})[queue] = at
-        self.offsets.commit_all((self.group, each, table) for each, table in tables.items())
+        self.offsets.commit_or_drop((self.group, each, table) for each, table in tables.items())
         self.state.stored(changed)
 
 
