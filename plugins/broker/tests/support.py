@@ -22,6 +22,7 @@ from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.delays.service import DelayService
+from lakelog_queues.store import delays_of
 
 PATIENCE_S = 60.0
 
@@ -145,9 +146,9 @@ class SetClock:
 
 def broker_over(store: lakelog.Store, **settings: Any) -> Broker:
     """A broker that delivers only on request, as after a new open of its store."""
-    store.delays.end()
+    delays_of(store).end()
     broker = Broker(store, BrokerSettings(**settings))
-    broker.delays = DelayService(attrs.evolve(store.delays.access))
+    broker.delays = DelayService(attrs.evolve(delays_of(store).access))
     return broker
 
 

@@ -16,7 +16,7 @@ from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.delays.delivering import BATCH, RETRY_MS, Delays
-from lakelog_queues.store import QueueParts
+from lakelog_queues.store import QueueParts, delays_of
 from plugins.broker.tests.support import (
     SetClock,
     bodies,
@@ -28,7 +28,7 @@ from plugins.broker.tests.support import (
 )
 
 
-def delays_of(broker: Broker, clock: SetClock) -> Delays:
+def levels_of(broker: Broker, clock: SetClock) -> Delays:
     """The delays of a broker, with another clock."""
     set_clocks(broker, clock)
     return broker.delays.levels
@@ -45,7 +45,7 @@ def test_a_message_comes_when_it_is_due_and_not_before(store: lakelog.Store) -> 
     put(broker, b"late", DELAY="2", TAGS="t")
     due = due_ms(store, 2)
     clock = SetClock(due - 1)
-    delays = delays_of(broker, clock)
+    delays = levels_of(broker, clock)
     assert delays.deliver_due() == due
     assert bodies(store, "Orders") == []
     clock.now_ms = due
@@ -60,7 +60,7 @@ def test_a_level_beyond_the_last_is_the_last(store: lakelog.Store) -> None:
     broker = broker_over(store)
     put(broker, b"late", DELAY="19")
     clock = SetClock(due_ms(store, 18))
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"late"]
 
 
@@ -71,7 +71,7 @@ def test_batches_of_several_levels_all_come_in_order(store: lakelog.Store) -> No
         put(broker, b"%d" % number, DELAY="1")
         put(broker, b"%d" % number, topic="Others", DELAY="3")
     clock = SetClock(due_ms(store, 3, count - 1))
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     expected = [b"%d" % number for number in range(count)]
     assert bodies(store, "Orders") == bodies(store, "Others") == expected
 
@@ -82,14 +82,14 @@ def test_saved_progress_is_as_rocketmq_reads_it_and_other_delivers_again(
     put(broker_over(store), b"one", DELAY="1")
     put(broker_over(store), b"two", DELAY="18")
     clock = SetClock(due_ms(store, 1))
-    settle(delays_of(broker_over(store), clock), clock)
+    settle(levels_of(broker_over(store), clock), clock)
     broker = broker_over(store)
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]
     save(broker)
     content = json.loads((Path(store.path) / "config" / "delayOffset.json").read_text())
     assert content["offsetTable"] == {"1": 1}
-    settle(delays_of(broker_over(store), clock), clock)
+    settle(levels_of(broker_over(store), clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]
 
 
@@ -100,7 +100,7 @@ def test_a_refused_message_waits_while_others_come(
     for body in (b"big", b"small"):
         put(broker, body, DELAY="1")
     clock = SetClock(due_ms(store, 1, 1))
-    delays = delays_of(broker, clock)
+    delays = levels_of(broker, clock)
     is_full = True
 
     def refusing(message: lakelog.Message) -> object:
@@ -137,7 +137,7 @@ def test_a_message_that_cannot_be_read_now_comes_later(
     monkeypatch.setattr(broker.delays.access, "look_up", failing_once)
     put(broker, b"late", DELAY="1")
     clock = SetClock(due_ms(store, 1))
-    delays = delays_of(broker, clock)
+    delays = levels_of(broker, clock)
     for _ in range(2):
         delays.deliver_due()
         clock.now_ms += RETRY_MS
@@ -158,7 +158,7 @@ def test_a_damaged_message_is_left_out_and_logged(
         file.seek(data.index(b"damaged", place))
         file.write(b"D")
     clock = SetClock(due_ms(store, 1, 1))
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"sound"]
     assert len([each for each in caplog.records if "is left out" in each.message]) == 1
 
@@ -170,7 +170,7 @@ def test_progress_is_not_saved_if_the_log_is_not_durable(
     put(broker, b"one", DELAY="1")
     put(broker, b"timer", TIMER_DELAY_MS="1")
     clock = SetClock(due_ms(store, 1) + 1000)
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     settle(broker.delays.timers, clock)
 
     def fail() -> bool:
@@ -196,7 +196,7 @@ def test_a_message_of_a_removed_topic_still_comes(store: lakelog.Store) -> None:
     put(broker, b"late", DELAY="1")
     clock = SetClock(due_ms(store, 1))
     store.delete_topic("Orders")
-    delays_of(broker, clock).deliver_due()
+    levels_of(broker, clock).deliver_due()
     assert bodies(store, "Orders") == [b"late"]
 
 
@@ -207,13 +207,13 @@ def test_it_sleeps_until_a_message_arrives(tmp_path: Path) -> None:
         put(broker, b"first", DELAY="1")
         assert store.get("Orders", 0, 0, wait_ms=60_000).messages
         turns: list[int] = []
-        deliver_due = store.delays.deliver_due
+        deliver_due = delays_of(store).deliver_due
 
         def counted() -> int:
             turns.append(deliver_due())
             return turns[-1]
 
-        store.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
+        delays_of(store).deliver_due = counted  # type: ignore[method-assign]  # counts
         put(broker, b"late", DELAY="1")
         assert store.get("Orders", 0, 1, wait_ms=60_000).messages
         assert len(turns) < 100
@@ -230,7 +230,7 @@ def test_a_time_noted_by_a_clock_that_was_ahead_is_corrected(store: lakelog.Stor
     for level in ("2", "18"):
         put(broker, level.encode(), DELAY=level)
     clock = SetClock(due_ms(store, 2) - 3_600_000)
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"2", b"18"]
 
 
@@ -238,7 +238,7 @@ def test_a_clock_that_is_set_delays_nothing_and_hastens_nothing(store: lakelog.S
     broker = broker_over(store)
     put(broker, b"old", DELAY="18")
     system, steady = SetClock(due_ms(store, 18) - 60_000), SetClock(7)
-    delays = delays_of(broker, system)
+    delays = levels_of(broker, system)
     set_clocks(broker, system, steady)
     delays.deliver_due()
 
@@ -272,7 +272,7 @@ def test_a_level_that_cannot_be_read_stops_no_other(
 
     with monkeypatch.context() as patched:
         patched.setattr(broker.delays.access, "queue_units", failing)
-        settle(delays_of(broker, clock), clock)
+        settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"2"]
     clock.now_ms += RETRY_MS
     settle(broker.delays.levels, clock)
@@ -292,7 +292,7 @@ def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(
                 put(broker, b"small", DELAY="1")
                 clock.now_ms = due_ms(store, 1, 1)
             else:
-                settle(delays_of(broker, clock), clock)
+                settle(levels_of(broker, clock), clock)
                 save(broker)
                 lengths.append([len(each) for each in bodies(store, "Orders")])
     assert lengths == [[5], [5, 150_000, 5]]

@@ -14,6 +14,7 @@ from lakelog.dispatch import Arrivals
 from lakelog_broker.embedded import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, Member, Peer
+from lakelog_queues.store import delays_of
 from plugins.broker.tests.support import bodies, dispatched, message_of_a_client
 
 
@@ -33,7 +34,7 @@ def test_delivery_goes_on_after_an_error(
     caplog: pytest.LogCaptureFixture,
     properties: dict[str, str],
 ) -> None:
-    access, errors = store.delays.access, iter([OSError("the disk is away")])
+    access, errors = delays_of(store).access, iter([OSError("the disk is away")])
     read = access.queue_units
 
     def failing_once(*arguments: Any) -> Any:

@@ -233,6 +233,7 @@ class Opening(OpenRequest):
         :param full: whether recovery reads the whole log
         """
         alone = "lakelog recover is running"
+        self.serves = False
 
         def build() -> Store:
             parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)

@@ -18,6 +18,7 @@ from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_queues.store import delays_of
 from lakelog_rocketmq.config import TopicConfig
 
 
@@ -57,7 +58,7 @@ class Broker:
         self.waits = ArrivalWaits(store.arrivals, lambda *queue: self.bounds(*queue)[1])
         limit_ms = settings.timer_limit_s * 1000
         self.appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
-        self.delays = store.delays
+        self.delays = delays_of(store)
         self.transactions = Transactions(
             store, self.appender, self.waits, self.offsets, self.members, settings
         )

@@ -128,7 +128,9 @@ class QueueParts:
         """
         runner = self.log.dispatching
         queues = [each for each in self.log.dispatchers.values() if isinstance(each, QueueReader)]
-        if runner is None or not queues or parts.role != "owner" or self._queues is not None:
+        if runner is None or not queues or self._queues is not None:
+            return
+        if parts.role != "owner" or not parts.request.serves:
             return
         self._queues, self._parts = queues[0], parts
         self._unsubscribe = runner.arrivals.subscribe(self._look, lambda: False)
@@ -282,11 +284,6 @@ class Store(LogStore):
 
         self._current.now()  # raises for a closed store, whose waiters are ended by its signal
         return QueueFollower(get, self.arrivals)
-
-    @property
-    def delays(self) -> DelayService:
-        """The delivery of delayed messages; raises ``StoreError`` if another process does it."""
-        return queue_parts(self._current.now()).delays
 
     @property
     def arrivals(self) -> CurrentArrivals:
@@ -821,6 +818,11 @@ class Store(LogStore):
             return self._current.now().maintenance.delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
+
+
+def delays_of(store: Store) -> DelayService:
+    """The delivery of delayed messages; raises ``StoreError`` if another process does it."""
+    return queue_parts(store._current.now()).delays
 
 
 class QueueExtension:

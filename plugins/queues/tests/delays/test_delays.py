@@ -12,6 +12,7 @@ import pytest
 
 import lakelog
 from lakelog import Message, PutRefused, StoredMessage, aio
+from lakelog_queues.store import delays_of
 from lakelog_testing import FakeClock
 from tests.support.waiting import until
 
@@ -182,6 +183,19 @@ def test_a_closed_store_delivers_after_the_next_open_and_nothing_again(tmp_path:
     for last in (1, 2, 2):
         with lakelog.open(tmp_path / "store", clock=clock) as store:
             assert awaited(store, last).body == b"%d" % last
-            until(lambda: store.delays.deliver_due() > 0)
+            until(lambda: delays_of(store).deliver_due() > 0)
             assert bodies(store) == [b"%d" % each for each in range(last + 1)]
         clock.advance(1)
+
+
+def test_a_recovery_delivers_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with lakelog.open(tmp_path / "store", clock=clock) as store:
+        store.put(Message("orders", b"late", queue_id=0, deliver_at_ms=clock.now_ms() + 1))
+        end = store.max_offset
+    until(lambda: now_ms() > clock.now_ms() + 1)
+    assert lakelog.recover(tmp_path / "store").end_offset == end
+    with lakelog.open(tmp_path / "store", mode="read") as store:
+        assert store.max_offset == end
+    with lakelog.open(tmp_path / "store") as store:
+        awaited(store, 0)
