@@ -306,7 +306,7 @@ def test_one_slow_message_is_no_lag_of_its_queue(store: Store, notes: Path) -> N
     fill(store, 20, queues=1)
     with working(store, handle, workers=0, **more):
         until(lambda: found and found[-1].handled == 19, seconds=120)
-        until(lambda: (found[-1].lag, found[-1].in_flight) == (1, 1))
+        until(lambda: (found[-1].lag, found[-1].in_flight) == (1, 1), seconds=20)
         gate.touch()
         until(lambda: (found[-1].lag, found[-1].in_flight) == (0, 0))
 
