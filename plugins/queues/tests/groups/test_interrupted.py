@@ -149,6 +149,6 @@ def test_commits_that_ended_early_are_not_taken_for_those_of_another_program(
             process.join(120)
             assert process.exitcode == -signal.SIGKILL
         with store.subscribe(group, "t") as member:
-            assert sorted(bodies(finish(member))) == [4, 5], points
+            assert len(finish(member)) == COUNT - 4, points
         store.forget_offsets(group)
     assert "another program" not in caplog.text
