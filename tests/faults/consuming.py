@@ -46,7 +46,8 @@ def run(path: str, flush: str, seed: int) -> None:
     )
     consumer = store.consumer("c", TOPIC, start="earliest")
     for number in itertools.count():
-        store.put(Message(TOPIC, b"%d" % number, queue_id=number % QUEUES))
+        late_ms = chance.choice([1, 50, 2000]) if number % 7 == 6 else None
+        store.put(Message(TOPIC, b"%d" % number, queue_id=number % QUEUES, delay_ms=late_ms))
         tell("put", number)
         if number % 5 == 4:
             for each in member.poll(8):

@@ -1,9 +1,9 @@
 """The power goes while members of a group acknowledge, return and commit: nothing is passed over.
 
 Committed offsets are there afterwards, and none is beyond the end of its queue. A message that is
-in the log, and was not acknowledged, is handed out, or its copy in a retry topic is. New messages
-are handed out. Nothing comes again that is below a committed offset. The power goes as in
-:mod:`tests.faults.test_power_cut`, or as in :mod:`tests.faults.test_reordered_writes`.
+in the log, and was not acknowledged, is handed out, or its copy in a retry topic is, or after its
+delay. New messages are handed out. Nothing comes again that is below a committed offset. The power
+goes as in :mod:`tests.faults.test_power_cut`, or as in :mod:`tests.faults.test_reordered_writes`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ SOAKED_IMAGES: Final = 10
 """For each of 12 pairs of file system and flush strategy."""
 COMMITS: Final = 12
 NEW: Final = 30
+DELAYED: Final = "rmq_sys_wheel_timer"
 
 
 @attrs.define
@@ -93,7 +94,7 @@ def check(
 ) -> None:
     """Look at what a cut left that began and ended at these times."""
     store.wait_dispatched()
-    there = {int(bytes(each.body)) for each in messages(store, TOPIC)}
+    there = {int(bytes(each.body)) for name in (TOPIC, DELAYED) for each in messages(store, name)}
     if flush != "timed":
         assert there >= set(program.of("put", begun))
     check_offsets(store, program, begun)
