@@ -1,7 +1,8 @@
 """The file ``lakelog/groups/NAME.state`` of a group: 8-byte words that its members map and change.
 
-It is state of this boot, never synced while in use. A program that cuts it can kill the members. A file of another boot (unless its last member
-left it whole), a copy, or a damaged one is replaced by an empty one. Words in machine byte order::
+It is state of this boot, never synced while in use. A program that cuts it can kill the members.
+A file of another boot (unless its last member left it whole), a copy, or a damaged one is replaced
+by an empty one. Words in machine byte order::
 
     word    0  magic and version; words 1 and 2 the boot id; word 3 the inode; word 4 their CRC-32
     word    5  lock of the turn, and word 6 lock of commits: u32 waited, u32 sequence
