@@ -1,9 +1,10 @@
 """The power goes while members of a group acknowledge, return and commit: nothing is passed over.
 
 Committed offsets are there afterwards, and none is beyond the end of its queue. A message that is
-in the log, and was not acknowledged, is handed out, or its copy in a retry topic is, or after its
-delay. New messages are handed out. Nothing comes again that is below a committed offset. The power
-goes as in :mod:`tests.faults.test_power_cut`, or as in :mod:`tests.faults.test_reordered_writes`.
+in the log, and was not acknowledged, is handed out, or its copy in a retry topic is. New messages
+are handed out. Nothing comes again that is below a committed offset. Each delayed message in the
+log comes. The power goes as in :mod:`tests.faults.test_power_cut`, or as in
+:mod:`tests.faults.test_reordered_writes`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import pytest
 
 import lakelog
 from lakelog import Message, Store
+from lakelog.format.properties import TIMER_TOPIC
 from tests.faults.checking import rebooted
-from tests.faults.consuming import QUEUES, TOPIC, settings_of
+from tests.faults.consuming import LATE, QUEUES, TOPIC, settings_of
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
 from tests.faults.recorder import recording
 from tests.support.killing import ROOT
@@ -38,7 +40,6 @@ SOAKED_IMAGES: Final = 10
 """For each of 12 pairs of file system and flush strategy."""
 COMMITS: Final = 12
 NEW: Final = 30
-DELAYED: Final = "rmq_sys_wheel_timer"
 
 
 @attrs.define
@@ -94,10 +95,14 @@ def check(
 ) -> None:
     """Look at what a cut left that began and ended at these times."""
     store.wait_dispatched()
-    there = {int(bytes(each.body)) for name in (TOPIC, DELAYED) for each in messages(store, name)}
+    there = {int(bytes(each.body)) for each in messages(store, TOPIC)}
     if flush != "timed":
         assert there >= set(program.of("put", begun))
     check_offsets(store, program, begun)
+    waiting = {int(bytes(each.body)) for each in messages(store, TIMER_TOPIC)}
+    if flush != "timed":
+        assert waiting >= set(program.of("delayed", begun))
+    until(lambda: {int(bytes(each.body)) for each in messages(store, LATE)} >= waiting)
     new = {10**9 + number for number in range(NEW)}
     for number in sorted(new):
         store.put(Message(TOPIC, b"%d" % number, queue_id=number % QUEUES))
