@@ -105,7 +105,7 @@ def test_taking_over_costs_by_the_messages(store: Store) -> None:
 
 
 def test_a_due_lease_that_was_freed_is_left_out(store: Store) -> None:
-    """Its place is a reserve of another lease meanwhile, of which many messages are acknowledged."""
+    """Its place may be the reserve of another lease, with many acknowledged messages."""
     fill(store, 60, queues=1)
     with store.subscribe("g", "t") as member:
         held = member.poll(60)

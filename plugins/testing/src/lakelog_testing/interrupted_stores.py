@@ -340,7 +340,9 @@ class _Case:
         while batch := store.get(TOPIC, 0, len(queued)).messages:
             queued += (bytes(each.body) for each in batch)
         only = sorted({*queued} ^ {*found})
-        assert queued == found, f"queue: {len(queued)} messages, log: {len(found)}; not both: {only}"
+        assert queued == found, (
+            f"queue: {len(queued)} messages, log: {len(found)}; not both: {only}"
+        )
         trial.known, trial.doubtful = found, []
 
 
