@@ -26,6 +26,7 @@ import pytest
 import lakelog
 from lakelog.errors import LakelogError, StoreFailed
 from lakelog.log.commit_log import LogFiles
+from lakelog.processes.append_section import AppendSection
 from lakelog.processes.locks import is_stopped
 from lakelog.results import PutStatus
 from tests.support.forked import FORKS
@@ -259,6 +260,37 @@ def test_a_process_that_is_stopped_in_a_sync(tmp_path: Path) -> None:
         finally:
             other.kill()
             other.join()
+
+
+def stops_in_an_append(path: Path) -> None:
+    with lakelog.open(path, **SETTINGS) as store:
+        enter = AppendSection.enter
+
+        def stop(section: AppendSection) -> None:
+            enter(section)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(AppendSection, "enter", stop)
+            store.put(lakelog.Message("t", b"second"))
+
+
+@pytest.mark.timeout(120)
+def test_a_close_waits_for_no_append_of_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    store = lakelog.open(path, **SETTINGS, os_page_cache_busy_timeout_ms=3_600_000)
+    store.put(lakelog.Message("t", b"first"))
+    other = FORKS.Process(target=stops_in_an_append, args=(path,), daemon=True)
+    other.start()
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            until(lambda: is_stopped(other.pid or 0))
+            closing = thread.submit(store.close)
+            until(closing.done, 30)
+        finally:
+            other.kill()
+            other.join()
+        closing.result()
 
 
 @pytest.mark.timeout(300)

@@ -327,12 +327,12 @@ class CommitLog:
                 self._inside(lambda: self._follow(self.positions.appended))
         segments.release()
 
-    def _inside(self, work: Callable[[], object]) -> None:
+    def _inside(self, work: Callable[[], object], *, at_once: bool = False) -> None:
         """Call ``work`` in the append section."""
         section = self.section
         section.check()
         try:
-            section.enter()
+            section.enter(at_once=at_once)
             work()
         finally:
             try:
@@ -345,11 +345,11 @@ class CommitLog:
     def settle(self) -> None:
         """Wait for an append of this process; none follows once puts are refused.
 
-        It does not wait for a long append of another process, which stays in the store or leaves an
-        intent.
+        It does not wait for another process: who has the section now has repaired an append that
+        a signal interrupted in this process.
         """
         with suppress(StoreFailed, PutRefused):
-            self._inside(lambda: None)  # repairs an append that a signal interrupted
+            self._inside(lambda: None, at_once=True)
 
     # --- a replica ---
 

@@ -181,8 +181,10 @@ class AppendSection:
         if self.is_mine():
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, _IN_A_PUT)
 
-    def enter(self) -> None:
+    def enter(self, *, at_once: bool = False) -> None:
         """Wait for the section, and repair the log if an append was interrupted.
+
+        :param at_once: whether to wait for threads of this process only, not for other processes
 
         Raises :class:`~lakelog.errors.PutRefused` if another append takes too long, and the error
         that ``fail`` returns.
@@ -194,7 +196,7 @@ class AppendSection:
             if not words[shared_page.SEVERAL]:
                 words[shared_page.APPEND_ALONE] = self._number
             if words[shared_page.SEVERAL]:
-                self._enter_shared()
+                self._enter_shared(at_once=at_once)
             words[shared_page.APPENDER_PID] = self._pid
             if words[shared_page.FAILED]:
                 raise self._fail(None)
@@ -205,23 +207,23 @@ class AppendSection:
                 self.leave()
             raise
 
-    def _enter_shared(self) -> None:
+    def _enter_shared(self, *, at_once: bool) -> None:
         words = self._words
         if words[shared_page.APPEND_ALONE] == self._number:  # another process has joined just now
             words[shared_page.APPEND_ALONE] = 0
         if not self.is_settled:
-            self._settle()
+            self._settle(at_once=at_once)
         if self._lock.take():
-            self._wait(self._lock.acquire)
+            self._wait(self._lock.acquire, at_once=at_once)
         words[shared_page.APPENDER_SINCE] = time.monotonic_ns() // 1_000_000
 
-    def _settle(self) -> None:
+    def _settle(self, *, at_once: bool) -> None:
         """Wait until a process that appended alone has left; it does not append alone again.
 
         The second barrier makes its appends visible here.
         """
         self._fence()
-        self._wait(self._outside)
+        self._wait(self._outside, at_once=at_once)
         self._fence()
         self.is_settled = True
 
@@ -290,13 +292,13 @@ class AppendSection:
         # Last: if this process dies in the repair, the next one repeats it.
         words[shared_page.INTENT_END] = 0
 
-    def _wait(self, acquire: Callable[[float], bool]) -> None:
-        """Wait for the lock; give up only if no append completes during the timeout."""
+    def _wait(self, acquire: Callable[[float], bool], *, at_once: bool = False) -> None:
+        """Wait for the lock; give up only if no append completes during the timeout, or at once."""
         words = self._words
         before = words[shared_page.APPENDED]
-        while not acquire(self._busy_seconds):
+        while not acquire(0 if at_once else self._busy_seconds):
             now = words[shared_page.APPENDED]
-            if now == before:
+            if at_once or now == before:
                 raise PutRefused(
                     PutStatus.OS_PAGE_CACHE_BUSY,
                     f"an append of {described(words[shared_page.APPENDER_PID])} has taken more "
