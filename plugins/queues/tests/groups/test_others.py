@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -15,6 +17,7 @@ from lakelog import Delivery, Message, Store
 from lakelog.errors import StoreError
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
+from lakelog_queues.groups import state
 from lakelog_queues.groups.consumer import boot_ms
 from plugins.queues.tests.groups.processes import started
 from plugins.queues.tests.groups.support import (
@@ -248,3 +251,27 @@ def test_a_member_sees_once_a_second_whether_its_state_was_cut(
             patched.setattr(type(file), "size", lambda _: 4096)
             with pytest.raises(StoreError, match="another program has cut the file"):
                 member._turn()
+
+
+def test_a_long_search_for_due_messages_is_not_repeated_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many messages wait for their time, and each for one of its own."""
+    fill(store, 4, queues=1)
+    with joined(store) as member:
+        group, place, searches = member._state, member._places[0], list[int]()
+        search = group._due
+
+        def counted(*arguments: Any) -> list[int]:
+            searches.append(1)
+            return search(*arguments)
+
+        now_s, spent_s = [100.0], count(step=0.05)
+        clock = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: next(spent_s))
+        monkeypatch.setattr(group, "_due", counted)
+        monkeypatch.setattr(state, "time", clock)
+        for after_s, expected in ((0.0, 1), (0.1, 1), (0.3, 1), (0.1, 2)):
+            now_s[0] += after_s
+            group.file.words[place + state.DUE] = 0
+            group.due([place], 1)
+            assert len(searches) == expected

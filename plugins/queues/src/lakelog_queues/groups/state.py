@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -95,6 +96,7 @@ _QUEUE: Final = 32
 _RESERVE: Final = 32
 _NO_RESERVE: Final = (0, 0, 0)
 _MEMBER_BITS: Final = (1 << _RESERVE) - 1
+_SHORT_SEARCH_S: Final = 0.001
 _log = logging.getLogger("lakelog")
 
 
@@ -219,6 +221,7 @@ class GroupState:
         self._reserved: dict[int, tuple[int, int, int]] = {}
         self._spare = list[int]()
         self._withdrawals = 0
+        self._search_s = 0.0
         self._entries: dict[Queue, int] = {}
         self._names: dict[int, Queue] = {}
 
@@ -645,8 +648,19 @@ class GroupState:
         words = self.file.words
         for queue in queues:
             if words[queue + DUE] <= now_ms:
-                return self.file.run(self._due, set(queues), now_ms)
+                return self._searched(set(queues), now_ms)
         return []
+
+    def _searched(self, queues: set[int], now_ms: int) -> list[int]:
+        """A search looks at all leases of the group: it takes a tenth of the time at most."""
+        if time.monotonic() < self._search_s:
+            return []
+        begun_s = time.thread_time()
+        found = self.file.run(self._due, queues, now_ms)
+        spent_s = time.thread_time() - begun_s
+        if spent_s > _SHORT_SEARCH_S:
+            self._search_s = time.monotonic() + 9 * spent_s
+        return found
 
     def _due(self, queues: set[int], now_ms: int) -> list[int]:
         words = self.file.words
