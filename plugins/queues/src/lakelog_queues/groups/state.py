@@ -720,10 +720,12 @@ class GroupState:
 
     def _is_due(self, lease: int, living: Collection[int], now_ms: int) -> bool:
         words = self.file.words
+        if not words[lease]:  # it is freed, and may be used as something else
+            return False
         if _deadline(words, lease) <= now_ms:
-            return bool(words[lease])
+            return True
         member = words[lease + _MEMBER] & _MEMBER_BITS
-        return bool(words[lease] and member and member not in living)
+        return bool(member and member not in living)
 
     def _again(
         self, lease: int, offsets: Sequence[int], number: int, deadline_ms: int
