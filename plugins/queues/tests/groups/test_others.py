@@ -15,7 +15,7 @@ from lakelog import Delivery, Message, Store
 from lakelog.errors import StoreError
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
-from lakelog_queues.groups.consumer import boot_ms
+from lakelog_queues.groups.options import boot_ms
 from plugins.queues.tests.groups.processes import started
 from plugins.queues.tests.groups.support import (
     Clock,
