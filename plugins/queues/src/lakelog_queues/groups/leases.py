@@ -422,11 +422,17 @@ class Leases:
         self, queues: Collection[int], most: int, number: int, now_ms: int, deadline_ms: int
     ) -> list[Claim]:
         """As :meth:`claim`, from those of ``queues`` of which all messages that are out are due."""
-        words, found = self.file.words, list[Claim]()
+        words = self.file.words
+        due = [each for each in queues if words[each + HEAD] and words[each + DUE] <= now_ms]
+        return self.file.run(self._in_order, due, most, number, now_ms, deadline_ms) if due else []
+
+    def _in_order(
+        self, queues: Sequence[int], most: int, number: int, now_ms: int, deadline_ms: int
+    ) -> list[Claim]:
+        found = list[Claim]()
         for queue in queues:
-            if words[queue + HEAD] and words[queue + DUE] <= now_ms and len(found) < most:
-                left = most - len(found)
-                found += self.file.run(self._ordered, queue, left, number, now_ms, deadline_ms)
+            if len(found) < most:
+                found += self._ordered(queue, most - len(found), number, now_ms, deadline_ms)
         return found
 
     def _ordered(

@@ -124,6 +124,7 @@ class GroupState(Leases):
 
     def members(self, now_ms: int, idle_ms: int) -> list[int]:
         """Note that this member is active, remove dead members, and return the active ones."""
+        self.file.check_length()
         return self.file.run(self._active, now_ms, idle_ms)
 
     def _active(self, now_ms: int, idle_ms: int) -> list[int]:
