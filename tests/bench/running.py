@@ -90,7 +90,7 @@ def line_of(process: subprocess.Popen[str], begin: str = "{") -> str:
     for line in process.stdout:
         if line.startswith(begin):
             return line.rstrip("\n")
-    raise CannotRunError(f"a process died: {process.args}")
+    raise CannotRunError("a process of the bench died")
 
 
 def go(processes: Sequence[subprocess.Popen[str]]) -> None:

@@ -79,7 +79,7 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
     found: list[Delivery] = []
     with joined(store) as one, joined(store) as two:
         one._turn = lambda: None  # type: ignore[method-assign]  # it does not know the other yet
-        get = one._access.get
+        get = one._ahead._access.get
 
         def get_late(*arguments: Any, **named: Any) -> PlacedResult:
             result = get(*arguments, **named)
@@ -88,7 +88,7 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
             return result
 
         assert len(one.assigned()) == 4
-        one._access = attrs.evolve(one._access, get=get_late)
+        one._ahead._access = attrs.evolve(one._ahead._access, get=get_late)
         first = one.poll()
         assert found
         found += [*first, *drain(one, two, count=8 - len(first) - len(found))]
@@ -145,7 +145,7 @@ def test_a_lease_in_the_place_of_a_dropped_one_is_another_one(store: Store) -> N
                 store.commit_offsets([("g", "t", {0: 0})])
             return get(topic, queue_id, *more, **named)
 
-        member._access = attrs.evolve(member._access, get=get_after_a_reset)
+        member._ahead._access = attrs.evolve(member._ahead._access, get=get_after_a_reset)
         again, other = member.poll(2)
         assert (again.queue_id, other.queue_id) == (0, 1)
         assert not member.ack(again)

@@ -20,7 +20,7 @@ from lakelog.runtime.forks import OfThisProcess, register_forked
 from lakelog.runtime.locks import Mutex
 from lakelog_queues.consumers import consumer
 from lakelog_queues.groups.options import GroupAccess, GroupOptions
-from lakelog_queues.groups.read_ahead import MOST_RESERVED, ReadAhead, Reserved
+from lakelog_queues.groups.read_ahead import MOST_RESERVED, MergedQueues, Reserved
 from lakelog_queues.groups.set_aside import (
     RETRY_TOPIC,
     dead_letter_of,
@@ -134,7 +134,7 @@ class GroupConsumer(OfThisProcess):
                 is_alone=options.broadcast is not None,
             )
             self._commits = GroupCommits(self.group, self._state, access.queues.offsets)
-            self._ahead = ReadAhead(options, access, self._state)
+            self._ahead = MergedQueues(options, access, self._state)
             self._turn()
             opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000

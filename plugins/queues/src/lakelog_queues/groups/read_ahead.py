@@ -42,7 +42,7 @@ class _Ahead:
     :ivar offsets: those of the messages
     :ivar next: where reading continues
     :ivar last: offset in the log up to which the messages of the queue were read
-    :ivar end: what :meth:`ReadAhead._arrived` was when there were no more; else ``None``
+    :ivar end: what :meth:`MergedQueues._arrived` was when there were no more; else ``None``
     """
 
     __slots__ = ("end", "last", "next", "offsets", "place", "queue", "start")
@@ -74,7 +74,7 @@ def _most_leases(offsets: list[int]) -> int:
     return min((offsets[-1] - offsets[0]) // RUN + 1, len(offsets))
 
 
-class ReadAhead:
+class MergedQueues:
     """The messages that a member has read; not thread-safe.
 
     :ivar ready: how many of them may be taken in the order of the log
