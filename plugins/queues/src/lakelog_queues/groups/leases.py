@@ -402,10 +402,12 @@ class Leases:
 
     def _is_due(self, lease: int, living: Collection[int], now_ms: int) -> bool:
         words = self.file.words
+        if not words[lease]:  # it is freed, and may be used as something else
+            return False
         if deadline_of(words, lease) <= now_ms:
-            return bool(words[lease])
+            return True
         member = words[lease + MEMBER] & MEMBER_BITS
-        return bool(words[lease] and member and member not in living)
+        return bool(member and member not in living)
 
     def _again(
         self, lease: int, offsets: Sequence[int], number: int, deadline_ms: int
