@@ -8,11 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import lakelog
 from lakelog import Message, PutRefused, StoredMessage, aio
+from lakelog.errors import NotDurable, StrategyFailed
+from lakelog.results import PutStatus
 from lakelog.store.open import prepare
+from lakelog_queues.delays.service import DelayService
 from lakelog_queues.store import delays_of
 from lakelog_testing import FakeClock
 from tests.support.waiting import until
@@ -211,3 +215,43 @@ def test_a_recovery_delivers_nothing(tmp_path: Path) -> None:
         assert store.max_offset == end
     with lakelog.open(tmp_path / "store") as store:
         awaited(store, 0)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_message_in_the_log_is_not_put_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_late: bool
+) -> None:
+    """Its put ends with an error, as the flush strategy is late, or has failed."""
+
+    def failing(message: Message) -> None:
+        result = store.put(message)
+        if is_late:
+            raise NotDurable(PutStatus.FLUSH_DISK_TIMEOUT, result)
+        raise StrategyFailed("it failed")
+
+    with lakelog.open(tmp_path / "store") as store:
+        own = delays_of(store)
+        assert own is not None
+        own.end()
+        service = DelayService(attrs.evolve(own.access, put=failing))
+        store.put(Message("orders", b"late", queue_id=0, delay_ms=1))
+        until(lambda: service.deliver_due() > 0 and bodies(store) == [b"late"])
+        assert len(service.timers) == 0
+        assert "a timer message at offset 0 of the log" in caplog.text
+
+
+def test_damaged_progress_of_levels_stops_no_timer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with lakelog.open(tmp_path / "store"):
+        pass
+    (tmp_path / "store" / "config").mkdir(exist_ok=True)
+    damaged = tmp_path / "store" / "config" / "delayOffset.json"
+    damaged.write_text("no JSON")
+    for number in range(2):
+        with lakelog.open(tmp_path / "store") as store:
+            store.put(Message("orders", b"%d" % number, queue_id=0, delay_ms=1))
+            assert awaited(store, number).body == b"%d" % number
+            assert len(bodies(store)) == number + 1
+    assert damaged.read_text() == "no JSON"
+    assert str(damaged) in caplog.text

@@ -110,6 +110,9 @@ class Deliverer:
             put(self._look_up(physical_offset))
         except errors.StoreClosed:
             raise
+        except (errors.NotDurable, errors.StrategyFailed) as late:
+            # It is in the log. Progress is saved once that is durable, so it is not lost either.
+            _LOG.warning("%s at offset %d of the log: %s", self._what, physical_offset, late)
         except Exception as error:  # noqa: BLE001  # any fault is of this message only
             where = self._what, physical_offset
             if not _is_final(error):

@@ -8,6 +8,8 @@ continues there, and delivers again at most what a killed one has delivered sinc
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from lakelog.errors import StoreClosed, StoreFailed
@@ -29,6 +31,7 @@ _LOG: Final = logging.getLogger("lakelog")
 SAVE_INTERVAL_MS: Final = 5_000
 """RocketMQ's broker saves every 10 s, and its timers every second."""
 _ROLL_INTERVAL_MS: Final = 60_000
+_PARTS: Final = ("levels", "timers")
 
 
 class DelayService:
@@ -53,7 +56,7 @@ class DelayService:
         self._wait = (clock or Clock()).wait
         self._wake = LockFreeEvent()
         self._save_at_ms = self._roll_at_ms = 0
-        self._failure = ""
+        self._failures: dict[str, str] = {}
 
     @cached_property
     def levels(self) -> Delays:
@@ -82,7 +85,7 @@ class DelayService:
         try:
             self.save()
         except Exception as error:  # noqa: BLE001  # of any kind: the store has to be closed
-            self._report(error)
+            self._report("the last save", error)
 
     def save(self) -> None:
         """Save the present progress.
@@ -90,24 +93,40 @@ class DelayService:
         Raises ``OSError`` and :class:`~lakelog.errors.StoreError`; a later call saves it then.
         """
         with self.lock:
-            writes = [write for each in (self.levels, self.timers) if (write := each.progress())]
+            loaded = [vars(self)[name] for name in _PARTS if name in vars(self)]
+            writes = [write for each in loaded if (write := each.progress())]
             # No saved progress may be behind messages that a crash can lose.
             if writes and self.access.sync():
                 for write in writes:
                     write()
 
     def deliver_due(self) -> int:
-        """Deliver some of what is due; returns the time until the next call, in ms."""
-        now_ms, steady = self._times
+        """Deliver some of what is due; returns the time until the next call, in ms.
+
+        Raises :class:`~lakelog.errors.StoreClosed` and :class:`~lakelog.errors.StoreFailed`.
+        """
+        waits_ms = [LONGEST_WAIT_MS]
         with self.lock:
-            due_ms = min(self.levels.deliver_due(), self.timers.deliver_due())
-            if steady() >= self._roll_at_ms:
+            for name in _PARTS:
+                waits_ms.append(RETRY_MS)
+                with self._one_of(name):
+                    waits_ms[-1] = getattr(self, name).deliver_due() - self._times[0]()
+        waits_ms.append(RETRY_MS)
+        with self._one_of("renewal and progress"):
+            self._keep()
+            waits_ms.pop()
+        return min(waits_ms)
+
+    def _keep(self) -> None:
+        """Renew old timers and save progress, where it is time."""
+        steady_ms = self._times[1]()
+        if steady_ms >= self._roll_at_ms and "timers" in vars(self):
+            with self.lock:
                 self.timers.roll()
-                self._roll_at_ms = steady() + _ROLL_INTERVAL_MS
-        if steady() >= self._save_at_ms:
+            self._roll_at_ms = steady_ms + _ROLL_INTERVAL_MS
+        if steady_ms >= self._save_at_ms:
             self.save()
-            self._save_at_ms = steady() + SAVE_INTERVAL_MS
-        return min(due_ms - now_ms(), LONGEST_WAIT_MS)
+            self._save_at_ms = steady_ms + SAVE_INTERVAL_MS
 
     def run(self) -> None:
         """Deliver until :meth:`end`, or until the store has failed."""
@@ -116,16 +135,25 @@ class DelayService:
             self._wake.clear()
             try:
                 wait_ms = self.deliver_due()
-                self._failure = ""
             except (StoreClosed, StoreFailed):
                 return
-            except Exception as error:  # noqa: BLE001  # of any kind: it is tried again
-                self._report(error)
-                wait_ms = RETRY_MS
             if wait_ms > 0 and not self.has_ended:
                 self._wait(self._wake, wait_ms)
 
-    def _report(self, error: Exception) -> None:
-        if str(error) != self._failure:
-            self._failure = str(error)
-            _LOG.error("%s: delayed messages wait: %s", self.access.path, error, exc_info=error)
+    @contextmanager
+    def _one_of(self, what: str) -> Iterator[None]:
+        """Log an error of one part, once, so that the others go on."""
+        try:
+            yield
+        except (StoreClosed, StoreFailed):
+            raise
+        except Exception as error:  # noqa: BLE001  # of any kind: it is tried again
+            self._report(what, error)
+        else:
+            self._failures.pop(what, None)
+
+    def _report(self, what: str, error: Exception) -> None:
+        if str(error) != self._failures.get(what):
+            self._failures[what] = str(error)
+            text = "%s: delayed messages wait: %s: %s"
+            _LOG.error(text, self.access.path, what, error, exc_info=error)
