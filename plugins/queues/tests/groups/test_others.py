@@ -17,8 +17,9 @@ from lakelog import Delivery, Message, Store
 from lakelog.errors import StoreError
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
-from lakelog_queues.groups import state
-from lakelog_queues.groups.consumer import boot_ms
+from lakelog_queues.groups import leases
+from lakelog_queues.groups.options import boot_ms
+from lakelog_queues.groups.state_words import DUE
 from plugins.queues.tests.groups.processes import started
 from plugins.queues.tests.groups.support import (
     Clock,
@@ -82,7 +83,7 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
     found: list[Delivery] = []
     with joined(store) as one, joined(store) as two:
         one._turn = lambda: None  # type: ignore[method-assign]  # it does not know the other yet
-        get = one._access.get
+        get = one._ahead._access.get
 
         def get_late(*arguments: Any, **named: Any) -> PlacedResult:
             result = get(*arguments, **named)
@@ -91,7 +92,7 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
             return result
 
         assert len(one.assigned()) == 4
-        one._access = attrs.evolve(one._access, get=get_late)
+        one._ahead._access = attrs.evolve(one._ahead._access, get=get_late)
         first = one.poll()
         assert found
         found += [*first, *drain(one, two, count=8 - len(first) - len(found))]
@@ -148,7 +149,7 @@ def test_a_lease_in_the_place_of_a_dropped_one_is_another_one(store: Store) -> N
                 store.commit_offsets([("g", "t", {0: 0})])
             return get(topic, queue_id, *more, **named)
 
-        member._access = attrs.evolve(member._access, get=get_after_a_reset)
+        member._ahead._access = attrs.evolve(member._ahead._access, get=get_after_a_reset)
         again, other = member.poll(2)
         assert (again.queue_id, other.queue_id) == (0, 1)
         assert not member.ack(again)
@@ -259,7 +260,8 @@ def test_a_long_search_for_due_messages_is_not_repeated_at_once(
     """However many messages wait for their time, and each for one of its own."""
     fill(store, 4, queues=1)
     with joined(store) as member:
-        group, place, searches = member._state, member._places[0], list[int]()
+        group, searches = member._state, list[int]()
+        place = group.queues()["t", 0]
         search = group._due
 
         def counted(*arguments: Any) -> list[int]:
@@ -269,9 +271,9 @@ def test_a_long_search_for_due_messages_is_not_repeated_at_once(
         now_s, spent_s = [100.0], count(step=0.05)
         clock = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: next(spent_s))
         monkeypatch.setattr(group, "_due", counted)
-        monkeypatch.setattr(state, "time", clock)
+        monkeypatch.setattr(leases, "time", clock)
         for after_s, expected in ((0.0, 1), (0.1, 1), (0.3, 1), (0.1, 2)):
             now_s[0] += after_s
-            group.file.words[place + state.DUE] = 0
+            group.file.words[place + DUE] = 0
             group.due([place], 1)
             assert len(searches) == expected
