@@ -205,25 +205,13 @@ def measured(
     processes: int, seconds: float, body_bytes: int, batch_bytes: int, directory: Path
 ) -> Sample:
     """Return the acknowledged messages per second of all producer processes together."""
-    with broker(directory) as address, ExitStack() as stack:
+    with broker(directory) as address:
         create_topic(address, processes)
-        started = [
-            stack.enter_context(
-                subprocess.Popen(
-                    running.python(__name__, address, at, seconds, body_bytes, batch_bytes),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for at in range(processes)
-        ]
-        if any(running.line_of(each) != running.READY for each in started):
-            raise CannotRunError("a producer did not reach the broker")
-        running.go(started)
-        rows = [json.loads(running.line_of(each) or "{}") for each in started]
-    if not all(rows):
-        raise CannotRunError("a producer died")
+        load = seconds, body_bytes, batch_bytes
+        commands = [running.python(__name__, address, at, *load) for at in range(processes)]
+        with running.started(commands) as producers:
+            running.go(producers)
+            rows = [json.loads(running.line_of(each)) for each in producers]
     took = sorted(one for row in rows for one in row["took_us"])
     rows_s = sum(row["messages"] for row in rows) / max(row["seconds"] for row in rows)
     return {

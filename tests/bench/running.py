@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -64,10 +65,32 @@ def puts_of_java(mode: str, seconds: float, directory: Path, **settings: int | s
     return {"rows_s": row["msgs_s"]} | {each: row[each] for each in ("mb_s", "p50_us", "p99_us")}
 
 
-def line_of(process: subprocess.Popen[str]) -> str:
-    """Return the next line of a process's output; empty if it has ended."""
+@contextmanager
+def started(commands: Iterable[Sequence[str]]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start processes that take steps; yields them when each has printed :data:`READY`."""
+    with ExitStack() as stack:
+        pipe = subprocess.PIPE
+        processes = [
+            stack.enter_context(subprocess.Popen(each, stdin=pipe, stdout=pipe, text=True))
+            for each in commands
+        ]
+        try:
+            for each in processes:
+                line_of(each, READY)
+            yield processes
+        except BaseException:
+            for each in processes:
+                each.kill()
+            raise
+
+
+def line_of(process: subprocess.Popen[str], begin: str = "{") -> str:
+    """Return the next line of its output that begins so: clients of Java print others too."""
     assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
+    for line in process.stdout:
+        if line.startswith(begin):
+            return line.rstrip("\n")
+    raise CannotRunError("a process of the bench died")
 
 
 def go(processes: Sequence[subprocess.Popen[str]]) -> None:

@@ -37,6 +37,7 @@ COMMIT, ROLLBACK = 8, 12
 KINDS: Final = "plain", "delay", "timer", "commit", "rollback", "half"
 THREADS: Final = 4
 REFUSED: Final = 4
+PROGRESS: Final = "consumerOffset.json", "delayOffset.json", "timerProgress.json"
 FAILED: Final = "a write or sync failed", "a sync of a queue failed"
 """The error of the log or of a queue, whichever is synced first on the failed disk."""
 SOAK: Final = (pytest.mark.soak, pytest.mark.timeout(3600))
@@ -140,7 +141,7 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(
             senders.start(number)
             try:
                 senders.wait(200)
-                until((path / "config" / "consumerOffset.json").exists)  # the last file saved
+                until(lambda: has_progress(path))
                 known = senders.known()
                 disk.cut()
                 ended = serving.process.wait(60)
@@ -176,7 +177,7 @@ def test_nothing_acknowledged_is_lost_after_writes_were_reordered(
             senders.start(0)
             try:
                 senders.wait(100)
-                until((path / "config" / "consumerOffset.json").exists)
+                until(lambda: has_progress(path))
                 since = time.monotonic()
                 senders.wait(len(senders.acknowledged) + 400)
                 serving.end(killed=True)
@@ -192,6 +193,11 @@ def test_nothing_acknowledged_is_lost_after_writes_were_reordered(
                 lost, torn = lost + cut.lost, torn + cut.torn
     counts = f"{images} images, {lost} writes lost, {torn} torn, 0 violations"
     print(f"{kind}: {counts}")  # noqa: T201  # the record of a soak
+
+
+def has_progress(path: Path) -> bool:
+    """Whether all files of progress were saved; they are saved in any order."""
+    return all((path / "config" / name).exists() for name in PROGRESS)
 
 
 def check_progress(path: Path) -> None:
@@ -213,7 +219,7 @@ def check_progress(path: Path) -> None:
 
 
 def _content(path: Path, name: str) -> dict[str, Any]:
-    """A file of progress; empty if the cut came before its first one was durable."""
+    """A file of progress; empty if the cut came before the first one was durable."""
     file = path / "config" / name
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return found

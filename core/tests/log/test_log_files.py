@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from core.tests.store.support import (
     read_small,
     segments,
 )
-from core.tests.store.test_interrupted import interrupted
+from core.tests.store.test_interrupted import APPENDING
 from lakelog import Message, Store
 from lakelog.builtin import InlineFlush, NoFlush
 from lakelog.errors import StoreFailed
@@ -30,7 +31,7 @@ from lakelog.hooks import CommitRules, FlushStrategy
 from lakelog.processes.queue_table import FIRST_SLOTS
 from lakelog.processes.shared_page import APPENDED, INTENT_END, INTENT_START, MARKED
 from lakelog.store.strategies import PAGE_BYTES, Committing, is_due
-from lakelog_testing import FakeLog
+from lakelog_testing import FakeLog, interrupted
 from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import at_every, every
 from tests.support.waiting import until
@@ -151,7 +152,8 @@ def test_a_roll_that_was_interrupted(tmp_path: Path, stride: int) -> None:
         path = tmp_path / str(at)
         with open_small(path) as store:
             store.put(a_record_of(SEGMENT - 1000))
-            came = interrupted(lambda: store.put(a_record_of(2000)), at)  # at once
+            work = partial(store.put, a_record_of(2000))
+            place = interrupted(work, at, APPENDING).place
             result = store.put(a_record_of(2000))
             places.add(result.physical_offset)
             count = len(list(store.scan()))
@@ -163,7 +165,7 @@ def test_a_roll_that_was_interrupted(tmp_path: Path, stride: int) -> None:
             assert not store.recovery.changed, f"step {at}"
             assert len(list(store.scan())) == count
         assert len(segments(path)) == 2
-        if not came:
+        if place is None:
             break
     assert places == {SEGMENT, SEGMENT + 2000}
 

@@ -6,13 +6,14 @@ import errno
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakelog
-from lakelog import Message, PutResult, Store
+from lakelog import Message, PutResult, Store, accelerate
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import LOCK_FILE, RECORD_MIN_BYTES
@@ -25,10 +26,15 @@ NEVER: Mapping[str, Any] = {"attach": {"take_over": False}}
 SEGMENT = 16 << 10
 
 
+def compiled() -> list[Any]:
+    """The plugin of the compiled code, if this test runs with that."""
+    return [] if accelerate.current() is None else [import_module("lakelog_native.plugin")]
+
+
 def open_small(path: Path, **more: Any) -> Store:
     """Open a store of small segments; plugins that happen to be installed play no part."""
     given = {
-        "plugins": [],
+        "plugins": compiled(),
         "flush": "none",
         "segment_size_bytes": SEGMENT,
         "preallocate": False,

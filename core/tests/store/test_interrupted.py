@@ -1,32 +1,29 @@
 """A put that Ctrl-C ends, or another exception of a signal's handler, wherever that comes.
 
-It is tried between any two steps of the interpreter: a tracer raises where a handler would run.
+It is tried at the points where the interpreter runs handlers.
 """
 
 from __future__ import annotations
 
 import errno
-import sys
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from core.tests.registry.samples import plugin
 from core.tests.store.support import SEGMENT, bodies, open_small
-from lakelog import Message, PutRefused, Store, builtin
+from lakelog import Message, PutRefused, Store
 from lakelog import dispatch as reput
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import not_opened
 from lakelog.hooks import Factory, Kind, NoSettings
-from lakelog.log import appender, commit_log, put_future, segments
-from lakelog.processes import append_section, group_sync, positions, queue_table
 from lakelog.results import PutStatus
-from lakelog.runtime import locks, threads
+from lakelog_testing import interrupted
 from lakelog_testing.crash.opener import owned_by
 from plugins.testing.tests.stagedwriters import SoundlyStaged
 from tests.support.sampling import at_every, every
@@ -34,12 +31,11 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_ways
 
-SOURCES = frozenset(
-    each.__file__
-    for each in (appender, commit_log, positions, segments, append_section, queue_table, locks)
+APPENDING = (
+    *("appender", "commit_log", "positions", "segments", "append_section", "queue_table", "locks"),
+    "lakelog_native",
 )
-OF_THE_APPEND = ("RocketmqAppendCallback", "FileSegmentWriter")
-"""Classes in a module of :data:`SOURCES` that are a part of the append, not of a sync."""
+"""Modules with the points, as for :func:`lakelog_testing.interrupted`."""
 MESSAGES = [Message("t", b"%d" % number, queue_id=0) for number in range(3)]
 VERBS: dict[str, Callable[[Store], object]] = {
     "put": lambda store: store.put(MESSAGES[0]),
@@ -48,47 +44,13 @@ VERBS: dict[str, Callable[[Store], object]] = {
 }
 
 
+def put_async(store: Store) -> None:
+    store.put_async(MESSAGES[0]).result()
+
+
 @pytest.fixture(autouse=True)
 def _dispatched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reput, "GATHER_SECONDS", 0.001)
-
-
-class Handler:
-    """Acts at the n-th call of a function of lakelog, or behind one of a built-in one, while on.
-
-    Those are where the interpreter looks for signals. It does not at the return of a function.
-    """
-
-    def __init__(self, at: int, act: Callable[[], object]) -> None:
-        self.left = at
-        self.act = act
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        if event not in ("call", "c_return"):
-            return
-        code = frame.f_code
-        if code.co_filename not in SOURCES or code.co_qualname.startswith(OF_THE_APPEND):
-            return
-        self.left -= 1
-        if self.left == -1:
-            sys.setprofile(None)
-            self.act()
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-def interrupted(work: Callable[[], object], at: int) -> bool:
-    """Whether ``work`` was interrupted; not if it has fewer steps."""
-    sys.setprofile(Handler(at, interrupt))
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
 
 
 def staged_writer() -> object:
@@ -106,7 +68,7 @@ def steps(verb: str, path: Path, stride: int, **more: Any) -> Iterator[tuple[Sto
             store.put(Message("t", b"before", queue_id=0))
             positions = owned_by(store).positions
             until(lambda: positions.sleeper is not None)  # noqa: B023  # it is called here
-            if not interrupted(partial(VERBS[verb], store), at):
+            if interrupted(partial(VERBS[verb], store), at, APPENDING).place is None:
                 return
             yield store, at
         finally:
@@ -140,7 +102,21 @@ def test_a_store_goes_on_after_a_put_was_interrupted(
             assert again.recovery.clean, f"step {at}"
             result = again.put(Message("t", b"again", queue_id=0))
             assert result.queue_offset == len(found), f"step {at}: a hole in the queue"
-    assert went_on * stride > 20
+    assert went_on > 1
+
+
+def test_what_an_interrupted_put_has_appended_is_dispatched(tmp_path: Path) -> None:
+    """Also if the handler raises where the put wakes the thread that dispatches."""
+    with open_small(tmp_path) as store:
+        store.put(Message("t", b"before"))
+        positions = owned_by(store).positions
+        for at in itertools.count():
+            until(lambda: positions.sleeper is not None)
+            place = interrupted(partial(VERBS["put"], store), at, ("positions",)).place
+            assert store.wait_dispatched(store.max_offset), f"point {at}: {place}"
+            if place is None:
+                break
+        assert at > 2
 
 
 @at_every(1)
@@ -148,8 +124,6 @@ def test_a_refused_put_that_was_interrupted_leaves_nothing_locked(
     tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where its error is handled already: puts of other threads then waited for ever."""
-    of_the_section = frozenset({commit_log.__file__, append_section.__file__})
-    monkeypatch.setattr(f"{__name__}.SOURCES", of_the_section)
 
     def no_room(_: int) -> None:
         raise not_opened(OSError(errno.EMFILE, "Too many open files"), "open", tmp_path)
@@ -163,9 +137,9 @@ def test_a_refused_put_that_was_interrupted_leaves_nothing_locked(
         owned = owned_by(store)
         monkeypatch.setattr(owned.segments, "prepare_roll", no_room)
         for at in every(stride):
-            came = interrupted(work, at)
-            assert not owned.log.section.is_mine(), f"step {at}"
-            if not came:
+            place = interrupted(work, at, ("commit_log", "append_section")).place
+            assert not owned.log.section.is_mine(), f"point {at}: {place}"
+            if place is None:
                 break
         assert at > 10
         assert len(list(store.scan())) == 1
@@ -199,13 +173,8 @@ def test_a_handler_that_puts_is_refused_inside_of_an_append(
     told: list[PutStatus] = []
     for at in every(stride):
         with open_small(tmp_path / str(at)) as store:
-            handler = Handler(at, partial(put_in_a_handler, store, told))
-            sys.setprofile(handler)
-            try:
-                VERBS[verb](store)
-            finally:
-                sys.setprofile(None)
-            if handler.left >= 0:
+            act = partial(put_in_a_handler, store, told)
+            if interrupted(partial(VERBS[verb], store), at, APPENDING, act).place is None:
                 break
             assert store.wait_dispatched(store.put(Message("t", b"behind", queue_id=0)).end_offset)
             found = bodies(store.scan())
@@ -215,12 +184,12 @@ def test_a_handler_that_puts_is_refused_inside_of_an_append(
 
 
 @at_every(7)
-def test_a_handler_that_puts_in_the_middle_of_a_sync(
-    tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handler_that_puts_in_the_middle_of_a_sync(tmp_path: Path, stride: int) -> None:
     """It syncs for itself, or says that it could not: it never waits for what it interrupts."""
-    monkeypatch.setattr(f"{__name__}.SOURCES", frozenset({group_sync.__file__, builtin.__file__}))
     told: list[PutStatus] = []
+
+    def durable_put(store: Store) -> None:
+        assert store.put(MESSAGES[0]).status is PutStatus.PUT_OK
 
     def put(store: Store) -> None:
         result = store.put(Message("t", b"handler", queue_id=0))
@@ -230,13 +199,8 @@ def test_a_handler_that_puts_in_the_middle_of_a_sync(
 
     for at in every(stride):
         with open_small(tmp_path / str(at), flush="inline", on_late="return") as store:
-            handler = Handler(at, partial(put, store))
-            sys.setprofile(handler)
-            try:
-                assert store.put(MESSAGES[0]).status is PutStatus.PUT_OK
-            finally:
-                sys.setprofile(None)
-            if handler.left >= 0:
+            work, act = partial(durable_put, store), partial(put, store)
+            if interrupted(work, at, ("group_sync",), act).place is None:
                 break
             assert store.put(Message("t", b"behind")).status is PutStatus.PUT_OK
             assert len(list(store.scan())) == 3
@@ -246,14 +210,14 @@ def test_a_handler_that_puts_in_the_middle_of_a_sync(
 
 @at_every(7)
 def test_an_exception_in_a_wait_for_a_future_leaves_nothing_locked(
-    tmp_path: Path, stride: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stride: int
 ) -> None:
     """Another thread then puts durably, and the store is closed."""
-    waits = frozenset({put_future.__file__, threads.__file__, locks.__file__})
-    monkeypatch.setattr(f"{__name__}.SOURCES", waits)
+    waits = ("put_future", "threads", "locks")
     for at in every(stride):
         with open_small(tmp_path / str(at), flush="inline") as store:
-            if not interrupted(lambda: store.put_async(MESSAGES[0]).result(), at):
+            work = partial(put_async, store)
+            if interrupted(work, at, waits).place is None:
                 break
             assert store.put_async(MESSAGES[1]).result(20).status is PutStatus.PUT_OK, f"step {at}"
 

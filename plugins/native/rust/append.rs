@@ -308,7 +308,11 @@ impl Putter {
         let positions = self.positions.bind(py);
         let sleeps = !positions.getattr(names::SLEEPER.get(py))?.is_none();
         if sleeps || positions.getattr(names::ASKED.get(py))?.get_item(0)?.is_truthy()? {
-            positions.call_method0(names::MOVED.get(py))?;
+            let name = names::MOVED.get(py);
+            if let Err(error) = positions.call_method0(name) {
+                positions.call_method0(name)?; // a signal handler raised, maybe before the wake
+                return Err(error);
+            }
         }
         Ok(())
     }

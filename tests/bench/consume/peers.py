@@ -52,6 +52,13 @@ class Peer:
 
     def fill(self, directory: Path, count: int) -> None:
         """Put all messages into an empty directory."""
+        self.open(directory)
+        for each in bodies(count):
+            self.put(each)
+        self.close()
+
+    def put(self, body: bytes) -> None:
+        """Put a message; not needed by a queue that has :meth:`fill`."""
         raise NotImplementedError
 
     def open(self, directory: Path) -> None:
@@ -155,11 +162,8 @@ class Huey(Peer):
 
         self._storage = SqliteStorage(filename=str(directory / "queue"), timeout=60, fsync=False)
 
-    def fill(self, directory: Path, count: int) -> None:
-        self.open(directory)
-        for each in bodies(count):
-            self._storage.enqueue(each)
-        self._storage.close()
+    def put(self, body: bytes) -> None:
+        self._storage.enqueue(body)
 
     def take(self, most: int) -> Taken:
         found = (self._storage.dequeue() for _ in range(most))
@@ -183,11 +187,8 @@ class PersistQueue(Peer):
 
         self._queue = SQLiteAckQueue(str(directory))
 
-    def fill(self, directory: Path, count: int) -> None:
-        self.open(directory)
-        for each in bodies(count):
-            self._queue.put(each)
-        self._queue.close()
+    def put(self, body: bytes) -> None:
+        self._queue.put(body)
 
     def take(self, most: int) -> Taken:
         from persistqueue import Empty
@@ -217,11 +218,8 @@ class Lite(Peer):
 
         self._queue = LiteQueue(str(directory / "queue"), timeout=60)
 
-    def fill(self, directory: Path, count: int) -> None:
-        self.open(directory)
-        for each in bodies(count):
-            self._queue.put(each.decode("latin-1"))
-        self._queue.close()
+    def put(self, body: bytes) -> None:
+        self._queue.put(body.decode("latin-1"))
 
     def take(self, most: int) -> Taken:
         found = (self._queue.pop() for _ in range(most))
@@ -246,11 +244,8 @@ class LmdbQueue(Peer):
 
         self._queue: Any = Queue(str(directory / "queue"), lease_time=LEASE_S, recover_interval=1.0)
 
-    def fill(self, directory: Path, count: int) -> None:
-        self.open(directory)
-        for each in bodies(count):
-            self._queue.put(each)
-        self._queue.close()
+    def put(self, body: bytes) -> None:
+        self._queue.put(body)
 
     def take(self, most: int) -> Taken:
         from equeue.exceptions import QueueEmpty

@@ -14,10 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tests.bench import running
 from tests.bench.consume.peers import LEASE_S, PEERS, peer
@@ -39,37 +39,10 @@ _AFTER_A_KILL_S: Final = 5.0 * LEASE_S
 _WORK_S: Final = 0.002
 _NO_NOTES: Final = "-"
 _BY_HAND: Final = {"sqlite": "sqlite"}
-_PIPES: Final[dict[str, Any]] = {
-    "stdin": subprocess.PIPE,
-    "stdout": subprocess.PIPE,
-    "text": True,
-}
-
-
-@contextmanager
-def _consumers(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start consumers; yields them when all are ready."""
-    with ExitStack() as stack:
-        started = [stack.enter_context(subprocess.Popen(each, **_PIPES)) for each in commands]
-        try:
-            for each in started:
-                _line(each, running.READY)
-            yield started
-        finally:
-            for each in started:
-                each.kill()
 
 
 def _figures(consumers: Sequence[subprocess.Popen[str]]) -> list[dict[str, float]]:
-    return [json.loads(_line(each, "{")) for each in consumers]
-
-
-def _line(consumer: subprocess.Popen[str], begin: str) -> str:
-    """The next line that begins so: clients of Java print others too."""
-    while line := running.line_of(consumer):
-        if line.startswith(begin):
-            return line
-    raise CannotRunError("a consumer died")
+    return [json.loads(running.line_of(each)) for each in consumers]
 
 
 def _rate(begun_s: float, count: int, found: Sequence[dict[str, float]]) -> Sample:
@@ -98,7 +71,8 @@ def _filled(name: str, directory: Path, count: int, processes: int) -> Iterator[
 def consumed(name: str, processes: int, most: int, count: int, directory: Path) -> Sample:
     """Messages per second that all processes together take and acknowledge."""
     command = _command(name, directory, most, _IDLE_S, _NO_NOTES)
-    with _filled(name, directory, count, processes), _consumers([command] * processes) as started:
+    commands = [command] * processes
+    with _filled(name, directory, count, processes), running.started(commands) as started:
         begun_s = time.time()
         running.go(started)
         return _rate(begun_s, count, _figures(started))
@@ -115,7 +89,7 @@ def killed(name: str, processes: int, most: int, count: int, directory: Path) ->
     command = _command(name, queue, most, _AFTER_A_KILL_S, notes)
     with (
         _filled(name, queue, count, processes),
-        _consumers([command] * processes) as started,
+        running.started([command] * processes) as started,
     ):
         begun_s = time.time()
         running.go(started)
@@ -124,7 +98,7 @@ def killed(name: str, processes: int, most: int, count: int, directory: Path) ->
                 raise CannotRunError("it does not come to a third")
             time.sleep(0.001)
         started[0].kill()
-        with _consumers([command]) as another:
+        with running.started([command]) as another:
             running.go(another)
             found = _figures([*started[1:], *another])
     taken = notes.read_bytes()
@@ -144,7 +118,7 @@ def consumed_in_java(processes: int, most: int, count: int, directory: Path) -> 
             running.output(java("Pull", server, "fill", str(count), home=directory))
             arguments = [(str(most), str(number), str(processes)) for number in range(processes)]
             commands = [java("Pull", server, *each, home=directory) for each in arguments]
-            with _consumers(commands) as started:
+            with running.started(commands) as started:
                 begun_s = time.time()
                 running.go(started)
                 return _rate(begun_s, count, _figures(started))

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -19,7 +19,7 @@ from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from tests.bench.durable.peers import peer
 from tests.bench.durable.work import Work, command
 from tests.bench.model import CannotRunError, Sample
-from tests.bench.running import READY, go, line_of
+from tests.bench.running import go, line_of, started
 from tests.processes.member import owner_of
 from tests.processes.words import STORE
 
@@ -66,20 +66,8 @@ def producers(
     directory: Path, works: Sequence[Work], name: str = "lakelog"
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """Start producers, each with its work; yields them when all are ready."""
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with ExitStack() as stack:
-        processes = []
-        for work in works:
-            words = command(name, directory, work, "beside")
-            processes.append(stack.enter_context(subprocess.Popen(words, **pipes)))
-        try:
-            if any(line_of(each) != READY for each in processes):
-                raise CannotRunError("a producer died")
-            yield processes
-        except BaseException:
-            for each in processes:
-                each.kill()
-            raise
+    with started(command(name, directory, work, "beside") for work in works) as processes:
+        yield processes
 
 
 def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
@@ -109,10 +97,7 @@ def produced_elsewhere(folder: Path, name: str, works: Sequence[Work]) -> Sample
 def _together(processes: Sequence[subprocess.Popen[str]]) -> Sample:
     """Let all put; return the sum of rates, the mean of medians, the largest 99th percentile."""
     go(processes)
-    lines = [line_of(process) for process in processes]
-    if not all(lines):
-        raise CannotRunError("a producer died")
-    samples = [json.loads(line) for line in lines]
+    samples = [json.loads(line_of(process)) for process in processes]
     found = {name: [each[name] for each in samples] for name in samples[0]}
     return {
         **{name: sum(found[name]) for name in ("rows_s", "mb_s")},

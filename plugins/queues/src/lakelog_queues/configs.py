@@ -154,7 +154,7 @@ def known_queues(files: FileSystem, path: Path) -> Callable[[Queue], bool] | Non
 
     ``None`` if a file of progress cannot be read.
     """
-    from lakelog_queues.groups.state import queues_of_states
+    from lakelog_queues.groups.state_words import queues_of_states
 
     known = set[Queue]()
     try:

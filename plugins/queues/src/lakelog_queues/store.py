@@ -603,7 +603,8 @@ class Store(LogStore):
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.SettingsError`,
         the latter also if a living member has another subscription.
         """
-        from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer, GroupOptions
+        from lakelog_queues.groups.consumer import GroupConsumer
+        from lakelog_queues.groups.options import GroupAccess, GroupOptions
 
         options = GroupOptions.of(
             group,
@@ -776,7 +777,7 @@ class Store(LogStore):
 
         :param group: its name; ``GROUP@NAME`` for a broadcasting consumer
         """
-        from lakelog_queues.groups.consumer import boot_ms
+        from lakelog_queues.groups.options import boot_ms
         from lakelog_queues.groups.overview import group_status
 
         text("group", group, "billing")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -15,7 +17,9 @@ from lakelog import Delivery, Message, Store
 from lakelog.errors import StoreError
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
-from lakelog_queues.groups.consumer import boot_ms
+from lakelog_queues.groups import leases
+from lakelog_queues.groups.options import boot_ms
+from lakelog_queues.groups.state_words import DUE
 from plugins.queues.tests.groups.processes import started
 from plugins.queues.tests.groups.support import (
     Clock,
@@ -79,7 +83,7 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
     found: list[Delivery] = []
     with joined(store) as one, joined(store) as two:
         one._turn = lambda: None  # type: ignore[method-assign]  # it does not know the other yet
-        get = one._access.get
+        get = one._ahead._access.get
 
         def get_late(*arguments: Any, **named: Any) -> PlacedResult:
             result = get(*arguments, **named)
@@ -88,7 +92,7 @@ def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> Non
             return result
 
         assert len(one.assigned()) == 4
-        one._access = attrs.evolve(one._access, get=get_late)
+        one._ahead._access = attrs.evolve(one._ahead._access, get=get_late)
         first = one.poll()
         assert found
         found += [*first, *drain(one, two, count=8 - len(first) - len(found))]
@@ -145,7 +149,7 @@ def test_a_lease_in_the_place_of_a_dropped_one_is_another_one(store: Store) -> N
                 store.commit_offsets([("g", "t", {0: 0})])
             return get(topic, queue_id, *more, **named)
 
-        member._access = attrs.evolve(member._access, get=get_after_a_reset)
+        member._ahead._access = attrs.evolve(member._ahead._access, get=get_after_a_reset)
         again, other = member.poll(2)
         assert (again.queue_id, other.queue_id) == (0, 1)
         assert not member.ack(again)
@@ -248,3 +252,28 @@ def test_a_member_sees_once_a_second_whether_its_state_was_cut(
             patched.setattr(type(file), "size", lambda _: 4096)
             with pytest.raises(StoreError, match="another program has cut the file"):
                 member._turn()
+
+
+def test_a_long_search_for_due_messages_is_not_repeated_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many messages wait for their time, and each for one of its own."""
+    fill(store, 4, queues=1)
+    with joined(store) as member:
+        group, searches = member._state, list[int]()
+        place = group.queues()["t", 0]
+        search = group._due
+
+        def counted(*arguments: Any) -> list[int]:
+            searches.append(1)
+            return search(*arguments)
+
+        now_s, spent_s = [100.0], count(step=0.05)
+        clock = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: next(spent_s))
+        monkeypatch.setattr(group, "_due", counted)
+        monkeypatch.setattr(leases, "time", clock)
+        for after_s, expected in ((0.0, 1), (0.1, 1), (0.3, 1), (0.1, 2)):
+            now_s[0] += after_s
+            group.file.words[place + DUE] = 0
+            group.due([place], 1)
+            assert len(searches) == expected

@@ -15,8 +15,9 @@ import lakelog
 from lakelog import Delivery, Message, PutRefused, PutStatus, Store
 from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
-from lakelog_queues.groups.consumer import boot_ms
+from lakelog_queues.groups.options import boot_ms
 from lakelog_queues.groups.state_file import state_path
+from lakelog_queues.groups.state_words import hand_out
 from lakelog_testing.samples import copy_store
 from plugins.queues.tests.groups.support import (
     Clock,
@@ -416,6 +417,28 @@ def test_what_a_member_took_in_advance_was_never_handed_out(store: Store, how: s
         if how == "expired":
             assert not member.ack(held[0])
             assert member.ack(*found)
+
+
+def test_a_member_notices_that_another_one_took_what_it_had_in_advance(store: Store) -> None:
+    fill(store, 60, queues=1)
+    clock, held = Clock(), list[Delivery]()
+    with joined(store, invisible_ms=1000) as member, joined(store) as other:
+        clock.set_for(member, other)
+        member._turn_at = other._turn_at = 0.0
+        assert not other.poll(1), "the queue is the first member's"
+        while not member._reserve:
+            held += member.poll(2)
+        clock.ms += 1000
+        state = other._state
+        due = state.due([state.queues()["t", 0]], clock.ms)
+        until_ms = clock.ms + 60_000
+        claims = state.claim(due, 60, hand_out(clock.ms, 0), clock.ms, until_ms)
+        assert [each.offset for each in claims] == list(range(len(held)))
+        assert not member.ack(*held)
+        found = member.poll(60)
+        assert bodies(found) == list(range(len(held), 60))
+        assert {each.attempt for each in found} == {1}
+        assert member.ack(*found)
 
 
 def test_a_group_goes_on_at_its_committed_offsets_if_its_state_is_damaged(

@@ -184,7 +184,7 @@ class Group:
             elif call == "commit":
                 member.commit()
             elif each is not None:
-                (member.ack if call == "ack" else member.nack)(each)
+                member.ack(each) if call == "ack" else member.nack(each, 0)
         words.most = None
         if each is not None:
             self.held[number].append(each)

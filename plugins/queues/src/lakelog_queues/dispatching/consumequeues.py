@@ -187,7 +187,7 @@ class ConsumeQueues:
 
             settle_offsets(self._files, self._path, next_offsets, minimum)
         if identity_at(self._path / OWN_DIR / _GROUPS_DIR):
-            from lakelog_queues.groups.state import settle_states
+            from lakelog_queues.groups.state_words import settle_states
 
             settle_states(self._files, self._path, next_offsets)
         self._former = self._still_known(self._former)

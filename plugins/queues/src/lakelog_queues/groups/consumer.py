@@ -2,100 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import time
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
-from functools import partial
-from itertools import groupby, repeat
-from operator import attrgetter, itemgetter
-from pathlib import Path
+from itertools import groupby
 from threading import get_ident
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-import attrs
-
-from lakelog.arguments import WrongValue, span_ms, topic_name, whole, wrong_type
-from lakelog.errors import LakelogError, NotDurable, SettingsError, StoreClosed, StoreReadOnly
-from lakelog.files.filesystem import FileSystem
+from lakelog.arguments import span_ms, whole, wrong_type
+from lakelog.errors import LakelogError, NotDurable, StoreClosed, StoreReadOnly
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
 from lakelog.results import PutStatus
 from lakelog.runtime.forks import OfThisProcess, register_forked
 from lakelog.runtime.locks import Mutex
-from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers import consumer
-from lakelog_queues.consumers.offsettable import check_group, offsets_name
-from lakelog_queues.finding.results import GetStatus, PlacedResult
-from lakelog_queues.groups import state
-from lakelog_queues.groups.property_filter import PropertyFilter
+from lakelog_queues.groups.options import GroupAccess, GroupOptions
+from lakelog_queues.groups.read_ahead import MOST_RESERVED, MergedQueues, Reserved
 from lakelog_queues.groups.set_aside import (
-    RETRY_PREFIX,
     RETRY_TOPIC,
     dead_letter_of,
     retry_delay_ms,
     retry_of,
 )
-from lakelog_queues.units.tags import tag_filter
+from lakelog_queues.groups.state import GroupCommits, GroupState
+from lakelog_queues.groups.state_words import Claim, Handle, hand_out
 
 _TURN_S: Final = 1.0
 """Longest interval between two checks of members, queues and committed offsets, in seconds."""
 _NAP_S: Final = 0.5
 """Longest interval between two searches for messages whose invisible time is over, in seconds."""
-_MOVES_ON: Final = frozenset(GetStatus) - {
-    GetStatus.NO_MATCHED_LOGIC_QUEUE,
-    GetStatus.NO_MESSAGE_IN_QUEUE,
-    GetStatus.OFFSET_OVERFLOW_ONE,
-}
-_READ_AHEAD: Final = 64
-"""Most messages of a queue that are read before they are asked for, if there are many queues."""
-_AHEAD_BYTES: Final = 256 << 10
-"""Their most bytes, by the size of the last message."""
-_MOST_RESERVED: Final = 256
-"""Most messages that are taken in one turn, to be handed out without another one."""
 _RESERVE_S: Final = 0.1
 """The time for which messages are taken in advance, by the pace until then."""
 _NOTHING: Final[tuple[int, list[Delivery]]] = 0, []
-_PHYSICAL, _AHEAD = itemgetter(0), itemgetter(1)
-_physical_offset: Final = attrgetter("physical_offset")
 _FOR_GOOD: Final = (
     PutStatus.MESSAGE_ILLEGAL,
     PutStatus.MESSAGE_SIZE_EXCEEDED,
     PutStatus.PROPERTIES_SIZE_EXCEEDED,
 )
 _log = logging.getLogger("lakelog")
-
-GetPlaced: TypeAlias = Callable[..., PlacedResult]
-"""Reads one queue, as ``QueueGetter.get_placed``."""
-
-
-def boot_ms() -> int:
-    """Time since the machine's start, in ms; nobody can set it."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
-@attrs.frozen
-class GroupAccess:
-    """The store, as a member of a group uses it.
-
-    :ivar get: reads one queue
-    :ivar queues: queue ids, bounds, committed offsets, and waiting for messages
-    :ivar put: appends a message
-    :ivar end: returns the end of the log
-    :ivar now_ms: returns the time by which invisible times and delays end
-    """
-
-    files: FileSystem
-    path: Path
-    get: GetPlaced
-    queues: consumer.QueueAccess
-    put: Callable[[Message], object]
-    end: Callable[[], int]
-    now_ms: Callable[[], int] = boot_ms
 
 
 class Delivery(NamedTuple):
@@ -117,36 +64,12 @@ class Delivery(NamedTuple):
     attempt: int
     taken_ms: int
     visible_ms: int
-    handle: state.Handle
+    handle: Handle
 
     @property
     def origin_topic(self) -> str:
         """The topic to which the message was put, also if it comes from the retry topic."""
         return self.message.properties.get(RETRY_TOPIC) or self.topic
-
-
-class _Ahead:
-    """What a member has read of a queue, and not handed out.
-
-    :ivar place: of the queue in the state
-    :ivar start: the next offset of the group, as far as the member knows
-    :ivar offsets: those of the messages
-    :ivar next: where reading continues
-    :ivar last: offset in the log up to which the messages of the queue were read
-    :ivar end: what :meth:`GroupConsumer._arrived` was when there were no more; else ``None``
-    """
-
-    __slots__ = ("end", "last", "next", "offsets", "place", "queue", "start")
-
-    def __init__(self, queue: Queue, place: int) -> None:
-        self.queue, self.place = queue, place
-        self.start = self.next = self.last = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Read again."""
-        self.offsets: list[int] = []
-        self.end: object = None
 
 
 class _Lease(NamedTuple):
@@ -161,11 +84,6 @@ class _Lease(NamedTuple):
     now_ms: int
     until_ms: int
     times: tuple[int, int]
-
-
-_Reserved: TypeAlias = tuple[StoredMessage, Queue, int, state.Handle]
-_Read: TypeAlias = tuple[int, _Ahead, int, StoredMessage]
-"""Offset in the log, queue, queue offset, and message."""
 
 
 class GroupConsumer(OfThisProcess):
@@ -201,29 +119,22 @@ class GroupConsumer(OfThisProcess):
         self._turn_at = self._commit_at = 0.0
         self._members: list[int] = []
         self._queues: dict[Queue, int] = {}
-        self._ahead: list[_Ahead] = []
-        self._places: list[int] = []
-        self._line: list[_Read] = []
-        self._ready = 0
-        self._record_bytes = _AHEAD_BYTES
         self._due: list[int] = []
         self._count = secrets.randbits(22)
         self._taken: dict[int, tuple[int, list[Delivery]]] = {}
-        self._reserve: list[_Reserved] = []
+        self._reserve: list[Reserved] = []
         self._reach, self._reserved_s = 1, 0.0
         self._is_halfway = False
         self._generation = 0
-        self._listed_at: object = None
         with ExitStack() as opened:
-            self._state = state.GroupState.opened(
-                access.files, access.path, options.scope, access.now_ms
-            )
+            self._state = GroupState.opened(access.files, access.path, options.scope, access.now_ms)
             opened.callback(self._state.file.close)
             self.member = self._state.join(
                 *(options.scope, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            self._commits = state.GroupCommits(self.group, self._state, access.queues.offsets)
+            self._commits = GroupCommits(self.group, self._state, access.queues.offsets)
+            self._ahead = MergedQueues(options, access, self._state)
             self._turn()
             opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
@@ -285,7 +196,7 @@ class GroupConsumer(OfThisProcess):
             if now_s >= self._turn_at or self._state.generation != self._generation:
                 self._turn()
             if self._is_halfway:
-                self._forget_read()
+                self._ahead.forget()
                 self._withdraw()
             self._is_halfway = True
             number, lost = self._taken.get(thread, _NOTHING)
@@ -304,11 +215,11 @@ class GroupConsumer(OfThisProcess):
 
     def _hand_out(self, now_ms: int) -> int:
         self._count += 1
-        return state.hand_out(now_ms, self._count)
+        return hand_out(now_ms, self._count)
 
     def nap_s(self) -> float:
         """Seconds to wait for arrivals before the next check."""
-        due_ms = self._state.next_due_ms(self._places)
+        due_ms = self._state.next_due_ms(self._ahead.places)
         return min(max(due_ms - self._access.now_ms(), 1) / 1000, _NAP_S)
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -423,11 +334,10 @@ class GroupConsumer(OfThisProcess):
             known = self._state.queues()
         self._queues = {queue: known[queue] for queue in listed if queue in known}
         assigned = self.assigned()
-        if assigned == [each.queue for each in self._ahead]:
+        if assigned == self._ahead.queues:
             return False
-        self._ahead = [_Ahead(queue, self._queues[queue]) for queue in assigned]
-        self._places = [each.place for each in self._ahead]
-        self._line, self._ready, self._due = [], 0, []
+        self._ahead.assign({queue: self._queues[queue] for queue in assigned})
+        self._due = []
         self._withdraw()
         return True
 
@@ -447,46 +357,36 @@ class GroupConsumer(OfThisProcess):
 
     # --- handing out for the first time ---
 
-    def _arrived(self) -> tuple[int, int]:
-        """Differs from before if there may be more messages; the second is the end of the log."""
-        return self._access.queues.arrivals.version, self._access.end()
-
-    def _forget_read(self) -> None:
-        self._line, self._ready = [], 0
-        for each in self._ahead:
-            each.forget()
-
     def _new(self, most: int, lease: _Lease) -> list[Delivery]:
         """Hand out messages for the first time, in the order of the log."""
         found: list[Delivery] = []
-        orderly = self._options.orderly
+        ahead, orderly = self._ahead, self._options.orderly
         if orderly:  # a queue may be blocked meanwhile
-            self._forget_read()
+            ahead.forget()
         while len(found) < most:
             left = most - len(found)
             if self._reserve:
                 found += self._begun(left, lease)
                 continue
-            if self._ready < left and not (orderly and found):
-                self._fill(left)
-            chosen = self._line[: min(self._ready, left if orderly else self._pace(left))]
-            if not chosen:
+            if ahead.ready < left and not (orderly and found):
+                ahead.fill(left, self._list_queues)
+            if not ahead.ready:
                 break
             if orderly:
                 number, lost = self._numbered(lease)
-                new = self._deliveries(self._leased(chosen, number, lease.until_ms), lease)
+                new = self._deliveries(ahead.take(left, number, lease.until_ms), lease)
                 lost += new
                 found += new
             else:
                 number = self._hand_out(lease.now_ms)
-                self._reserve = self._leased(chosen, number, lease.until_ms)
+                self._reserve = ahead.take(self._pace(left), number, lease.until_ms)
         return found
 
     def _pace(self, least: int) -> int:
         """How many messages to take at once: as many as are polled in :data:`_RESERVE_S`."""
         before, self._reserved_s = self._reserved_s, time.monotonic()
         span_s = max(self._reserved_s - before, _RESERVE_S / 4)
-        self._reach = min(max(int(self._reach * _RESERVE_S / span_s), least), _MOST_RESERVED)
+        self._reach = min(max(int(self._reach * _RESERVE_S / span_s), least), MOST_RESERVED)
         return max(self._reach, least)
 
     def _begun(self, most: int, lease: _Lease) -> list[Delivery]:
@@ -506,126 +406,8 @@ class GroupConsumer(OfThisProcess):
         self._reserve, self._reach = [], 1
         self._state.withdraw()
 
-    def _fill(self, most: int) -> None:
-        """Read on in each queue of which nothing is left, until messages are ready.
-
-        Messages up to the place in the log up to which all queues were read are ready.
-        """
-        before: object = None
-        while True:
-            arrived, has_read = self._read_all(most)
-            if self._line:
-                self._line.sort(key=_PHYSICAL)
-                self._ready = len(self._line)
-                if not self._options.orderly and arrived != before:
-                    horizon = min(each.last for each in self._ahead)
-                    self._ready = bisect_right(self._line, horizon, key=_PHYSICAL)
-                if self._ready:
-                    return
-            elif not has_read:
-                arrived = arrived or self._arrived()
-                if arrived == self._listed_at:
-                    return
-                self._listed_at = arrived
-                if not self._list_queues():
-                    return
-            before = arrived
-
-    def _read_all(self, most: int) -> tuple[tuple[int, int] | None, bool]:
-        """Read each queue of which little is left; returns :meth:`_arrived`, and what changed."""
-        words, orderly = self._state.file.words, self._options.orderly
-        count, little = -(-most // max(len(self._ahead), 1)), 0
-        if not orderly:
-            little = _READ_AHEAD // 8
-            most_ahead = max(_READ_AHEAD, _MOST_RESERVED // max(len(self._ahead), 1))
-            count = max(count, min(most_ahead, _AHEAD_BYTES // self._record_bytes))
-        arrived, has_read = None, False
-        for each in self._ahead:
-            left = len(each.offsets)
-            if left <= little and not (orderly and words[each.place + state.HEAD]):
-                arrived = arrived or self._arrived()
-                is_moved = not left and each.next != words[each.place + state.NEXT]
-                if each.end != arrived or is_moved:
-                    has_read |= self._read(each, count, arrived)
-        return arrived, has_read
-
-    def _read(self, ahead: _Ahead, count: int, arrived: tuple[int, int]) -> bool:
-        """Read messages of a queue; returns whether it has any, or moved on."""
-        offset = ahead.next if ahead.offsets else self._state.file.words[ahead.place + state.NEXT]
-        result = self._get(ahead.queue, offset, count)
-        consumer.warn_if_corrected(result, ahead.queue, offset, f"group {self.group}")
-        next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
-        if result.status not in _MOVES_ON or next_offset == offset:
-            ahead.end, ahead.next, ahead.last = arrived, offset, arrived[1]
-            return False
-        if not ahead.offsets:
-            ahead.start = offset
-        ahead.next = next_offset
-        ahead.end = arrived if next_offset == result.max_offset else None
-        if ahead.end is not None:
-            ahead.last = arrived[1]
-        if not result.messages:
-            if ahead.offsets:
-                return True
-            fresh = state.FreshMessages(ahead.place, offset, next_offset, ())
-            self._state.take([fresh], 0, 0, orderly=False)
-            ahead.end = None
-            return True
-        ahead.offsets += result.queue_offsets
-        messages = result.messages
-        self._line += zip(
-            map(_physical_offset, messages), repeat(ahead), result.queue_offsets, messages
-        )
-        last = messages[-1]
-        self._record_bytes = max(last.size, 1)
-        if ahead.end is None:
-            ahead.last = last.physical_offset
-        return True
-
-    def _get(self, queue: Queue, offset: int, most: int) -> PlacedResult:
-        get = partial(self._access.get, *queue, offset, tags=self._options.all_topics[queue[0]])
-        chosen = self._options.filter
-        if chosen is None or queue[0] not in self._options.topics:  # retries were chosen before
-            return get(most)
-        return chosen.read(get, most)
-
-    def _leased(self, chosen: list[_Read], number: int, until_ms: int) -> list[_Reserved]:
-        """Take leases of messages; without those of queues that another member has read on.
-
-        Fewer messages than ``chosen`` if they would need too many leases.
-        """
-        runs = _runs_of(chosen)
-        while sum(map(_most_leases, runs.values())) > state.RESERVED and len(chosen) > 1:
-            del chosen[len(chosen) // 2 :]
-            runs = _runs_of(chosen)
-        del self._line[: len(chosen)]
-        self._ready -= len(chosen)
-        fresh = []
-        for ahead, offsets in runs.items():
-            del ahead.offsets[: len(offsets)]
-            after = ahead.offsets[0] if ahead.offsets else ahead.next
-            fresh.append(state.FreshMessages(ahead.place, ahead.start, after, offsets))
-            ahead.start = after
-        if self._options.orderly:
-            taken = self._state.take(fresh, number, until_ms, orderly=True)
-        else:
-            taken = self._state.reserve(fresh, number, until_ms)
-        handles: dict[_Ahead, Iterator[state.Handle]] = {}
-        for (ahead, offsets), places in zip(runs.items(), taken, strict=True):
-            if places is None:
-                ahead.forget()
-                self._line = [each for each in self._line if each[1] is not ahead]
-                self._ready = 0
-            else:
-                handles[ahead] = zip(places, repeat(number), offsets)
-        return [
-            (message, ahead.queue, message.reconsume_times + 1, next(handles[ahead]))
-            for _, ahead, _, message in chosen
-            if ahead in handles
-        ]
-
     @staticmethod
-    def _deliveries(reserved: list[_Reserved], lease: _Lease) -> list[Delivery]:
+    def _deliveries(reserved: list[Reserved], lease: _Lease) -> list[Delivery]:
         """Messages that are handed out for the first time."""
         new, (begin_ms, end_ms) = tuple.__new__, lease.times
         return [
@@ -637,7 +419,7 @@ class GroupConsumer(OfThisProcess):
 
     def _again(self, most: int, lease: _Lease) -> list[Delivery]:
         """Hand out messages whose invisible time is over, or set them aside."""
-        places, found = self._places, list[Delivery]()
+        places, found = self._ahead.places, list[Delivery]()
         if not self._options.orderly:
             self._due = self._due or self._state.due(places, lease.now_ms)
             if not self._due:
@@ -677,9 +459,7 @@ class GroupConsumer(OfThisProcess):
         self._taken[thread] = taken = self._hand_out(lease.now_ms), self._taken[thread][1]
         return taken
 
-    def _claimed(
-        self, claims: list[state.Claim]
-    ) -> Iterator[tuple[state.Claim, StoredMessage | None]]:
+    def _claimed(self, claims: list[Claim]) -> Iterator[tuple[Claim, StoredMessage | None]]:
         """The message of each claim; ``None`` if it is not there any more."""
         for (queue, _), several in groupby(claims, lambda each: (each.queue, each.lease)):
             run = list(several)
@@ -692,7 +472,7 @@ class GroupConsumer(OfThisProcess):
         most = self._options.max_attempts
         return most is not None and attempts >= most
 
-    def _aside(self, claim: state.Claim, stored: StoredMessage) -> Message | None:
+    def _aside(self, claim: Claim, stored: StoredMessage) -> Message | None:
         """The message to put in place of one that failed; ``None`` if it is handed out again."""
         attempts = stored.reconsume_times + claim.attempt - 1
         if self._is_last(attempts):
@@ -757,16 +537,6 @@ class GroupConsumer(OfThisProcess):
         self.close()
 
 
-def _runs_of(chosen: list[_Read]) -> dict[_Ahead, list[int]]:
-    """The offsets in each queue."""
-    counts = Counter(map(_AHEAD, chosen))
-    return {ahead: ahead.offsets[:count] for ahead, count in counts.items()}
-
-
-def _most_leases(offsets: list[int]) -> int:
-    return min((offsets[-1] - offsets[0]) // state.RUN + 1, len(offsets))
-
-
 def _is_refused(error: LakelogError | None) -> bool:
     """Whether a copy can never be put; then its message is handed out again in its place."""
     return getattr(error, "status", None) in _FOR_GOOD
@@ -788,127 +558,8 @@ def share_of(member: int, members: Collection[int], queues: Collection[Queue]) -
     return sorted(queues)[in_turn.index(member) :: len(in_turn)]
 
 
-def _handle(delivery: Delivery) -> state.Handle:
+def _handle(delivery: Delivery) -> Handle:
     try:
         return delivery.handle
     except AttributeError:
         raise wrong_type("delivery", delivery, "a Delivery, as poll() returns it") from None
-
-
-@attrs.frozen(kw_only=True)
-class GroupOptions:
-    """The options of a member of a group; see ``Store.subscribe``.
-
-    :ivar topics: the tag expression of each topic; ``None`` selects all messages
-    :ivar filter: selects messages of ``topics``
-    :ivar start: the place in a queue for which the group has no offset
-    :ivar broadcast: the name of a consumer that gets all messages, and shares no queue
-    :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
-        without a limit, or with :attr:`retries_by_topic` that of the group's configuration
-    """
-
-    group: str
-    topics: Mapping[str, str | None]
-    filter: PropertyFilter | None
-    start: consumer.StartPosition
-    orderly: bool = attrs.field(converter=bool)
-    broadcast: str | None
-    invisible_ms: int
-    max_attempts: int | None
-    commit_interval_ms: int
-    idle_ms: int
-
-    @classmethod
-    def of(
-        cls,
-        group: str,
-        topics: str | Sequence[str] | Mapping[str, str | None],
-        *,
-        tags: str | None,
-        filter: str | None,  # noqa: A002  # the word of RocketMQ and of users
-        **more: object,
-    ) -> GroupOptions:
-        """Check the arguments; raises ``SettingsError``, ``TypeError`` and ``ValueError``.
-
-        :param tags: the tag expression of all topics, unless ``topics`` is a mapping
-        """
-        check_group(group)
-        chosen = _topics(topics, tags)
-        for topic, expression in chosen.items():
-            offsets_name(topic, group)
-            tag_filter(topic, expression)
-        parsed = None if filter is None else _filter(filter, chosen)
-        made = cls(group=group, topics=chosen, filter=parsed, **more)  # type: ignore[arg-type]  # the values are checked below
-        consumer.check_start_position(made.start)
-        for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
-            if span_ms(name, getattr(made, name)) < least:
-                raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")
-        if made.broadcast is not None:
-            check_group(made.broadcast, "broadcast")
-        if made.max_attempts is not None:
-            whole("max_attempts", made.max_attempts, 1)
-        return made
-
-    def configured(self, files: FileSystem, path: Path) -> GroupOptions:
-        """With the group's limit in the store directory ``path``; raises ``CorruptConfig``.
-
-        A message that RocketMQ may retry once is handed out twice.
-        """
-        if self.max_attempts is not None or not self.retries_by_topic:
-            return self
-        retries = retry_limits(files, path).get(self.group, DEFAULT_RETRIES)
-        return attrs.evolve(self, max_attempts=max(retries, 0) + 1)
-
-    @property
-    def retry_topic(self) -> str:
-        """The topic of the group's retries."""
-        return f"{RETRY_PREFIX}{self.group}"
-
-    @property
-    def retries_by_topic(self) -> bool:
-        """Whether a message that failed goes through the retry topic."""
-        return not (self.orderly or self.broadcast)
-
-    @property
-    def all_topics(self) -> dict[str, str | None]:
-        """``topics``, and the retry topic, in which RocketMQ may have put messages."""
-        return {**self.topics, **({} if self.broadcast else {self.retry_topic: None})}
-
-    @property
-    def scope(self) -> str:
-        """The name of the state that the members share; a group's name holds no ``@``."""
-        return f"{self.group}@{self.broadcast}" if self.broadcast else self.group
-
-    @property
-    def subscription(self) -> str:
-        """A text that is equal for members that can share."""
-        chosen = {"topics": self.topics, "orderly": self.orderly}
-        if self.filter is not None:
-            chosen["filter"] = self.filter.text
-        return json.dumps(chosen, sort_keys=True)
-
-
-def _filter(text: str, topics: Mapping[str, str | None]) -> PropertyFilter:
-    if not isinstance(text, str):
-        raise wrong_type("filter", text, "a str such as \"region = 'eu'\"")
-    if any(tags is not None for tags in topics.values()):
-        raise SettingsError("give 'tags' or 'filter'; TAGS is a property in it", key="filter")
-    return PropertyFilter(text)
-
-
-def _topics(
-    topics: str | Sequence[str] | Mapping[str, str | None], tags: str | None
-) -> dict[str, str | None]:
-    if isinstance(topics, Mapping):
-        if tags is not None:
-            raise SettingsError("give the tags of each topic in 'topics', or 'tags'", key="tags")
-        found = dict(topics)
-    elif isinstance(topics, str):
-        found = {topics: tags}
-    elif isinstance(topics, Sequence) and not isinstance(topics, bytes):
-        found = {topic_name(each): tags for each in topics}
-    else:
-        raise wrong_type("topics", topics, "a str, a list of them, or a dict with tags by topic")
-    if not found:
-        raise SettingsError("it is empty; give one topic or more", key="topics")
-    return found

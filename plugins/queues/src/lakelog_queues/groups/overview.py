@@ -19,7 +19,6 @@ from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.processes.locks import is_locked
-from lakelog_queues.groups import state
 from lakelog_queues.groups.state_file import (
     GROUPS_DIR,
     MEMBERS_BYTE,
@@ -28,6 +27,7 @@ from lakelog_queues.groups.state_file import (
     redo,
     state_path,
 )
+from lakelog_queues.groups.state_words import members_in, queues_in
 
 _TRIES: Final = 20
 
@@ -114,13 +114,13 @@ def group_status(files: FileSystem, path: Path, scope: str, now_ms: int) -> Grou
 
 def _status(file: File, words: memoryview, now_ms: int) -> GroupStatus:
     found = GroupStatus()
-    for number, pid, seen_ms in state.members_in(words):
+    for number, pid, seen_ms in members_in(words):
         idle_ms = max(now_ms - seen_ms, 0)
         alive = is_locked(file, MEMBERS_BYTE + number, fcntl.F_RDLCK)
         what = ("idle" if idle_ms >= _IDLE_MS else "active") if alive else "dead"
         found.members.append(MemberStatus(number, pid, what, idle_ms))
     living = {each.number for each in found.members if each.state != "dead"}
-    for queue, next_offset, leases in state.queues_in(words):
+    for queue, next_offset, leases in queues_in(words):
         found.next_offsets[queue] = next_offset
         for lease in leases:
             is_free = lease.member not in living

@@ -14,7 +14,7 @@ by an empty one. Words in machine byte order::
     word   14  newest queue, and word 15 the number of queues
     word   16  newest member, and word 17 the number of the next one
     word   18  hash of the subscription, and word 512 its text; word 19 counts joins and ends
-    word 1024  slots of 8 words: of leases, members and queues (lakelog_queues.groups.state)
+    word 1024  slots of 8 words: of leases, members and queues (lakelog_queues.groups.state_words)
 
 A change is made in the turn: it is written as the intent, applied, and cleared. Whoever has the
 next turn applies an intent that is left, after a kill or an exception. So each is made whole.

@@ -62,25 +62,6 @@ class GroupMemberRow(TypedDict):
     idle_ms: int
 
 
-class InFlightRow(TypedDict):
-    """A message that was handed out, and is not acknowledged.
-
-    :ivar member: the member that has it; null if it was returned and waits
-    :ivar age_ms: time since it was handed out; null without a member
-    :ivar visible_in_ms: time until it is handed out again
-    :ivar is_returned: whether a member returned it
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    attempt: int
-    member: int | None
-    age_ms: int | None
-    visible_in_ms: int
-    is_returned: bool
-
-
 class CreatedGroupRow(TypedDict):
     """A consumer group in config/subscriptionGroup.json."""
 
@@ -149,7 +130,7 @@ def _rows(store: GivenStore, group: str | None) -> list[dict[str, Any]]:
 
 
 @app.command()
-@prints(GroupMemberRow, GroupRow, InFlightRow)
+@prints(GroupMemberRow, GroupRow, InFlight)
 def show(store: GivenStore, group: Group, as_json: AsJson = False) -> None:
     """Show a group: its members, its progress, and the messages that members have.
 
