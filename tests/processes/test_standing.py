@@ -286,7 +286,7 @@ def test_a_close_waits_for_no_append_of_another_process(tmp_path: Path) -> None:
         try:
             until(lambda: is_stopped(other.pid or 0))
             closing = thread.submit(store.close)
-            until(closing.done, 30)
+            until(closing.done, "the close", seconds=30)
         finally:
             other.kill()
             other.join()
