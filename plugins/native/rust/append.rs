@@ -538,7 +538,11 @@ impl Putter {
     /// The store time of the next record; see `HIDDEN_STEP_MS` in `commit_log.py`.
     fn now(&self) -> i64 {
         let (now, last) = (now_ms(), self.words.get(self.places.last_timestamp) as i64);
-        if now < last && last - now <= HIDDEN_STEP_MS { last } else { now }
+        if now < last && last - now <= HIDDEN_STEP_MS {
+            last
+        } else {
+            now
+        }
     }
 
     /// Write placed records: from here on nothing is left to Python. The caller raises the queue
