@@ -116,14 +116,38 @@ class TableMismatch(LandingError):
 
 
 class PositionMissing(TableMismatch):
-    """A table has rows of a store, but no position for it."""
+    """A table does not show up to where a store has landed.
 
-    def __init__(self, table: str, store: str) -> None:
+    :ivar marked: the end of the position outside of commits, if there is one
+    :ivar rows: the end of the last row, if there is one
+    """
+
+    def __init__(
+        self, table: str, store: str, marked: int | None = None, rows: int | None = None
+    ) -> None:
+        if marked is None:
+            why = f"it has rows of the store up to offset {rows}, but no position for it"
+        else:
+            last = "no row" if rows is None else f"rows up to offset {rows}"
+            why = f"it notes offset {marked}, and has {last}"
+        ways = []
+        if marked is not None and (rows is None or rows <= marked):
+            ways.append(
+                f"--resume position goes on from {marked}, if rows up to there landed and were "
+                "deleted later"
+            )
+        if rows is not None:
+            ways.append(
+                f"--resume rows goes on from {rows}, behind the last row, and lands again what was "
+                "deleted behind it"
+            )
         super().__init__(
-            f"{table} has rows of the store {store}, but no position for it: the table was "
-            "replaced, copied, or rolled back to a version whose position has expired. To land the "
-            f"rows again, delete them (DELETE ... WHERE store = '{store}'); or land in a new table"
+            f"{table} does not show up to where the store {store} has landed: {why}, and the "
+            "commits that would show it were removed, or the table was replaced or copied. Nothing "
+            f"was changed. Say with lakelog dispatch what counts: {'; '.join(ways)}; or land in a "
+            "new table"
         )
+        self.marked, self.rows = marked, rows
 
 
 class SelectionChanged(TableMismatch):

@@ -16,8 +16,9 @@ during the commit, directly after it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -28,6 +29,7 @@ from lakelog_lake.errors import Conflict
 from lakelog_lake.sinks import iceberg, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.tables import position as positions
+from lakelog_lake.tables import settings
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import local_folder, sync
@@ -184,15 +186,20 @@ class SparkIcebergSink:
         found = properties.get(iceberg.TOPIC)
         return None if found is None else str(found)
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
         operations = self._load().operations()
         metadata = operations.current()
         handles = (operations, metadata)  # Java's TableOperations and TableMetadata
         location = str(metadata.metadataFileLocation())
-        line = _History(self.session, _quoted(self.table), metadata)
+        line = _History(
+            self.session,
+            _quoted(self.table),
+            metadata,
+            partial(self._iceberg.TableMetadataParser.read, operations.io()),
+        )
         found = positions.cached_version(self._known, location, handles, line, self.name)
-        return Head(found.known.position(store), found)
+        return Head(found.known.position(store, resume), found)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -224,14 +231,18 @@ class SparkIcebergSink:
         """The metadata with ``files`` and the position; writes its manifests."""
         operations, metadata = version.table
         transaction = self._iceberg.Transactions.newTransaction(self.table, operations)
-        properties, own = version.known.properties(store, position), positions.key(store)
-        transaction.updateProperties().set(own, properties[own]).commit()
+        properties = version.known.properties(store, position)
         append = transaction.newAppend()
         for name, value in properties.items():
             append = append.set(name, value)
         for each in self._data_files(metadata, files):
             append.appendFile(each)
         append.commit()
+        update = transaction.updateProperties()
+        snapshot = transaction.table().currentSnapshot().snapshotId()
+        for name, value in positions.marks(properties, snapshot).items():
+            update = update.set(name, value)
+        update.commit()
         return transaction.table().operations().current()
 
     def _data_files(self, metadata: Any, files: Sequence[FileFacts]) -> Iterator[Any]:
@@ -290,33 +301,43 @@ class _History(iceberg.IcebergHistory):
     A call of Java takes a fraction of a ms.
 
     :ivar table: the quoted name of the table
+    :ivar read: reads an older metadata file
     """
 
     session: SparkSession
     table: str
     metadata: Any
+    read: Callable[[str], Any]
 
     def properties(self) -> Mapping[str, str]:
         return dict(self.metadata.properties())
 
-    def ancestors(self) -> Iterator[iceberg.Snapshot]:
-        at = self.metadata.currentSnapshot()
-        while at is not None:
-            parent = at.parentId()
-            operation = str(at.operation() or "")
-            yield iceberg.Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
-            at = None if parent is None else self.metadata.snapshot(parent)
+    def newest(self) -> int | None:
+        found = self.metadata.currentSnapshot()
+        return None if found is None else int(found.snapshotId())
+
+    def versions(self) -> Iterator[iceberg.SnapshotOf]:
+        from py4j.protocol import Py4JJavaError
+
+        yield _snapshots_of(self.metadata)
+        for each in reversed(list(self.metadata.previousFiles())):
+            try:
+                yield _snapshots_of(self.read(each.file()))
+            except Py4JJavaError as error:
+                if "NotFound" not in error.java_exception.getClass().getName():
+                    raise
+                return
 
     def last_rows(self) -> Sequence[pa.RecordBatch]:
         from pyspark.sql import functions
 
-        queue, (queue_offset, place, size) = positions.LAST_ROWS[:3], positions.LAST_ROWS[3:]
+        queue, (queue_offset, place, *others) = positions.LAST_ROWS[:3], positions.LAST_ROWS[3:]
         last = (
             self._rows()
             .groupBy(*queue)
             .agg(
                 functions.max(queue_offset).alias(queue_offset),
-                functions.max_by(size, place).alias(size),
+                *(functions.max_by(each, place).alias(each) for each in others),
                 functions.max(place).alias(place),
             )
         )
@@ -333,6 +354,18 @@ class _History(iceberg.IcebergHistory):
         if snapshot is None:
             return self.session.table(self.table).limit(0)
         return self.session.sql(f"SELECT * FROM {self.table} VERSION AS OF {snapshot.snapshotId()}")
+
+
+def _snapshots_of(metadata: Any) -> iceberg.SnapshotOf:
+    """Those of one version of Java's metadata."""
+
+    def snapshot_of(number: int) -> iceberg.Snapshot | None:
+        found = metadata.snapshot(number)
+        if found is None:
+            return None
+        return iceberg.Snapshot(found.sequenceNumber(), found.parentId(), dict(found.summary()))
+
+    return snapshot_of
 
 
 def data_file(

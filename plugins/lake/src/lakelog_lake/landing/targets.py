@@ -26,7 +26,7 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.errors import SelectionChanged
+from lakelog_lake.errors import PositionMissing, SelectionChanged
 from lakelog_lake.landing.committing import CommitLock, commit, table_errors
 from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks import locations
@@ -88,6 +88,7 @@ class Target:
     :ivar idle_bytes: a position is committed without rows only after this many bytes of the log
     :ivar compression: compression of its data files
     :ivar start: all rows of the table before this physical offset have landed
+    :ivar resume: what counts until a commit shows the position
     """
 
     sink: Sink
@@ -98,6 +99,7 @@ class Target:
     idle_bytes: int = 0
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
     start: int = 0
+    resume: settings.Resume | None = None
     _head: Head | None = None
     _empty_to: Position | None = None
     _chosen: str | None = None
@@ -108,7 +110,8 @@ class Target:
 
         :param first: returns the start for a table without a position
 
-        Raises the errors of :func:`~lakelog_lake.tasks.task.first_offset`, and
+        Raises the errors of :func:`~lakelog_lake.tasks.task.first_offset`,
+        :class:`~lakelog_lake.errors.PositionMissing` and
         :class:`~lakelog_lake.errors.SelectionChanged`.
         """
         if self._head is None or not self.idle_bytes:
@@ -123,10 +126,28 @@ class Target:
         self.start = first_offset(
             asked.store, self._reached, self.sink.name, accept_gaps=asked.accept_gaps
         )
+        if self.resume is not None:
+            self._head = self._confirmed(asked.identity, self._head)
 
     def newest(self, identity: str) -> Head:
         """Read the newest version of the table."""
         with table_errors(self.sink.name):
+            return self.sink.head(identity, self.resume)
+
+    def _confirmed(self, identity: str, head: Head) -> Head:
+        """Commit a position that only the user's word shows, without rows; the newest version."""
+        with table_errors(self.sink.name):
+            try:
+                return self.sink.head(identity)
+            except PositionMissing:
+                said = head.position
+                if said is None:
+                    raise
+            position = Position(
+                said.end, said.end, said.last, said.next_offsets, chosen=said.chosen
+            )
+            self.sink.commit(head, identity, [], position)
+            self.resume = None
             return self.sink.head(identity)
 
     def has_landed(self, identity: str) -> bool:
@@ -226,6 +247,7 @@ class TableSpec:
     :ivar compression: compression of data files
     :ivar history: the history that the tables keep, see
         :mod:`~lakelog_lake.tables.settings`; ``None`` leaves each table's own setting
+    :ivar resume: what counts in a table that does not show its position
     """
 
     to: str
@@ -236,6 +258,7 @@ class TableSpec:
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
     history: str | None = attrs.field(default=None)
+    resume: settings.Resume | None = None
 
     @history.validator
     def _says_history(self, _field: object, history: str | None) -> None:
@@ -286,6 +309,7 @@ class TopicTables:
                 is_dead_letters=True,
                 idle_bytes=IDLE_BYTES,
                 compression=self.spec.compression,
+                resume=self.spec.resume,
             )
         return Target(
             self._made(self.name, main),
@@ -294,6 +318,7 @@ class TopicTables:
             dead,
             idle_bytes=0 if topic is None else IDLE_BYTES,
             compression=self.spec.compression,
+            resume=self.spec.resume,
         )
 
     def _parsers(self, topic: str | None) -> Mapping[str, BodyParser]:

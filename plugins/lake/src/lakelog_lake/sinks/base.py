@@ -19,6 +19,7 @@ import attrs
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.tables import data_files, remote
 from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tables.shape import Layout, TableShape, keys_text
 
 
@@ -55,8 +56,13 @@ class Sink(Protocol):
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
 
-    def head(self, store: str) -> Head:
-        """Read the newest version, without any cache."""
+    def head(self, store: str, resume: Resume | None = None) -> Head:
+        """Read the newest version, without any cache.
+
+        :param resume: what counts if the table does not show the position
+
+        Raises :class:`~lakelog_lake.errors.PositionMissing`.
+        """
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position

@@ -1,10 +1,10 @@
 """An Iceberg table, written with pyiceberg, without a JVM; and the catalogs that have such tables.
 
 The positions of all stores are properties of the snapshot that a commit makes
-(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets the
-position of the landing store as a property of the table, which only marks that the store has
-landed there. It is not rolled back with the table. The snapshots that led to a version are read by
-pyiceberg here, and by Java in Spark.
+(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets them as
+properties of the table, each with the snapshot's id. They outlive the snapshot, and are not rolled
+back with the table. The snapshots that led to a version are read by pyiceberg here, and by Java in
+Spark.
 
 A commit requires that the branch is still at the snapshot from which the position was read. After a
 conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 import pyarrow as pa
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
 
@@ -246,59 +248,85 @@ class Snapshot:
     """One snapshot.
 
     :ivar number: its sequence number, from 1 on
-    :ivar operation: its operation, such as ``append``
+    :ivar parent: the snapshot before it; ``None`` if it was the first, or if expiry removed that
     :ivar summary: the properties of its summary
     """
 
     number: int
-    operation: str
+    parent: int | None
     summary: Mapping[str, str]
 
     @property
     def is_first(self) -> bool:
-        """Whether the table was empty before it; also true after a replacement.
+        """Whether the table was empty before it."""
+        return self.number == 1
 
-        A missing parent does not prove this: expiry removes parents.
-        """
-        added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
-        return self.number == 1 or (
-            self.operation in ("append", "overwrite") and added == total != "0"
-        )
+
+SnapshotOf: TypeAlias = "Callable[[int], Snapshot | None]"
+"""Returns the snapshot with this id, as one version of the metadata has it."""
 
 
 class IcebergHistory:
     """The part of a :class:`~lakelog_lake.tables.position.TableHistory` without the rows.
 
-    A base of classes that read the metadata of one version.
+    A base of classes that read the metadata of one version, and the older metadata files. These
+    have the snapshots that expired since, and the parents that pyiceberg's expiry forgets.
     """
 
     _is_cut: bool = False
+    _behind: int | None = None
 
     def properties(self) -> Mapping[str, str]:
         """The properties of the table."""
         raise NotImplementedError
 
-    def ancestors(self) -> Iterator[Snapshot]:
-        """The snapshots that have not expired, newest first."""
+    def newest(self) -> int | None:
+        """The id of the current snapshot."""
         raise NotImplementedError
 
+    def versions(self) -> Iterator[SnapshotOf]:
+        """The versions of the metadata that can still be read, newest first."""
+        raise NotImplementedError
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        """The snapshots that led to the current one, newest first, as far as they are known."""
+        unread, read = self.versions(), list[SnapshotOf]()
+        at = self.newest()
+        while at is not None:
+            found, self._behind = None, at
+            for of_version in chain(tuple(read), _noted(unread, read)):
+                found = of_version(at) or found
+                if found is not None and (found.parent is not None or found.is_first):
+                    break
+            if found is None:
+                return
+            yield found
+            at = self._behind = found.parent
+
     def commits(self) -> Iterator[positions.PositionedVersion]:
-        """The commits of the snapshots that have not expired, newest first."""
+        """The commits of :meth:`ancestors`, newest first."""
         for each in self.ancestors():
             self._is_cut = not each.is_first
-            yield positions.PositionedVersion(positions.texts_in(each.summary))
+            yield positions.PositionedVersion.of(each.summary)
 
     def begins(self) -> bool:
         """Whether the oldest known snapshot was the first of the table."""
         return not self._is_cut
 
-    def marks(self) -> Collection[str]:
-        """The stores with a position among the table's properties."""
-        return positions.texts_in(self.properties())
-
     def mark(self, store: str) -> str | None:
         """The newest position of ``store``, from the table's properties."""
         return self.properties().get(positions.key(store))
+
+    def is_of_parent(self, snapshot: int) -> bool:
+        """Whether ``snapshot`` is the parent of the oldest known ancestor."""
+        return snapshot == self._behind
+
+
+def _noted(unread: Iterator[SnapshotOf], read: list[SnapshotOf]) -> Iterator[SnapshotOf]:
+    """Read on, and keep what was read."""
+    for each in unread:
+        read.append(each)
+        yield each
 
 
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
@@ -438,13 +466,13 @@ class IcebergSink:
         except NoSuchTableError:
             return None
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
         self._properties = remote.pairs(table.io.properties)  # credentials may expire
         found = positions.cached_version(self._known, version, table, _History(table), self.name)
-        return Head(found.known.position(store), found)
+        return Head(found.known.position(store, resume), found)
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
@@ -466,11 +494,11 @@ class IcebergSink:
         from pyiceberg.exceptions import CommitFailedException
 
         properties = head.version.known.properties(store, position)
-        table, own = head.version.table, positions.key(store)
+        table = head.version.table
         schema, spec_id = table.schema(), table.metadata.default_spec_id
         added = (data_file(schema, spec_id, each, self._uri(each.path)) for each in files)
-        committed = self._expiry.append(transaction, added, properties)
-        transaction.set_properties({own: properties[own]})
+        snapshot, committed = self._expiry.append(transaction, added, properties)
+        transaction.set_properties(positions.marks(properties, snapshot))
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
@@ -507,14 +535,19 @@ class _History(IcebergHistory):
     def properties(self) -> Mapping[str, str]:
         return self.table.properties
 
-    def ancestors(self) -> Iterator[Snapshot]:
-        from lakelog_lake.sinks.iceberg_expiry import line_of
+    def newest(self) -> int | None:
+        return self.table.metadata.current_snapshot_id
 
-        metadata = self.table.metadata
-        for each in line_of(metadata, metadata.current_snapshot_id):
-            number, summary = each.sequence_number or 0, each.summary
-            more = {} if summary is None else summary.additional_properties
-            yield Snapshot(number, "" if summary is None else summary.operation.value, more)
+    def versions(self) -> Iterator[SnapshotOf]:
+        from pyiceberg.serializers import FromInputFile
+
+        yield _snapshots_of(self.table.metadata)
+        for each in reversed(self.table.metadata.metadata_log):
+            try:
+                file = self.table.io.new_input(each.metadata_file)
+                yield _snapshots_of(FromInputFile.table_metadata(file))
+            except FileNotFoundError:
+                return
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         yield from self.table.scan(selected_fields=positions.LAST_ROWS).to_arrow_batch_reader()
@@ -524,3 +557,16 @@ class _History(IcebergHistory):
 
         scan = self.table.scan(EqualTo("store", store), selected_fields=("store",), limit=1)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
         return bool(scan.to_arrow().num_rows)
+
+
+def _snapshots_of(metadata: TableMetadata) -> SnapshotOf:
+    """Those of one version of the metadata."""
+
+    def snapshot_of(number: int) -> Snapshot | None:
+        found = metadata.snapshot_by_id(number)
+        if found is None:
+            return None
+        more = {} if found.summary is None else found.summary.additional_properties
+        return Snapshot(found.sequence_number or 0, found.parent_snapshot_id, more)
+
+    return snapshot_of

@@ -37,6 +37,7 @@ from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, c
 from lakelog_lake.tables import data_files, shape
 from lakelog_lake.tables.position import Position, from_text, to_text
 from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.settings import Resume
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
@@ -110,7 +111,7 @@ class ParquetSink(FolderTable[Path]):
             "topic": self.shape.topic,
         }
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: Resume | None = None) -> Head:  # noqa: ARG002  # it is known
         """Read the newest manifest, and make its files visible."""
         version = self.newest()
         text = version[1]["positions"].get(store)
