@@ -119,7 +119,8 @@ def test_it_is_the_same_for_any_length_and_number_of_segments(small: Path, tmp_p
     }
     for name, (read, _) in found["small"].items():
         assert read < MOST_BYTES, found
-        assert abs(found["large"][name][0] - read) < 8 << 10, found
+        looks = 32 << 10 if name == "find" else 8 << 10  # a reader looks again after 2 ms, at 4 KiB
+        assert abs(found["large"][name][0] - read) < looks, found
         units = 2 * 300 * 1024 if name == "find" else 8 << 10  # the record is found, and got
         assert abs(found["many"][name][0] - found["one"][name][0]) < units, found
         assert max(found["large"][name][1], found["many"][name][1]) < MOST_FAULTS, found

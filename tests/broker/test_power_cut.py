@@ -25,6 +25,7 @@ from plugins.broker.tests.raw_client import answer_to, send
 from tests.broker.later import lakelogs_broker
 from tests.faults.checking import rebooted
 from tests.faults.disks import Disk, eat, made, small
+from tests.faults.recorder import recording
 from tests.replication.masterbroker import SEGMENT
 from tests.support.waiting import until
 
@@ -37,6 +38,7 @@ THREADS: Final = 4
 REFUSED: Final = 4
 FAILED: Final = "a write or sync failed", "a sync of a queue failed"
 """The error of the log or of a queue, whichever is synced first on the failed disk."""
+SOAK: Final = (pytest.mark.soak, pytest.mark.timeout(3600))
 SIZES: Final = ("--set", f"segment_size_bytes={SEGMENT}", "--set", "preallocate=false")
 
 
@@ -44,12 +46,13 @@ SIZES: Final = ("--set", f"segment_size_bytes={SEGMENT}", "--set", "preallocate=
 class Senders:
     """Threads that send messages of all kinds, and record the acknowledged ones.
 
+    :ivar acknowledged: by body, when the answer came, by ``time.monotonic``
     :ivar halves: half messages by body, with their queue offsets
     :ivar refusals: the error that ended each thread
     """
 
     address: Address
-    acknowledged: list[str] = attrs.field(factory=list)
+    acknowledged: dict[str, float] = attrs.field(factory=dict)
     halves: dict[str, int] = attrs.field(factory=dict)
     refusals: list[Exception] = attrs.field(factory=list)
     _stop: Event = attrs.field(factory=Event)
@@ -64,8 +67,10 @@ class Senders:
     def wait(self, count: int) -> None:
         until(lambda: len(self.acknowledged) >= count)
 
-    def known(self) -> tuple[list[str], dict[str, int]]:
-        return self.acknowledged.copy(), self.halves.copy()
+    def known(self, before: float = float("inf")) -> tuple[list[str], dict[str, int]]:
+        found = [body for body, at in self.acknowledged.copy().items() if at < before]
+        halves = self.halves.copy()
+        return found, {body: halves[body] for body in found if body in halves}
 
     def stop(self) -> None:
         self._stop.set()
@@ -93,7 +98,7 @@ class Senders:
         sent = answer_to(str(self.address), TOPIC, body.encode(), queue_id, **properties).fields
         if "TRAN_MSG" in properties:
             self.halves[body] = int(sent["queueOffset"])
-        self.acknowledged.append(body)
+        self.acknowledged[body] = time.monotonic()
         if kind in {"commit", "rollback"}:
             self._end(sent, COMMIT if kind == "commit" else ROLLBACK)
         elif kind == "plain":
@@ -155,6 +160,39 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(
     come(path, acknowledged, halves)
 
 
+@pytest.mark.parametrize(
+    ("kind", "images"),
+    [("ext4", 2), *(pytest.param(kind, 20, marks=SOAK) for kind in ("ext4", "xfs"))],
+)
+def test_nothing_acknowledged_is_lost_after_writes_were_reordered(
+    kind: str, images: int, tmp_path: Path
+) -> None:
+    with recording(kind, tmp_path) as recorded:
+        path = recorded.disk.place / "store"
+        options = (*SIZES, "--set", "flush=group-commit")
+        with lakelogs_broker(path.parent, 0, options, said=tmp_path / "said") as serving:
+            senders = Senders(serving.server)
+            senders.start(0)
+            try:
+                senders.wait(100)
+                until((path / "config" / "consumerOffset.json").exists)
+                since = time.monotonic()
+                senders.wait(len(senders.acknowledged) + 400)
+                serving.end(killed=True)
+            finally:
+                senders.stop()
+        recorded.disk.unmount()
+        lost = torn = 0
+        with recorded.mounted_cuts(since, images, 3) as cuts:
+            for cut in cuts:
+                rebooted(path)
+                check_progress(path)
+                come(path, *senders.known(cut.seconds))
+                lost, torn = lost + cut.lost, torn + cut.torn
+    counts = f"{images} images, {lost} writes lost, {torn} torn, 0 violations"
+    print(f"{kind}: {counts}")  # noqa: T201  # the record of a soak
+
+
 def check_progress(path: Path) -> None:
     """Check that no saved progress is ahead of the log that the cut left."""
     with lakelog.open(path, mode="exclusive") as store:
@@ -167,11 +205,17 @@ def check_progress(path: Path) -> None:
             for topic, queues in topics.items():
                 for queue_id, offset in queues.items():
                     assert offset <= ends.get((topic, queue_id), 0), (group, topic, queue_id)
-        delays = json.loads((path / "config" / "delayOffset.json").read_text())["offsetTable"]
-        for level, offset in delays.items():
+        for level, offset in _content(path, "delayOffset.json").get("offsetTable", {}).items():
             assert offset <= ends.get(("SCHEDULE_TOPIC_XXXX", int(level) - 1), 0)
-        timers = json.loads((path / "config" / "timerProgress.json").read_text())
-        assert timers["readOffset"] <= ends.get((TIMER_TOPIC, 0), 0)
+        timers = _content(path, "timerProgress.json")
+        assert timers.get("readOffset", 0) <= ends.get((TIMER_TOPIC, 0), 0)
+
+
+def _content(path: Path, name: str) -> dict[str, Any]:
+    """A file of progress; empty if the cut came before its first one was durable."""
+    file = path / "config" / name
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found
 
 
 def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
@@ -237,7 +281,8 @@ def test_a_full_disk_refuses_messages_until_there_is_room(
         assert not roomy.refusals
         process.terminate()
         assert process.wait(60) == 0
-    come(full_soon / "store", full.acknowledged + roomy.acknowledged, full.halves | roomy.halves)
+    acknowledged = [*full.acknowledged, *roomy.acknowledged]
+    come(full_soon / "store", acknowledged, full.halves | roomy.halves)
 
 
 def is_full(address: Address) -> bool:

@@ -1,6 +1,7 @@
 """A program that puts, consumes, acknowledges and returns messages until its disk fails.
 
-It prints a JSON line for each step: before and after each acknowledgement, and after each commit.
+It prints a JSON line with its time for each step: before each acknowledgement, and after each put,
+return and commit.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import itertools
 import json
 import random
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,7 +34,7 @@ def settings_of(flush: str) -> Mapping[str, Any]:
 
 
 def tell(step: str, what: object) -> None:
-    sys.stdout.write(json.dumps([step, what]) + "\n")
+    sys.stdout.write(json.dumps([time.monotonic(), step, what]) + "\n")
     sys.stdout.flush()
 
 

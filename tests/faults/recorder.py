@@ -18,8 +18,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,10 @@ from tests.support.smalldisk import mounted
 ROOT: Final = Path(__file__).parents[2]
 FUSE: Final = Path("/dev/fuse")
 SECTOR: Final = 512
+UNIT_BYTES: Final = {"ext4-without-journal": 4096, "xfs": 4096}
+"""What a disk must write whole for a file system, if more than a sector: a torn block of a folder
+loses names that were synced, without a journal; xfs then cannot be mounted (its checksum differs).
+"""
 _BARRIER: Final = -1
 """In place of an offset."""
 _ENTRY: Final = struct.Struct("<dqq")
@@ -144,36 +148,6 @@ def main(base: str, place: str, log: str) -> None:
         _Server(device, image, logged.fileno()).serve()
 
 
-@contextmanager
-def recording(kind: str, folder: Path) -> Iterator[tuple[Disk, Path, Path]]:
-    """A new file system on a disk that records.
-
-    :return: the disk, mounted; its image as it was before; the log of what was written since
-    """
-    if not FUSE.exists():
-        required.missing(f"there is no {FUSE}: the kernel has no FUSE")
-    with made(kind, folder) as disk:
-        disk.unmount()
-        served, log = folder / "recorded", folder / "log"
-        served.touch()
-        command = [
-            sys.executable,
-            "-m",
-            "tests.faults.recorder",
-            *map(str, (disk.image, served, log)),
-        ]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "mounted\n"
-            recorded = Disk(served, disk.place, cuts_at_once=True)
-            try:
-                with mounted(recorded.place, recorded.mounting):
-                    yield recorded, disk.image, log
-            finally:
-                subprocess.run(["umount", "-l", served], check=True)
-        assert process.returncode == 0
-
-
 @attrs.frozen
 class _Write:
     offset: int
@@ -260,6 +234,69 @@ class Images:
                 seconds, offset, length = _ENTRY.unpack(head)
                 data = file.read(length)
                 yield seconds, None if offset == _BARRIER else _Write(offset, data)
+
+
+@attrs.frozen
+class Recording:
+    """A new file system on a disk that records.
+
+    :ivar disk: the disk, mounted
+    :ivar base: its image as it was before
+    :ivar log: what was written since
+    """
+
+    kind: str
+    disk: Disk
+    base: Path
+    log: Path
+
+    @contextmanager
+    def mounted_cuts(self, since_seconds: float, count: int, seed: int) -> Iterator[Iterator[Cut]]:
+        """Images that a power cut could leave, each mounted in place of the disk in its turn."""
+        disk = Disk(self.log.with_name("cut"), self.disk.place, cuts_at_once=True)
+        unit_bytes = UNIT_BYTES.get(self.kind, SECTOR)
+        images = Images(self.base, self.log, random.Random(seed), unit_bytes)
+        with closing(self._mounted(disk, images.made(disk.image, since_seconds, count))) as cuts:
+            yield cuts
+
+    def _mounted(self, disk: Disk, cuts: Iterator[Cut]) -> Generator[Cut]:
+        for cut in cuts:
+            if self.kind == "ext4-without-journal":  # as each boot does
+                command = ["e2fsck", "-fy", str(disk.image)]
+                done = subprocess.run(command, check=False, capture_output=True)
+                assert done.returncode in {0, 1}, done.stdout
+            disk.mount()  # fails the test where it cannot be mounted
+            try:
+                yield cut
+            finally:
+                disk.unmount()
+
+
+@contextmanager
+def recording(kind: str, folder: Path) -> Iterator[Recording]:
+    """Make a file system on a disk that records, and mount it."""
+    if not FUSE.exists():
+        required.missing(f"there is no {FUSE}: the kernel has no FUSE")
+    with made(kind, folder) as disk:
+        disk.unmount()
+        served, log = folder / "recorded", folder / "log"
+        served.touch()
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.recorder",
+            *map(str, (disk.image, served, log)),
+        ]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "mounted\n"
+            recorded = Disk(served, disk.place, cuts_at_once=True)
+            try:
+                with mounted(recorded.place, recorded.mounting):
+                    yield Recording(kind, recorded, disk.image, log)
+            finally:
+                subprocess.run(["umount", "-l", served], check=True)
+        assert process.returncode == 0
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.interrupting import PUTTING, READING, Case, matrix
+from tests.faults.interrupting import GROUPS, PUTTING, READING, Case, matrix
 from tests.support.sampling import chance
 
 SOME = 8
 """Points of each case in a run."""
-SOUND = sorted({*PUTTING, *READING} - {"consumer", "subscribe"})
-"""All but those of consumers."""
+SOUND = sorted({*PUTTING, *READING, *GROUPS} - {"consumer"})
+"""All but that of a consumer without a group's state."""
 END = 60
 """Points of an open behind which the store has all of its parts."""
 
@@ -25,7 +25,7 @@ def _some(numbers: Sequence[int]) -> Sequence[int]:
     return sorted(chance().sample(numbers, min(SOME, len(numbers))))
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", matrix(SOUND), ids=str)
 def test_an_operation_is_interrupted(case: Case, tmp_path: Path) -> None:
     found = case.run(tmp_path, _some)

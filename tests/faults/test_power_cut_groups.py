@@ -2,7 +2,8 @@
 
 Committed offsets are there afterwards, and none is beyond the end of its queue. A message that is
 in the log, and was not acknowledged, is handed out, or its copy in a retry topic is. New messages
-are handed out. The cut is that of :mod:`tests.faults.test_power_cut`.
+are handed out. Nothing comes again that is below a committed offset. The power goes as in
+:mod:`tests.faults.test_power_cut`, or as in :mod:`tests.faults.test_reordered_writes`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ from lakelog import Message, Store
 from tests.faults.checking import rebooted
 from tests.faults.consuming import QUEUES, TOPIC, settings_of
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
+from tests.faults.recorder import recording
 from tests.support.killing import ROOT
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.root
 SAMPLE: Final = (("ext4", "timed"), ("xfs", "group-commit"))
 FLUSHES: Final = ("inline", "group-commit", "timed")
+IMAGES: Final = (("ext4", "group-commit", 3), ("xfs", "timed", 2))
+SOAKED_IMAGES: Final = 10
+"""For each of 12 pairs of file system and flush strategy."""
+COMMITS: Final = 12
 NEW: Final = 30
 
 
@@ -48,12 +54,11 @@ class Consuming:
         return cls(process)
 
     def read(self) -> None:
-        """Note each line with the time of its arrival, until the program ends."""
+        """Note each line with its time, until the program ends."""
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                step, what = json.loads(line)
-                self.told.append((time.monotonic(), step, what))
+                self.told.append(tuple(json.loads(line)))
 
     def of(self, step: str, before: float = float("inf")) -> list[Any]:
         return [what for at, each, what in self.told if each == step and at < before]
@@ -83,7 +88,10 @@ def _cut(disk: Disk, path: Path, flush: str, seed: int) -> int:
     return len(program.of("put"))
 
 
-def check(store: Store, program: Consuming, begun: float, flush: str) -> None:
+def check(
+    store: Store, program: Consuming, begun: float, flush: str, ended: float = float("inf")
+) -> None:
+    """Look at what a cut left that began and ended at these times."""
     store.wait_dispatched()
     there = {int(bytes(each.body)) for each in messages(store, TOPIC)}
     if flush != "timed":
@@ -96,12 +104,14 @@ def check(store: Store, program: Consuming, begun: float, flush: str) -> None:
     with store.consumer("c", TOPIC, start="earliest") as consumer:
         seen = {int(bytes(each.body)) for each in consumer.poll(100_000)}
     assert seen >= new
-    wanted = (there - set(program.of("acking"))) | new
+    wanted = (there - set(program.of("acking", ended))) | new
     found = {int(bytes(each.body)) for each in messages(store, "%DLQ%g")}
+    committed = store.groups().get("g", {})
     with store.subscribe("g", TOPIC, start="earliest") as member:
 
         def is_complete() -> bool:
             for each in member.poll(100):
+                assert each.queue_offset >= committed.get(each.topic, {}).get(each.queue_id, 0)
                 found.add(int(bytes(each.message.body)))
                 member.ack(each)
             return found >= wanted
@@ -140,6 +150,33 @@ def messages(store: Store, topic: str) -> list[Any]:
     return found
 
 
+def _check_images(folder: Path, kind: str, flush: str, images: int, seed: int) -> None:
+    """Record the writes of the program, and look at so many images that a cut could leave."""
+    with recording(kind, folder) as recorded:
+        path = recorded.disk.place / "store"
+        program = Consuming.started(path, flush, seed)
+        reading = threading.Thread(target=program.read)
+        reading.start()
+        try:
+            until(lambda: len(program.of("committed")) >= COMMITS)
+        finally:
+            program.process.kill()
+            program.process.wait()
+            reading.join()
+        recorded.disk.unmount()
+        assert program.of("nack")
+        lost = torn = 0
+        since = next(at for at, step, _ in program.told if step == "committed")
+        with recorded.mounted_cuts(since, images, seed) as cuts:
+            for cut in cuts:
+                rebooted(path)
+                with lakelog.open(path, **settings_of(flush)) as store:
+                    check(store, program, cut.seconds, flush, cut.seconds)
+                lost, torn = lost + cut.lost, torn + cut.torn
+    counts = f"{images} images, {lost} writes lost, {torn} torn, 0 violations"
+    print(f"{kind} {flush}: {counts}")  # noqa: T201  # the record of a soak
+
+
 @pytest.mark.parametrize(("kind", "flush"), SAMPLE)
 def test_no_message_is_passed_over(tmp_path: Path, kind: str, flush: str) -> None:
     with made(kind, tmp_path) as disk:
@@ -154,3 +191,18 @@ def test_power_cuts_at_random_instants(tmp_path: Path, kind: str, flush: str) ->
     with made(kind, tmp_path) as disk:
         told = [_cut(disk, disk.place / f"store-{seed}", flush, seed) for seed in range(5)]
     assert min(told)
+
+
+@pytest.mark.parametrize(("kind", "flush", "images"), IMAGES)
+def test_no_message_is_passed_over_after_writes_were_reordered(
+    tmp_path: Path, kind: str, flush: str, images: int
+) -> None:
+    _check_images(tmp_path, kind, flush, images, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("flush", FLUSHES)
+@pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))
+def test_120_images(tmp_path: Path, kind: str, flush: str) -> None:
+    _check_images(tmp_path, kind, flush, SOAKED_IMAGES, 2)

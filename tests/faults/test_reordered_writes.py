@@ -8,8 +8,6 @@ cut is there.
 from __future__ import annotations
 
 import itertools
-import random
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +16,8 @@ import pytest
 
 from tests.faults.checking import check_recovered, kept, opened, rebooted
 from tests.faults.conftest import Workers
-from tests.faults.disks import FILE_SYSTEMS, Disk
-from tests.faults.recorder import SECTOR, Images, recording
+from tests.faults.disks import FILE_SYSTEMS
+from tests.faults.recorder import recording
 from tests.faults.workload import TOPIC
 
 pytestmark = pytest.mark.root
@@ -34,10 +32,6 @@ SAMPLE: Final = (("ext4", ALL[1], 4), ("ext4-without-journal", ALL[3], 3), ("xfs
 EVENTS: Final = 150
 SOAKED_IMAGES: Final = 14
 """For each of 36 pairs of file system and settings: 504 in all."""
-UNIT_BYTES: Final = {"ext4-without-journal": 4096, "xfs": 4096}
-"""What a disk must write whole for a file system, if more than a sector: a torn block of a folder
-loses names that were synced, without a journal; xfs then cannot be mounted (its checksum differs).
-"""
 
 
 def _id(value: object) -> str:
@@ -48,32 +42,23 @@ def _check(
     workers: Workers, folder: Path, kind: str, settings: Mapping[str, Any], images: int, seed: int
 ) -> int:
     """Record, and look at so many images; how many acknowledged messages were looked for."""
-    with recording(kind, folder) as (disk, base, log):
-        path = disk.place / "store"
+    with recording(kind, folder) as recorded:
+        path = recorded.disk.place / "store"
         outcome = workers.run(
             path, settings, workload="until-killed", kill_after_events=EVENTS, patience_seconds=100
         )
         assert not outcome.failures
-        disk.unmount()
-    first = outcome.told("ack")[0]["told_seconds"]
-    checked, lost, torn = 0, 0, 0
-    cut_disk = Disk(folder / "cut", disk.place, cuts_at_once=True)
-    making = Images(base, log, random.Random(seed), UNIT_BYTES.get(kind, SECTOR))
-    for cut in making.made(cut_disk.image, first, images):
-        answered = outcome.before(cut.seconds)
-        must = kept(answered, settings, power_cut=True)
-        if kind == "ext4-without-journal":  # as each boot does
-            command = ["e2fsck", "-fy", str(cut_disk.image)]
-            done = subprocess.run(command, check=False, capture_output=True)
-            assert done.returncode in {0, 1}, done.stdout
-        cut_disk.mount()  # fails the test where it cannot be mounted
-        try:
-            rebooted(path)
-            check_recovered(path, settings, must)
-            _check_index(path, settings, must)
-        finally:
-            cut_disk.unmount()
-        checked, lost, torn = checked + len(must), lost + cut.lost, torn + cut.torn
+        recorded.disk.unmount()
+        first = outcome.told("ack")[0]["told_seconds"]
+        checked, lost, torn = 0, 0, 0
+        with recorded.mounted_cuts(first, images, seed) as cuts:
+            for cut in cuts:
+                must = kept(outcome.before(cut.seconds), settings, power_cut=True)
+                rebooted(path)
+                check_recovered(path, settings, must)
+                _check_index(path, settings, must)
+                checked += len(must)
+                lost, torn = lost + cut.lost, torn + cut.torn
     counts = f"{images} images, {checked} messages, {lost} writes lost, {torn} torn, 0 violations"
     print(f"{kind} {_id(settings)}: {counts}")  # noqa: T201  # the record of a soak
     return checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import random
 import signal
 import sys
@@ -152,6 +153,7 @@ def real_places(module: ModuleType) -> set[Place]:
         raise Alarm
 
     before = signal.signal(signal.SIGALRM, handle)
+    gc.disable()  # callbacks of other libraries at a collection would print the exception
     try:
         for _ in range(SIGNALS):
             with suppress(Alarm):
@@ -161,6 +163,7 @@ def real_places(module: ModuleType) -> set[Place]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        gc.enable()
     return found
 
 

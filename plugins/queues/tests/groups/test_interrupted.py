@@ -66,6 +66,29 @@ def test_an_exception_at_any_point_leaves_a_state_that_all_can_use(
         store.forget_offsets(group)  # the points of a commit grow with the file
 
 
+@pytest.mark.parametrize("is_dropped", [False, True])
+@sampling.at_every(12)
+def test_an_exception_as_a_member_leaves_keeps_nothing_with_it(
+    store: Store, stride: int, is_dropped: bool
+) -> None:
+    """Once it is closed again, or nothing refers to it."""
+    fill(store, COUNT, queues=2)
+    for point in sampling.every(stride):
+        group = f"g{point}"
+        members = [store.subscribe(group, "t")]
+        assert len(members[0].poll()) == COUNT
+        outcome = interrupted(members[0].close, point)
+        if is_dropped:
+            members.clear()
+        for each in members:
+            each.close()
+        with store.subscribe(group, "t") as other:
+            assert places(finish(other)) == {(at % 2, at // 2) for at in range(COUNT)}, outcome
+        if outcome.place is None:
+            break
+        store.forget_offsets(group)
+
+
 def die(path: Path, call: str, at: int) -> None:
     """Be killed at a point of a call; end well if it has fewer points."""
     with open_store(path) as store, joined(store) as member:

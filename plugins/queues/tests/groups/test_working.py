@@ -87,7 +87,7 @@ def test_killed_workers_lose_nothing_and_repeat_only_what_they_had_in_work(
         last[pid] = number
     again = {number: pids for number, pids in begun.items() if len(pids) > 1}
     assert all(pids[0] in killed and last[pids[0]] == each for each, pids in again.items()), again
-    assert done[0].handled + len(again) >= 600
+    assert done[0].handled + len(killed) >= 600  # a kill between an acknowledgement and its count
     assert done[0].lag == 0
 
 

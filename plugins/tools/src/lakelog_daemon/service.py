@@ -119,6 +119,7 @@ class Service:
         self.record = Record()
         self._backoff = Backoff(settings)
         self._child: Child | None = None
+        self._is_replaced = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -141,9 +142,13 @@ class Service:
         self._log(logging.INFO, "started", f"runs as process {child.pid}")
 
     def become(self, spec: Spec) -> None:
-        """Run another program from now on; the present one gets SIGTERM."""
+        """Run another program from now on; the present one gets SIGTERM.
+
+        The end of the present one is no failure: its successor starts without a delay.
+        """
         self.spec = spec
         if self._child is not None and self.state is ServiceState.RUNNING:
+            self._is_replaced = True
             self._child.terminate()
 
     def look(self) -> None:
@@ -238,12 +243,15 @@ class Service:
 
         :param status: the exit status, negative for a signal
         """
-        self._child = None
+        replaced, self._is_replaced, self._child = self._is_replaced, False, None
         how = _exit_text(status)
         self.record.last_exit = how
         if self.state is ServiceState.STOPPING:
             self._finish()
             self._log(logging.INFO, "stopped", f"has stopped: {how}")
+        elif replaced:
+            self._log(logging.INFO, "replaced", f"{how}; starts with its new command")
+            self.start()
         else:
             self._rest(how, time.monotonic() - self.record.started)
 

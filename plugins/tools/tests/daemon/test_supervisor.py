@@ -235,7 +235,8 @@ def test_one_that_comes_later_is_supervised_and_can_become_another(running: Make
         lambda: Path(f"/proc/{services.pid('later')}/cmdline").read_bytes() == b"sleep\x00601\x00"
     )
     assert not is_there(first)
-    assert services["one"].record.restarts == 0
+    assert services["later"].health == "ok"
+    assert [services[each].record.restarts for each in ("one", "later")] == [0, 0]
 
 
 def test_a_line_of_lakelogs_own_log_keeps_its_level(

@@ -215,7 +215,7 @@ class GroupConsumer(OfThisProcess):
             )
             self._commits = state.GroupCommits(self.group, self._state, access.queues.offsets)
             self._turn()
-            self._ends = opened.pop_all()
+            opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
         register_forked(self)
 
@@ -647,11 +647,14 @@ class GroupConsumer(OfThisProcess):
         Raises :class:`~lakelog.errors.StoreError` if the offsets cannot be written.
         """
         was_closed, self._closed = self._closed, True  # ends the waits of other threads
-        if not was_closed:
-            with self._ends, self._fetching:
-                with suppress(StoreClosed):  # the next member commits
-                    self.commit()
-                self._state.leave(self._access.now_ms())
+        try:
+            if not was_closed:
+                with self._fetching:
+                    with suppress(StoreClosed):  # the next member commits
+                        self.commit()
+                    self._state.leave(self._access.now_ms())
+        finally:
+            self._state.file.close()
 
     def forked(self) -> None:
         """Give up the membership in a forked child: the parent keeps it."""

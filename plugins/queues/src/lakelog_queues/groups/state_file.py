@@ -40,7 +40,14 @@ import attrs
 from lakelog.errors import LakelogError, StoreClosed, StoreError
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.format.layout import OWN_DIR
-from lakelog.processes.locks import ByteLock, Holder, is_locked, set_lock, wait_lock
+from lakelog.processes.locks import (
+    ByteLock,
+    Holder,
+    is_locked,
+    set_lock,
+    unlock_all,
+    wait_lock,
+)
 from lakelog.processes.ownership import open_of_members
 from lakelog.runtime.locks import Mutex
 
@@ -265,16 +272,28 @@ class StateFile(Section):
             self._file.sync()
 
     def close(self) -> None:
-        """Release the locks."""
-        self.commits.close()
-        super().close()
-        self._close()
+        """Release the locks; the maps, which stay, would keep them.
+
+        Raises :class:`~lakelog.errors.StoreError` in a signal handler that interrupted a change.
+        """
+        for each in (self, self.commits):
+            if each._is_busy and each._mutex.is_mine():
+                raise self._refusal()
+            Section.close(each)
+        if self._file.fileno() >= 0:  # it is open
+            unlock_all(self._file)
+        self._end()
 
     def forked(self) -> None:
         """Close the child's copy of the file; the parent keeps its locks."""
-        self.commits.forked()
-        super().forked()
-        self.close()
+        for each in (self, self.commits):
+            Section.forked(each)
+            Section.close(each)
+        self._end()
+
+    def _end(self) -> None:
+        self._file.close()
+        self._close.detach()  # not before: after an exception it closes the file
 
 
 def redo(words: memoryview) -> None:
