@@ -150,6 +150,18 @@ class PositionMissing(TableMismatch):
         self.marked, self.rows = marked, rows
 
 
+class TableElsewhere(TableMismatch):
+    """A table has its files outside of the place where it was opened."""
+
+    def __init__(self, table: str, opened: object, found: object) -> None:
+        super().__init__(
+            f"{table} was opened in {opened}, but its files are in {found}: the folder is a copy "
+            "or was moved, and Iceberg's paths are absolute, so that rows would land there. "
+            "Nothing was changed: give the folder of the files, or land in a new folder. A table "
+            "that is meant to be elsewhere can be named by its catalog: catalog:NAME"
+        )
+
+
 class SelectionChanged(TableMismatch):
     """A table has landed another selection of a store's messages than the one requested now."""
 
@@ -169,6 +181,16 @@ class TemporaryError(LandingError):
     """A temporary error; nothing was changed, and a later try may succeed."""
 
     exit_code: ClassVar[int] = 4
+
+
+class LayoutChanged(TemporaryError):
+    """The columns or partitions of a table changed after files were written for it."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"the columns or partitions of {table} changed while messages landed; nothing was "
+            "committed, and their files are written again"
+        )
 
 
 class TooManyConflicts(TemporaryError):

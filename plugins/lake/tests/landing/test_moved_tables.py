@@ -389,7 +389,7 @@ def test_the_property_decides_behind_its_own_snapshot(
     table = iceberg(path)
     history = _History(table)
     parent = next(history.ancestors()).parent
-    history.versions = lambda: iter([_only(table)])  # type: ignore[method-assign]
+    history.versions = lambda: iter([_only(table)])  # type: ignore[method-assign]  # as if older files were gone
     known = position.KnownPositions(history, "t")
     assert known.position("S") == position_in(make("iceberg", path), "S")
     assert parent is not None

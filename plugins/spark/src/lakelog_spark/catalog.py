@@ -16,7 +16,7 @@ during the commit, directly after it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict
+from lakelog_lake.errors import Conflict, TableElsewhere
 from lakelog_lake.sinks import iceberg, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.tables import position as positions
@@ -46,6 +46,7 @@ SPARK: Final = "spark:"
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_METADATA_PATH: Final = "write.metadata.path"
 _LEAST_PARTS: Final = 3
 
 
@@ -127,6 +128,7 @@ class SparkIcebergSink:
     shape: TableShape
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
+    _form: Hashable = attrs.field(default=None, init=False)
     _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
@@ -144,7 +146,8 @@ class SparkIcebergSink:
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        return Layout(self.shape.columns, self.shape.partition, iceberg.ids(self._fields))
+        ids = iceberg.ids(self._fields)
+        return Layout(self.shape.columns, self.shape.partition, ids, form=self._form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -159,6 +162,7 @@ class SparkIcebergSink:
             self.session.sql(f"ALTER TABLE {_quoted(self.table)} ADD COLUMNS ({columns})")
             table = self._load()
         self._location, self._fields = str(table.location()), self._schema(table)
+        self._form = _form(table.operations().current())
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 
@@ -199,7 +203,8 @@ class SparkIcebergSink:
             partial(self._iceberg.TableMetadataParser.read, operations.io()),
         )
         found = positions.cached_version(self._known, location, handles, line, self.name)
-        return Head(found.known.position(store, resume), found)
+        position = found.known.position(store, resume)
+        return Head(position, found, _form(metadata), found.known.line)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -285,6 +290,11 @@ class SparkIcebergSink:
         util = self._iceberg.spark.Spark3Util
         table = util.loadIcebergTable(self.session._jsparkSession, _quoted(self.table))
         table.refresh()
+        metadata, place = table.operations().current(), str(table.location())
+        found = str(metadata.metadataFileLocation())
+        is_below = found.startswith(f"{place.rstrip('/')}/")
+        if not is_below and metadata.properties().get(_METADATA_PATH) is None:
+            raise TableElsewhere(self.name, found.rpartition("/metadata/")[0], place)
         return table
 
     @property
@@ -315,6 +325,9 @@ class _History(iceberg.IcebergHistory):
     def newest(self) -> int | None:
         found = self.metadata.currentSnapshot()
         return None if found is None else int(found.snapshotId())
+
+    def count(self) -> int:
+        return len(self.metadata.snapshots())
 
     def versions(self) -> Iterator[iceberg.SnapshotOf]:
         from py4j.protocol import Py4JJavaError
@@ -354,6 +367,12 @@ class _History(iceberg.IcebergHistory):
         if snapshot is None:
             return self.session.table(self.table).limit(0)
         return self.session.sql(f"SELECT * FROM {self.table} VERSION AS OF {snapshot.snapshotId()}")
+
+
+def _form(metadata: Any) -> Hashable:
+    """The columns and partitions of a table, and which table it is, from Java's metadata."""
+    numbers = (int(metadata.currentSchemaId()), int(metadata.defaultSpecId()))
+    return (str(metadata.uuid()), str(metadata.location()), *numbers)
 
 
 def _snapshots_of(metadata: Any) -> iceberg.SnapshotOf:

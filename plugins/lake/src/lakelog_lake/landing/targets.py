@@ -14,7 +14,7 @@ between these steps loses no row.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Final
@@ -115,6 +115,10 @@ class Target:
         :class:`~lakelog_lake.errors.SelectionChanged`.
         """
         if self._head is None or not self.idle_bytes:
+            self._head = self.newest(asked.identity)
+        if self._head.form != self.sink.layout.form:
+            with table_errors(self.sink.name):
+                self.sink.prepare()
             self._head = self.newest(asked.identity)
         self._chosen = asked.chosen.description(of_one_topic=self.topics is not None)
         before = None if self._head.position is None else self._head.position.chosen
@@ -226,6 +230,10 @@ class Target:
         if before is None or reached is None or reached.end < self.start:
             return self.start
         return before.end
+
+    def forget(self) -> None:
+        """Read the table again before the next pass."""
+        self._head = None
 
     def finish(self, identity: str) -> None:
         """Commit a position that is only in memory."""
@@ -381,14 +389,14 @@ class Targets:
         numbers = {each: number for number, each in enumerate(self.served)}
         return tuple(each.outlet(number, numbers) for each, number in numbers.items())
 
-    def starts(self, at: int) -> list[tuple[Target, int]]:
-        """The start of each table after a pass up to ``at``, in the order of :meth:`outlets`.
+    def starts(self, at: int) -> list[tuple[Target, int, Hashable]]:
+        """The start and form of each table after a pass up to ``at``, as in :meth:`outlets`.
 
         A task for a range from ``at`` on writes the same rows before and after the commit of that
         pass: rows behind ``at`` that a table already has are left out, and no record before ``at``
         is read.
         """
-        return [(each, max(each.start, at)) for each in self.served]
+        return [(each, max(each.start, at), each.sink.layout.form) for each in self.served]
 
     def look(self, asked: PassStore) -> int:
         """Read the position of each table; return the start of the next range."""

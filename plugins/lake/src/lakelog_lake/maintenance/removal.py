@@ -386,6 +386,9 @@ class _Store:
                 head = sink.head(self.store)
             if head.position is None:
                 return 0  # its first range has not landed yet
+            if head.form != sink.layout.form:
+                sink.prepare()
+                continue
             files = self._written(self._in_both(), head.position.end)
             if not files:
                 return 0

@@ -10,7 +10,7 @@ registered in ``locations.py``, or by an entry point in ``lakelog_lake.formats``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -18,7 +18,7 @@ import attrs
 
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.tables import data_files, remote
-from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.position import Position, TableHistory
 from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tables.shape import Layout, TableShape, keys_text
 
@@ -29,10 +29,14 @@ class Head:
 
     :ivar position: the position of one store; ``None`` if that store never landed in the table
     :ivar version: the sink's own handle of the version, for a commit
+    :ivar form: identifies what files must look like: that of :class:`Layout` if they still fit
+    :ivar history: the commits that led to the version; ``None`` if they are not known
     """
 
     position: Position | None
     version: Any = attrs.field(repr=False)
+    form: Hashable = None
+    history: TableHistory | None = attrs.field(default=None, repr=False)
 
 
 class Sink(Protocol):

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,6 +52,7 @@ class DeltaHistory:
 
     _table: DeltaTable
     _oldest: int = -1
+    _is_straight: bool = True
 
     def commits(self) -> Iterator[positions.PositionedVersion]:
         """The commits back to the oldest version that log clean-up has left.
@@ -68,6 +69,7 @@ class DeltaHistory:
                 restored = _restored(each)
                 if restored is not None:
                     newest = restored
+                    self._is_straight = False
                     continue
                 texts = _json_of(each.get("userMetadata"))
                 yield positions.PositionedVersion.of(texts, replaces=_replaces(each))
@@ -78,6 +80,10 @@ class DeltaHistory:
     def begins(self) -> bool:
         """Whether the log still has version 0."""
         return self._oldest == 0
+
+    def is_straight(self) -> bool:
+        """Whether no restore was met."""
+        return self._is_straight
 
     def mark(self, store: str) -> str | None:
         """The transaction identifier of the store, which a restore does not set back."""
@@ -186,13 +192,16 @@ class DeltaSink(FolderTable[remote.Folder]):
     _known: dict[Any, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
+    _forms: list[Hashable] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    """The form of the table at the last :meth:`prepare`, if any."""
 
     @property
     def layout(self) -> Layout:
         """The columns without partition columns, whose values are only in the table's log."""
         shape = self.shape
         stored = [each for each in shape.stored() if each.name not in shape.partition]
-        return Layout(pa.schema(stored), shape.partition)
+        form = self._forms[-1] if self._forms else None
+        return Layout(pa.schema(stored), shape.partition, form=form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns and fields of columns."""
@@ -223,7 +232,9 @@ class DeltaSink(FolderTable[remote.Folder]):
         self._add_columns(table)
         check_partition(self.name, table.metadata().partition_columns, shape.partition)
         check_topic(self.name, self.marked(), shape.topic)
-        self.sync_version(opened(self.path).version())
+        table = opened(self.path)
+        self._forms[:] = [_form(table)]
+        self.sync_version(table.version())
         if isinstance(self.path, Path):
             remote.sync(self.path)
             remote.sync(self.path.parent)
@@ -279,7 +290,8 @@ class DeltaSink(FolderTable[remote.Folder]):
         found = positions.cached_version(
             self._known, version, table, DeltaHistory(table), self.name
         )
-        return Head(found.known.position(store, resume), found)
+        position = found.known.position(store, resume)
+        return Head(position, found, _form(table), found.known.line)
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
@@ -365,6 +377,12 @@ class DeltaSink(FolderTable[remote.Folder]):
         with suppress(FileNotFoundError):
             remote.sync(log / f"{version:020d}.json")
         remote.sync(log)
+
+
+def _form(table: DeltaTable) -> Hashable:
+    """The columns and partitions of a table, and which table it is."""
+    metadata = table.metadata()
+    return (str(metadata.id), table.schema().to_json(), tuple(metadata.partition_columns))
 
 
 def drop_versions(log: Path, first: int) -> None:

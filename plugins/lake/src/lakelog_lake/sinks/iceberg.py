@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict
+from lakelog_lake.errors import Conflict, TableElsewhere
 from lakelog_lake.sinks.base import Head, Kinds, check_partition, check_topic, missing
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
@@ -124,32 +125,6 @@ TABLE_PROPERTIES: Final = {
 }
 TOPIC: Final = "lakelog.topic"
 """The table property with the only topic of a table."""
-
-
-def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = None) -> Table:
-    """Create the table ``name`` if it does not exist; tolerates a concurrent creation.
-
-    :param location: location of a new table; ``None`` leaves it to the catalog
-    """
-    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
-
-    try:
-        return catalog.load_table(name)
-    except NoSuchTableError:
-        pass
-    catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
-    schema = wanted(shape.columns)
-    topic = {} if shape.topic is None else {TOPIC: shape.topic}
-    try:
-        return catalog.create_table(
-            name,
-            schema,
-            location=location,
-            partition_spec=_partitions(schema, shape.partition),
-            properties={**TABLE_PROPERTIES, **topic},
-        )
-    except TableAlreadyExistsError:
-        return catalog.load_table(name)
 
 
 def fitted(table: Table, name: str, shape: TableShape) -> Table:
@@ -309,6 +284,17 @@ class IcebergHistory:
             self._is_cut = not each.is_first
             yield positions.PositionedVersion.of(each.summary)
 
+    def is_straight(self) -> bool:
+        """Whether the table has no snapshot on another branch, and none that was rolled back."""
+        of_version, found, at = next(self.versions()), 0, self.newest()
+        while at is not None and (each := of_version(at)) is not None:
+            found, at = found + 1, each.parent
+        return found == self.count()
+
+    def count(self) -> int:
+        """The number of snapshots that have not expired."""
+        raise NotImplementedError
+
     def begins(self) -> bool:
         """Whether the oldest known snapshot was the first of the table."""
         return not self._is_cut
@@ -414,6 +400,7 @@ class IcebergSink:
     :ivar catalog: any of pyiceberg's
     :ivar table: ``NAMESPACE.TABLE``
     :ivar warehouse: the URI below which to create the table; by default the catalog chooses
+    :ivar within: the local folder that must have the files of the table; ``None`` for any place
     :ivar clock: returns seconds since 1970, for the retention of versions
     :ivar layout: the columns and partitions, with the field ids of the table
     """
@@ -422,6 +409,7 @@ class IcebergSink:
     table: str
     shape: TableShape = attrs.field(factory=TableShape)
     warehouse: str | None = None
+    within: Path | None = None
     clock: Callable[[], float] = time.time
     _location: str = ""
     _properties: remote.Pairs = attrs.field(default=(), repr=False)
@@ -447,32 +435,82 @@ class IcebergSink:
         """Create the table, or add missing columns."""
         root = self.warehouse
         place = None if root is None else "/".join([root.rstrip("/"), *self.table.split(".")])
-        made = make(self.catalog, self.table, self.shape, place)
-        table = fitted(made, self.name, self.shape)
+        table = fitted(self._made(place), self.name, self.shape)
         self._location, self._properties = table.location(), remote.pairs(table.io.properties)
-        self.layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
+        self.layout = Layout(
+            self.shape.columns, self.shape.partition, ids(table.schema()), form=_form(table)
+        )
         folder = self.folder
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, *list(folder.parents)[1:3]):
                 remote.sync(each)
 
+    def _made(self, location: str | None) -> Table:
+        """Create the table if it does not exist; tolerates a concurrent creation.
+
+        :param location: location of a new table; ``None`` leaves it to the catalog
+        """
+        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+        with suppress(NoSuchTableError):
+            return self.load()
+        self.catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+        schema, shape = wanted(self.shape.columns), self.shape
+        topic = {} if shape.topic is None else {TOPIC: shape.topic}
+        try:
+            return self.catalog.create_table(
+                self.table,
+                schema,
+                location=location,
+                partition_spec=_partitions(schema, shape.partition),
+                properties={**TABLE_PROPERTIES, **topic},
+            )
+        except TableAlreadyExistsError:
+            return self.load()
+
+    def load(self) -> Table:
+        """The newest version of the table, from the catalog.
+
+        Raises :class:`~lakelog_lake.errors.TableElsewhere`, and pyiceberg's ``NoSuchTableError``.
+        """
+        try:
+            table = self.catalog.load_table(self.table)
+        except FileNotFoundError as error:
+            if self.within is None:
+                raise
+            raise TableElsewhere(
+                self.name, self.within, f"a place that is gone ({error})"
+            ) from None
+        return self._checked(table)
+
+    def _checked(self, table: Table) -> Table:
+        """Refuse a table in the copy of a folder, whose absolute paths lead to the original."""
+        for place in (table.location(), table.metadata_location):
+            if self.within is not None and not (
+                remote.is_local(place)
+                and remote.local_folder(place).resolve().is_relative_to(self.within.resolve())
+            ):
+                raise TableElsewhere(self.name, self.within, table.location())
+        return table
+
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
-            return self.catalog.load_table(self.table).properties.get(TOPIC)
+            return self.load().properties.get(TOPIC)
         except NoSuchTableError:
             return None
 
     def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
-        table = self.catalog.load_table(self.table)
+        table = self.load()
         version = table.metadata_location
         self._properties = remote.pairs(table.io.properties)  # credentials may expire
         found = positions.cached_version(self._known, version, table, _History(table), self.name)
-        return Head(found.known.position(store, resume), found)
+        position = found.known.position(store, resume)
+        return Head(position, found, _form(table), found.known.line)
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
@@ -492,6 +530,7 @@ class IcebergSink:
     ) -> None:
         """Add ``files`` and the position to a transaction, and commit it."""
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId
 
         properties = head.version.known.properties(store, position)
         table = head.version.table
@@ -499,6 +538,11 @@ class IcebergSink:
         added = (data_file(schema, spec_id, each, self._uri(each.path)) for each in files)
         snapshot, committed = self._expiry.append(transaction, added, properties)
         transaction.set_properties(positions.marks(properties, snapshot))
+        built_on = (  # a catalog compares only the snapshot by itself
+            AssertCurrentSchemaId(**{"current-schema-id": schema.schema_id}),
+            AssertDefaultSpecId(**{"default-spec-id": spec_id}),
+        )
+        transaction._apply((), built_on)
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
@@ -514,7 +558,7 @@ class IcebergSink:
 
     def keep(self, history: str) -> None:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
-        table = self.catalog.load_table(self.table)
+        table = self.load()
         if table.properties.get(settings.HISTORY) != history:
             table.transaction().set_properties({settings.HISTORY: history}).commit_transaction()
 
@@ -524,6 +568,13 @@ class IcebergSink:
             return path
         within = Path(path).relative_to(remote.local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
+
+
+def _form(table: Table) -> Hashable:
+    """The columns and partitions of a table, and which table it is."""
+    metadata = table.metadata
+    numbers = (metadata.current_schema_id, metadata.default_spec_id)
+    return (str(metadata.table_uuid), table.location(), *numbers)
 
 
 @attrs.define(slots=False)
@@ -537,6 +588,9 @@ class _History(IcebergHistory):
 
     def newest(self) -> int | None:
         return self.table.metadata.current_snapshot_id
+
+    def count(self) -> int:
+        return len(self.table.metadata.snapshots)
 
     def versions(self) -> Iterator[SnapshotOf]:
         from pyiceberg.serializers import FromInputFile

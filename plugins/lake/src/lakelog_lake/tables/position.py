@@ -174,13 +174,39 @@ class PositionedVersion:
 
 
 class TableHistory(Protocol):
-    """The history of one version of a table."""
+    """The commits that led to one version of a table."""
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """The known commits that led to the version, newest first."""
+        """Those that are known, newest first."""
 
     def begins(self) -> bool:
         """Whether the last one of :meth:`commits` is the table's first commit."""
+
+    def is_straight(self) -> bool:
+        """Whether the table keeps no other version than those of :meth:`commits`."""
+
+
+def lists(history: TableHistory, store: str, commit: int, since: int | None) -> bool | None:
+    """Whether a commit is in a version that the table keeps; ``None`` if that is not known.
+
+    :param commit: the number of the commit
+    :param since: the number of a commit of ``store`` before it; ``None`` if there was none
+    """
+    for each in history.commits():
+        text = each.texts.get(store)
+        found = None if text is None else _parsed(text, store).commit
+        if found == commit:
+            return True
+        if found is not None and found == since:
+            break
+    else:
+        if since is not None or not history.begins():
+            return None
+    return False if history.is_straight() else None
+
+
+class MarkedHistory(TableHistory, Protocol):
+    """A history with marks outside of commits, and the rows of the version."""
 
     def mark(self, store: str) -> str | None:
         """The mark of ``store`` outside of commits: its newest position, or the end of it.
@@ -201,27 +227,27 @@ class TableHistory(Protocol):
 class KnownPositions:
     """The positions of all stores in one version of a table."""
 
-    def __init__(self, line: TableHistory, name: str) -> None:
+    def __init__(self, line: MarkedHistory, name: str) -> None:
         """Read the commits.
 
         :param line: the history of the version
         :param name: name of the table in messages
         """
-        self._line, self._name = line, name
+        self.line, self._name = line, name
         self.texts: Mapping[str, str] = {}
         self._is_replaced = False
         self._is_whole = self._walk()
 
     def _walk(self) -> bool:
         """Go back to a commit with positions; return whether all other stores never landed."""
-        for commit in self._line.commits():
+        for commit in self.line.commits():
             if commit.texts:
                 self.texts = commit.texts
                 return commit.is_whole
             if commit.replaces:
                 self._is_replaced = True
                 return False
-        return self._line.begins()
+        return self.line.begins()
 
     def position(self, store: str, resume: Resume | None = None) -> Position | None:
         """The position of ``store``, or ``None`` if it has not landed.
@@ -233,9 +259,9 @@ class KnownPositions:
         text = self.texts.get(store)
         if text is not None:
             return _parsed(text, self._name)
-        mark = self._line.mark(store)
+        mark = self.line.mark(store)
         if mark is None or self._is_whole:
-            if not self._line.holds(store):
+            if not self.line.holds(store):
                 return None if mark is None else _BEGINNING
             mark = None
         return self._resumed(store, mark, resume)
@@ -255,12 +281,12 @@ class KnownPositions:
 
     @cached_property
     def _rows(self) -> Mapping[str, Position]:
-        return positions_of(self._line.last_rows(), self._name)
+        return positions_of(self.line.last_rows(), self._name)
 
     def _is_shown(self, mark: str) -> bool:
         """Whether the mark is that of the commit before the oldest known one."""
         snapshot = None if self._is_replaced else _snapshot_of(mark)
-        return snapshot is not None and self._line.is_of_parent(snapshot)
+        return snapshot is not None and self.line.is_of_parent(snapshot)
 
     def properties(self, store: str, position: Position) -> dict[str, str]:
         """The properties of the next commit: positions of all stores; that of ``store`` is new."""
@@ -304,7 +330,7 @@ class TableVersion:
 
 
 def cached_version(
-    cache: dict[Any, KnownPositions], version: object, table: Any, line: TableHistory, name: str
+    cache: dict[Any, KnownPositions], version: object, table: Any, line: MarkedHistory, name: str
 ) -> TableVersion:
     """The version of ``table``; its positions are read again only if it is another version.
 

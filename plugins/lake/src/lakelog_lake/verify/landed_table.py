@@ -373,7 +373,7 @@ class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
-            return self.sink.catalog.load_table(self.sink.table)
+            return self.sink.load()
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             spaces = map(self.sink.catalog.list_tables, self.sink.catalog.list_namespaces())
             known = ", ".join(".".join(each) for space in spaces for each in space) or "none"
