@@ -15,7 +15,8 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog_broker.appending import HALF_TOPIC, TIMER_TOPIC
+from lakelog.format.properties import TIMER_TOPIC
+from lakelog_broker.appending import HALF_TOPIC
 from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.scheduled.transactions import OP_TOPIC

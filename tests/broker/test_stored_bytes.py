@@ -15,9 +15,9 @@ import lakelog
 from lakelog import StoredMessage
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.embedded import EmbeddedBroker
-from lakelog_broker.properties import stored_properties
 from lakelog_broker.remoting.requests import RequestCode as Code
 from lakelog_queues.configs import topics_of
+from lakelog_queues.units.properties import stored_properties
 from lakelog_replication.remoting import Response, call
 from lakelog_replication.settings import Address
 from plugins.broker.tests.raw_client import send

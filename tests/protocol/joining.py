@@ -1,8 +1,10 @@
 """A model of joining and leaving a store, with RocketMQ beside it.
 
 Byte 0 of the file ``lock`` is held by each process that has joined, shared; RocketMQ asks for it
-exclusively. Another byte is held, exclusively, while a process joins or leaves. The shared page is
-made by a process that finds itself alone, and trusted by those that come while it lives.
+exclusively. Who knows that the page is valid shows that by a second byte, and who does not leave
+yet by a third one. A fourth is held, exclusively, by a process that may be alone: that makes the
+page, or closes the store. A process that holds byte 0 trusts the page if another one shows that it
+may.
 """
 
 from __future__ import annotations
@@ -15,17 +17,21 @@ import attrs
 State: TypeAlias = bytearray
 Step: TypeAlias = "Callable[[Joining, State, int], tuple[str, ...]]"
 
-LOG_END, PAGE_END, PAGE_WHOLE, SET_UP_LOCK, CLEAN, DEATHS, WRONG = range(7)
-WORDS: Final = 7
-PC, HELD, ROUNDS = 0, 1, 2
-LOCALS: Final = 3
+LOG_END, PAGE_END, PAGE_WHOLE, SET_UP_LOCK, CLEAN, DEATHS, FAILURES, WRONG = range(8)
+WORDS: Final = 8
+PC, HELD, ROUNDS, SHOWN, STAYS = range(5)
+LOCALS: Final = 5
 SHARED, EXCLUSIVE = 1, 2
 
 BUGS: Final = {
-    "alone is asked first": "exclusive is tried before shared, and not again once that is had",
-    "no set-up lock": "processes join without the lock for it",
+    "no set-up lock": "processes find out whether they are alone without the lock for it",
     "page made first": "the page is made before it is known that nobody else is there",
+    "page is asked first": "who joins does not look again once it has the shared lock",
+    "page is not asked": "who is not alone trusts the page, whoever the other one is",
     "last one is not asked": "who leaves writes the mark of a clean stop without being alone",
+    "last one asks first": "who leaves looks whether others stay before it stays no longer",
+    "last one does not wait": "who leaves last does not wait for those that are leaving",
+    "stays too soon": "who has only joined is said to stay, but may fail to open",
     "page is trusted": "who finds itself alone goes on with the page that is there",
     "open is undone": "an open that fails after others were let in says that the store is stopped",
     "lets go between": "the exclusive lock is let go before the shared one is taken",
@@ -40,18 +46,20 @@ class Joining:
     :ivar processes: how many there are, besides RocketMQ
     :ivar rounds: how often each joins, appends and leaves
     :ivar deaths: how many may die, at most; one that is dead begins its next round
+    :ivar failures: how many opens may fail after the process has joined, at most
     :ivar bug: one of :data:`BUGS`, or nothing
     """
 
     processes: int
     rounds: int
     deaths: int
+    failures: int = 0
     bug: str = ""
 
     def start(self) -> bytes:
         """Nobody is there; the last one of all who were has stopped cleanly."""
         state = bytearray(WORDS + LOCALS * (self.processes + 1))
-        state[DEATHS], state[CLEAN] = self.deaths, 1
+        state[DEATHS], state[CLEAN], state[FAILURES] = self.deaths, 1, self.failures
         for at in self._all():
             state[at + PC] = _NUMBERS["begin"]
         state[self._rocketmq + PC] = _NUMBERS["rocketmq begin"]
@@ -80,7 +88,7 @@ class Joining:
             if state[DEATHS]:
                 after = bytearray(state)
                 after[DEATHS] -= 1
-                after[at + HELD] = 0
+                after[at + HELD] = after[at + SHOWN] = after[at + STAYS] = 0
                 if after[SET_UP_LOCK] == at:
                     after[SET_UP_LOCK] = 0
                 after[at + PC] = _NUMBERS["rocketmq begin" if at == self._rocketmq else "next"]
@@ -93,6 +101,8 @@ class Joining:
         held = [state[at + HELD] for at in (*self._all(), self._rocketmq)]
         if EXCLUSIVE in held and sum(map(bool, held)) > 1:
             return "the kernel has given an exclusive lock beside another"
+        if state[DEATHS] == self.deaths and not state[CLEAN] and self.is_end(state):
+            return "all have left, and nobody has closed the store"
         return None
 
     def is_death(self, step: str) -> bool:
@@ -111,6 +121,10 @@ class Joining:
         state[at + HELD] = kind
         return True
 
+    def others(self, state: State, at: int, what: int) -> bool:
+        """Whether another process has the byte for ``what``."""
+        return any(state[each + what] for each in self._all() if each != at)
+
 
 _RULES: Final = {
     1: "a process appends where the page does not say the end of the log",
@@ -122,12 +136,29 @@ _RULES: Final = {
 
 
 def _begin(m: Joining, s: State, p: int) -> tuple[str, ...]:
-    return ("done",) if s[p + ROUNDS] >= m.rounds else ("set up lock",)
+    return ("done",) if s[p + ROUNDS] >= m.rounds else ("look",)
 
 
 def _next(_m: Joining, s: State, p: int) -> tuple[str, ...]:
     s[p + ROUNDS] += 1
     return ("begin",)
+
+
+def _look(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("share beside",) if m.others(s, p, SHOWN) else ("set up lock",)
+
+
+def _share_beside(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("look again",) if m.take(s, p, SHARED) else ("set up lock",)
+
+
+def _look_again(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("join",) if m.others(s, p, SHOWN) or m.bug == "page is asked first" else ("back",)
+
+
+def _back(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + HELD] = 0
+    return ("set up lock",)
 
 
 def _set_up_lock(m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -137,15 +168,11 @@ def _set_up_lock(m: Joining, s: State, p: int) -> tuple[str, ...]:
         s[SET_UP_LOCK] = p
     if m.bug == "page made first":
         s[PAGE_WHOLE] = 0
-    return ("alone first",) if m.bug == "alone is asked first" else ("share",)
-
-
-def _alone_first(m: Joining, s: State, p: int) -> tuple[str, ...]:
-    return ("recover",) if m.take(s, p, EXCLUSIVE) else ("share only",)
+    return ("share",)
 
 
 def _share_only(m: Joining, s: State, p: int) -> tuple[str, ...]:
-    return ("join",) if m.take(s, p, SHARED) else ("give up",)
+    return ("let in",) if m.take(s, p, SHARED) else ("give up",)
 
 
 def _share(m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -155,19 +182,28 @@ def _share(m: Joining, s: State, p: int) -> tuple[str, ...]:
 def _give_up(_m: Joining, s: State, p: int) -> tuple[str, ...]:
     if s[SET_UP_LOCK] == p:
         s[SET_UP_LOCK] = 0
+    s[p + HELD] = 0
     return ("next",)
 
 
 def _alone(m: Joining, s: State, p: int) -> tuple[str, ...]:
     if not m.take(s, p, EXCLUSIVE):
-        return ("join",)
+        return ("vouched for",)
     return ("down",) if m.bug == "page is trusted" and s[PAGE_WHOLE] else ("recover",)
+
+
+def _vouched_for(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    """If nobody shows that the page is valid, the other one leaves, dies, or only looks."""
+    if m.others(s, p, SHOWN) or m.bug == "page is not asked":
+        return ("join",)
+    return ("alone", "give up")
 
 
 def _recover(m: Joining, s: State, p: int) -> tuple[str, ...]:
     if any(s[each + HELD] for each in m._all() if each != p):
         s[WRONG] = 2
     s[PAGE_WHOLE] = s[CLEAN] = 0
+    s[p + SHOWN] = 1  # for readers; no other process can have byte 0
     return ("end of the log",)
 
 
@@ -183,11 +219,18 @@ def _page_whole(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
 
 def _down(m: Joining, s: State, p: int) -> tuple[str, ...]:
     """One call makes the exclusive lock a shared one; nobody comes between."""
+    s[p + SHOWN] = s[p + STAYS] = 1
     if m.bug == "lets go between":
         s[p + HELD] = 0
         return ("share only",)
     m.take(s, p, SHARED)
-    return ("join",)
+    return ("let in",)
+
+
+def _let_in(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if s[SET_UP_LOCK] == p:
+        s[SET_UP_LOCK] = 0
+    return ("append", "leave", "undo") if m.bug == "open is undone" else ("append", "leave")
 
 
 def _join(m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -195,7 +238,21 @@ def _join(m: Joining, s: State, p: int) -> tuple[str, ...]:
         s[WRONG] = 3
     if s[SET_UP_LOCK] == p:
         s[SET_UP_LOCK] = 0
-    return ("append", "leave", "undo") if m.bug == "open is undone" else ("append", "leave")
+    s[p + SHOWN] = 1
+    s[p + STAYS] = m.bug == "stays too soon"
+    return ("fail", "stay") if s[FAILURES] else ("stay",)
+
+
+def _fail(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
+    if not s[FAILURES]:
+        return ("stay",)
+    s[FAILURES] -= 1
+    return ("let go",)
+
+
+def _stay(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + STAYS] = 1
+    return ("append", "leave")
 
 
 def _undo(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
@@ -219,16 +276,46 @@ def _append_again(m: Joining, s: State, p: int) -> tuple[str, ...]:
 
 
 def _leave(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if m.bug == "last one asks first" and m.others(s, p, STAYS):
+        return ("let go",)
+    s[p + STAYS] = 0
+    return ("do others stay",)
+
+
+def _do_others_stay(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    return ("let go",) if m.others(s, p, STAYS) else ("stay on",)
+
+
+def _stay_on(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + STAYS] = 1
+    return ("leave lock",)
+
+
+def _leave_lock(m: Joining, s: State, p: int) -> tuple[str, ...]:
     if m.bug != "no set-up lock":
         if s[SET_UP_LOCK]:
             return ()
         s[SET_UP_LOCK] = p
-    return ("last",)
+    return ("stay no longer",)
+
+
+def _stay_no_longer(_m: Joining, s: State, p: int) -> tuple[str, ...]:
+    s[p + STAYS] = 0
+    return ("is anybody left",)
+
+
+def _is_anybody_left(m: Joining, s: State, p: int) -> tuple[str, ...]:
+    if not m.others(s, p, STAYS):
+        return ("last",)
+    if s[SET_UP_LOCK] == p:
+        s[SET_UP_LOCK] = 0
+    return ("let go",)
 
 
 def _last(m: Joining, s: State, p: int) -> tuple[str, ...]:
-    is_last = m.take(s, p, EXCLUSIVE) or m.bug == "last one is not asked"
-    return ("clean stop",) if is_last else ("let go",)
+    if m.take(s, p, EXCLUSIVE) or m.bug == "last one is not asked":
+        return ("clean stop",)
+    return ("let go",) if m.bug == "last one does not wait" else ("is anybody left",)
 
 
 def _clean_stop(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
@@ -239,7 +326,7 @@ def _clean_stop(_m: Joining, s: State, _p: int) -> tuple[str, ...]:
 
 
 def _let_go(_m: Joining, s: State, p: int) -> tuple[str, ...]:
-    s[p + HELD] = 0
+    s[p + HELD] = s[p + SHOWN] = s[p + STAYS] = 0
     if s[SET_UP_LOCK] == p:
         s[SET_UP_LOCK] = 0
     return ("next",)

@@ -145,6 +145,14 @@ THREE_PROCESSES = [
     for deaths, errors in ((0, 0), (1, 1), (2, 1))
 ]
 
+JOINING = [
+    pytest.param(Joining(*each), marks=pytest.mark.sample(1))
+    for each in ((2, 2, 1, 1), (3, 1, 1, 0))
+]
+JOINING_AT_LENGTH = [
+    pytest.param(Joining(*each), marks=pytest.mark.slow) for each in ((2, 2, 2, 1), (3, 1, 1, 1))
+]
+
 # The smallest model that has each bug; two need a third process.
 SMALLEST = {
     "half a repair": Appending(2, 1, 2),
@@ -178,8 +186,8 @@ def test_a_bug_in_the_append_section_is_found(bug: str) -> None:
         explore(Appending(small.processes, small.puts, small.deaths, small.errors, bug))
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("model", [Joining(2, 2, 2), Joining(3, 1, 1)], ids=str)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("model", [*JOINING, *JOINING_AT_LENGTH], ids=str)
 def test_no_order_of_joins_and_deaths_is_wrong(model: Joining) -> None:
     assert explore(model).states > 100_000
 
@@ -187,4 +195,4 @@ def test_no_order_of_joins_and_deaths_is_wrong(model: Joining) -> None:
 @pytest.mark.parametrize("bug", joining.BUGS)
 def test_a_bug_in_joining_is_found(bug: str) -> None:
     with pytest.raises(Broken, match="begin"):
-        explore(Joining(2, 1, 0, bug))
+        explore(Joining(2, 2, 0, 1, bug))

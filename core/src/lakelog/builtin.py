@@ -26,10 +26,19 @@ import attrs
 from lakelog.accelerate import Accelerator
 from lakelog.errors import NotOpened, SettingsError, StoreFailed
 from lakelog.files.filesystem import File, FileMap
-from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin
+from lakelog.format.encoder import EncodedBatch, Encoder, Limits, RoundRobin, system_ms
 from lakelog.format.message_id import encode_host
 from lakelog.format.queue_offsets import QueueOffsets
-from lakelog.hooks import Context, Factory, Flushable, Kind, NoSettings, Outcome, WriterTraits
+from lakelog.hooks import (
+    Clock,
+    Context,
+    Factory,
+    Flushable,
+    Kind,
+    NoSettings,
+    Outcome,
+    WriterTraits,
+)
 from lakelog.hooks.hookspecs import hookimpl
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import Body, Message
@@ -53,11 +62,15 @@ class RocketmqAppendCallback:
 
     @classmethod
     def of(
-        cls, core: StoreSettings, accelerator: Accelerator | None = None
+        cls,
+        core: StoreSettings,
+        accelerator: Accelerator | None = None,
+        clock: Clock | None = None,
     ) -> RocketmqAppendCallback:
         """The callback for a store with these settings.
 
         :param accelerator: ``context.accelerator``
+        :param clock: ``context.clock``
 
         Raises :class:`~lakelog.errors.SettingsError` if ``core.store_host`` is not a valid host.
         """
@@ -72,6 +85,7 @@ class RocketmqAppendCallback:
                 core.record_crc,
                 core.max_light_queues if core.light_queues else None,
                 RoundRobin(core.queues_per_topic),
+                system_ms if clock is None else clock.now_ms,
             ),
             accelerator,
         )
@@ -290,7 +304,7 @@ def lakelog_flush_strategies() -> Sequence[Factory]:
 
 def make_rocketmq(_settings: NoSettings, context: Context) -> RocketmqAppendCallback:
     """Build the append callback from the core's settings."""
-    return RocketmqAppendCallback.of(context.core, context.accelerator)
+    return RocketmqAppendCallback.of(context.core, context.accelerator, context.clock)
 
 
 def _file_writer(settings: FileWriterSettings, _context: Context) -> FileWriter:

@@ -42,6 +42,8 @@ class Message:
     :ivar reconsume_times: how often consumers returned it for another delivery
     :ivar prepared_transaction_offset: physical offset of the prepared message that this one ends
     :ivar wait_store_ok: whether the put waits for the flush strategy
+    :ivar delay_ms: time from the put until the message is in its queue, in ms; 3 days at most
+    :ivar deliver_at_ms: the time at which it is in its queue, in ms since 1970, instead
     """
 
     topic: str
@@ -58,6 +60,8 @@ class Message:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store_ok: bool = True
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -66,7 +70,7 @@ class MessageColumns(Sequence[Message]):
 
     Fields are those of :class:`Message`. ``queue_ids``, ``tags`` and ``keys`` are one value for all
     messages, or a sequence with one value per body; for ``keys``, each may again be a sequence. All
-    other fields are one value for all.
+    other fields are one value for all. There is no time of delivery.
 
     Raises ``ValueError`` if the length of such a sequence differs from that of ``bodies``, and
     ``TypeError`` if a value is not a sequence.

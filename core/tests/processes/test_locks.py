@@ -24,9 +24,10 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import LOCK_CONTENT
 from lakelog.processes import locks as bytelock
 from lakelog.processes.locks import ByteLock, ProcessLock, is_locked, set_lock, wait_lock
-from lakelog.processes.membership import Membership
+from lakelog.processes.membership import SET_UP, Membership
 from lakelog.processes.ownership import OPEN
 from lakelog_testing import interrupted
+from tests.support.waiting import until
 
 AT = 8
 WORDS_AT = 64
@@ -230,23 +231,67 @@ def test_the_first_is_alone_and_others_come_when_it_lets_them_in(tmp_path: Path)
     other.leave()
 
 
-def test_a_stopped_process_is_not_waited_for(tmp_path: Path) -> None:
-    """Neither by those that join nor by those that leave, and the error names it."""
+def stopped(process: subprocess.Popen[str]) -> str:
+    """Stop it; return the beginning of an error that names it."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    return rf"process {process.pid} \(.*\), which is stopped, has "
+
+
+def test_a_stopped_process_that_recovers_is_not_waited_for(tmp_path: Path) -> None:
+    with another(tmp_path) as other:
+        assert hear(other) == "True"
+        with pytest.raises(StoreLocked, match=stopped(other) + "been opening or closing"):
+            join(tmp_path, 3600)
+
+
+def test_who_joins_and_leaves_waits_for_no_member(tmp_path: Path) -> None:
+    """Nor for one that may be the last; a member is stopped in each of its states."""
+    member = join(tmp_path)
+    member.let_in()
+    with another(tmp_path) as other, closing(FILES.open(tmp_path / "lock", write=True)) as last:
+        assert hear(other) == "False"
+        assert set_lock(last, SET_UP, fcntl.F_WRLCK)
+        for following in ("in", "False", ""):
+            stopped(other)
+            third = join(tmp_path)
+            assert not third.is_alone
+            third.let_in()
+            assert not third.part(0)
+            third.leave()
+            other.send_signal(signal.SIGCONT)
+            assert go_on(other) == following
+    assert member.part(0)
+    member.leave()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_last_one_waits_for_who_leaves_or_joins(tmp_path: Path, ends: bool) -> None:
+    """It closes the store, if the other one was leaving; not if the other one is let in."""
+    member = join(tmp_path)
+    member.let_in()
+    with another(tmp_path) as other, ThreadPoolExecutor(1) as thread:
+        assert hear(other) == "False"
+        if ends:
+            assert [go_on(other), go_on(other)] == ["in", "False"]
+        parting = thread.submit(member.part, 60)
+        with closing(FILES.open(tmp_path / "lock", write=True)) as file:
+            until(lambda: parting.done() or is_locked(file, SET_UP, fcntl.F_WRLCK))
+        assert go_on(other) == ("" if ends else "in")
+        assert parting.result(60) == ends
+        member.leave()
+
+
+def test_the_last_one_does_not_wait_for_a_stopped_one(tmp_path: Path) -> None:
     member = join(tmp_path)
     member.let_in()
     with another(tmp_path) as other:
         assert hear(other) == "False"
-        other.send_signal(signal.SIGSTOP)
-        os.waitpid(other.pid, os.WUNTRACED)
-        named = rf"process {other.pid} \(.*\), which is stopped, has been opening or closing"
-        with pytest.raises(StoreLocked, match=named):
-            join(tmp_path, 3600)
-        with pytest.raises(StoreLocked, match=named):
+        with pytest.raises(StoreLocked, match=stopped(other) + "not left this store"):
             member.part(3600)
         member.leave()
         other.send_signal(signal.SIGCONT)
-        assert go_on(other) == "in"
-        assert go_on(other) == "True"
+        assert [go_on(other), go_on(other)] == ["in", "True"]
 
 
 def test_the_living_and_the_killed(tmp_path: Path) -> None:
@@ -256,17 +301,17 @@ def test_the_living_and_the_killed(tmp_path: Path) -> None:
         kill(first)  # while it recovers
     with another(tmp_path) as first:
         assert hear(first) == "True"
+        with pytest.raises(StoreLocked):
+            join(tmp_path)
         assert go_on(first) == "in"
         with another(tmp_path) as second:
             assert hear(second) == "False"
             kill(first)
-            with pytest.raises(StoreLocked):
-                join(tmp_path)
-            assert go_on(second) == "in"
-            third = join(tmp_path, 60)
-            assert not third.is_alone
-            third.leave()
-            assert go_on(second) == "True"
+            for following in ("in", "True"):
+                third = join(tmp_path)
+                assert not third.is_alone
+                third.leave()
+                assert go_on(second) == following
             with pytest.raises(StoreLocked):
                 join(tmp_path)  # until it is killed while it closes
     fourth = join(tmp_path)
@@ -274,9 +319,12 @@ def test_the_living_and_the_killed(tmp_path: Path) -> None:
     fourth.leave()
 
 
-@pytest.mark.parametrize("dies_after", [fcntl.F_RDLCK, fcntl.F_WRLCK])
+@pytest.mark.parametrize(
+    ("dies_after", "is_seen"),
+    [(fcntl.F_RDLCK, True), (fcntl.F_RDLCK, False), (fcntl.F_WRLCK, False)],
+)
 def test_the_last_other_process_dies_while_one_joins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_after: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_after: int, is_seen: bool
 ) -> None:
     """Nobody else can vouch for the shared page then: the one that joins has to recover."""
     other = join(tmp_path)
@@ -289,6 +337,8 @@ def test_the_last_other_process_dies_while_one_joins(
             other.forked()  # its locks end with its file
         return done
 
+    if not is_seen:
+        monkeypatch.setattr(Membership, "_is_beside_others", lambda _: False)
     monkeypatch.setattr(Membership, "_set", taken)
     member = join(tmp_path)
     assert member.is_alone

@@ -21,6 +21,8 @@ from lakelog_broker.embedded import running_broker
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.settings import BrokerSettings
+from lakelog_queues.delays.service import DelayService
+from lakelog_queues.store import delays_of
 
 PATIENCE_S = 60.0
 
@@ -143,8 +145,17 @@ class SetClock:
 
 
 def broker_over(store: lakelog.Store, **settings: Any) -> Broker:
-    """A broker that delivers only on request."""
-    return Broker(store, BrokerSettings(**settings))
+    """A broker that delivers only on request, as after a new open of its store."""
+    delays_of(store).end()
+    broker = Broker(store, BrokerSettings(**settings))
+    broker.delays = DelayService(attrs.evolve(delays_of(store).access))
+    return broker
+
+
+def set_clocks(broker: Broker, system: SetClock, steady: SetClock | None = None) -> None:
+    """Let delays follow these clocks."""
+    for each in (broker.delays.levels, broker.delays.timers):
+        each._clock, each._steady = system, steady or system
 
 
 def dispatched(store: lakelog.Store) -> None:
@@ -175,6 +186,7 @@ def put(broker: Broker, body: bytes, topic: str = "Orders", **properties: str) -
 def save(broker: Broker) -> None:
     """Save all progress, as a running broker does every few seconds."""
     asyncio.run(broker.save())
+    broker.delays.save()
 
 
 def settle(part: Any, clock: SetClock) -> int:

@@ -115,6 +115,8 @@ async def test_reset_of_one_queue(broker: Broker, client: Client) -> None:
     outside = await client.call(code, **reset, offset="9")
     assert outside.code == ResponseCode.SYSTEM_ERROR
     assert broker.offsets.of_group("billing")["orders"] == {0: 2, 1: 1}
+    await client.call(code, **reset, offset="4")
+    assert broker.offsets.of_group("billing")["orders"] == {0: 3, 1: 1}, "the end of the queue"
 
 
 @at_a_broker()

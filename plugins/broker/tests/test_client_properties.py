@@ -11,8 +11,9 @@ import pytest
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
-from lakelog_broker.properties import client_properties, property_value
+from lakelog_broker.properties import client_properties
 from lakelog_broker.remoting.requests import RequestCode
+from lakelog_queues.units.properties import property_value
 from plugins.broker.tests.support import Client, at_a_broker, bodies, dispatched, run_at_a_broker
 
 _FORGED = (

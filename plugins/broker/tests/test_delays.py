@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,24 @@ from lakelog import PutRefused, StoredMessage
 from lakelog.errors import ReadFailed, StoreFailed
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
-from lakelog_broker.scheduled.delivering import BATCH, RETRY_MS, Delays
-from plugins.broker.tests.support import SetClock, bodies, broker_over, put, save, settle
+from lakelog_broker.settings import BrokerSettings
+from lakelog_queues.delays.delivering import BATCH, RETRY_MS, Delays
+from lakelog_queues.store import QueueParts, delays_of
+from plugins.broker.tests.support import (
+    SetClock,
+    bodies,
+    broker_over,
+    put,
+    save,
+    set_clocks,
+    settle,
+)
 
 
-def delays_of(broker: Broker, clock: SetClock) -> Delays:
+def levels_of(broker: Broker, clock: SetClock) -> Delays:
     """The delays of a broker, with another clock."""
-    broker.delays._clock = broker.delays._steady = clock
-    return broker.delays
+    set_clocks(broker, clock)
+    return broker.delays.levels
 
 
 def due_ms(store: lakelog.Store, level: int, queue_offset: int = 0) -> int:
@@ -35,7 +45,7 @@ def test_a_message_comes_when_it_is_due_and_not_before(store: lakelog.Store) -> 
     put(broker, b"late", DELAY="2", TAGS="t")
     due = due_ms(store, 2)
     clock = SetClock(due - 1)
-    delays = delays_of(broker, clock)
+    delays = levels_of(broker, clock)
     assert delays.deliver_due() == due
     assert bodies(store, "Orders") == []
     clock.now_ms = due
@@ -50,7 +60,7 @@ def test_a_level_beyond_the_last_is_the_last(store: lakelog.Store) -> None:
     broker = broker_over(store)
     put(broker, b"late", DELAY="19")
     clock = SetClock(due_ms(store, 18))
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"late"]
 
 
@@ -61,7 +71,7 @@ def test_batches_of_several_levels_all_come_in_order(store: lakelog.Store) -> No
         put(broker, b"%d" % number, DELAY="1")
         put(broker, b"%d" % number, topic="Others", DELAY="3")
     clock = SetClock(due_ms(store, 3, count - 1))
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     expected = [b"%d" % number for number in range(count)]
     assert bodies(store, "Orders") == bodies(store, "Others") == expected
 
@@ -72,14 +82,14 @@ def test_saved_progress_is_as_rocketmq_reads_it_and_other_delivers_again(
     put(broker_over(store), b"one", DELAY="1")
     put(broker_over(store), b"two", DELAY="18")
     clock = SetClock(due_ms(store, 1))
-    settle(delays_of(broker_over(store), clock), clock)
+    settle(levels_of(broker_over(store), clock), clock)
     broker = broker_over(store)
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]
     save(broker)
     content = json.loads((Path(store.path) / "config" / "delayOffset.json").read_text())
     assert content["offsetTable"] == {"1": 1}
-    settle(delays_of(broker_over(store), clock), clock)
+    settle(levels_of(broker_over(store), clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]
 
 
@@ -90,15 +100,15 @@ def test_a_refused_message_waits_while_others_come(
     for body in (b"big", b"small"):
         put(broker, body, DELAY="1")
     clock = SetClock(due_ms(store, 1, 1))
-    delays = delays_of(broker, clock)
-    put_real, is_full = broker.appender.put_real, True
+    delays = levels_of(broker, clock)
+    is_full = True
 
-    def refusing(stored: StoredMessage, *arguments: Any, **fields: Any) -> Any:
-        if is_full and bytes(stored.body) == b"big":
+    def refusing(message: lakelog.Message) -> object:
+        if is_full and message.body == b"big":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
-        return put_real(stored, *arguments, **fields)
+        return store.put(message)
 
-    monkeypatch.setattr(broker.appender, "put_real", refusing)
+    monkeypatch.setattr(broker.delays.access, "put", refusing)
     for _ in range(3):
         delays.deliver_due()
         clock.now_ms += RETRY_MS
@@ -116,18 +126,18 @@ def test_a_refused_message_waits_while_others_come(
 def test_a_message_that_cannot_be_read_now_comes_later(
     store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look_up, errors = store.look_up, iter([OSError("the disk is away")])
+    broker, errors = broker_over(store), iter([OSError("the disk is away")])
+    look_up = broker.delays.access.look_up
 
     def failing_once(offset: int) -> StoredMessage:
         for error in errors:
             raise ReadFailed("it cannot be read", path=store.path, error=error)
         return look_up(offset)
 
-    monkeypatch.setattr(store, "look_up", failing_once)
-    broker = broker_over(store)
+    monkeypatch.setattr(broker.delays.access, "look_up", failing_once)
     put(broker, b"late", DELAY="1")
     clock = SetClock(due_ms(store, 1))
-    delays = delays_of(broker, clock)
+    delays = levels_of(broker, clock)
     for _ in range(2):
         delays.deliver_due()
         clock.now_ms += RETRY_MS
@@ -148,7 +158,7 @@ def test_a_damaged_message_is_left_out_and_logged(
         file.seek(data.index(b"damaged", place))
         file.write(b"D")
     clock = SetClock(due_ms(store, 1, 1))
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"sound"]
     assert len([each for each in caplog.records if "is left out" in each.message]) == 1
 
@@ -160,21 +170,20 @@ def test_progress_is_not_saved_if_the_log_is_not_durable(
     put(broker, b"one", DELAY="1")
     put(broker, b"timer", TIMER_DELAY_MS="1")
     clock = SetClock(due_ms(store, 1) + 1000)
-    broker.timers._clock = broker.timers._steady = clock
-    settle(delays_of(broker, clock), clock)
-    settle(broker.timers, clock)
+    settle(levels_of(broker, clock), clock)
+    settle(broker.delays.timers, clock)
 
-    def fail() -> int:
+    def fail() -> bool:
         raise StoreFailed("no sync", path=store.path)
 
     with monkeypatch.context() as failing:
-        failing.setattr(store, "flush", fail)
+        failing.setattr(broker.delays.access, "sync", fail)
         with pytest.raises(StoreFailed):
             save(broker)
     config = Path(store.path) / "config"
     files = [config / "delayOffset.json", config / "timercheck"]
     assert not any(each.exists() for each in files)
-    assert store.groups() == {}
+    assert "CID_RMQ_SYS_TIMER" not in store.groups()
     save(broker)
     assert store.groups()["CID_RMQ_SYS_TIMER"] == {"rmq_sys_wheel_timer": {0: 1}}
     assert all(each.exists() for each in files)
@@ -187,37 +196,29 @@ def test_a_message_of_a_removed_topic_still_comes(store: lakelog.Store) -> None:
     put(broker, b"late", DELAY="1")
     clock = SetClock(due_ms(store, 1))
     store.delete_topic("Orders")
-    delays_of(broker, clock).deliver_due()
+    levels_of(broker, clock).deliver_due()
     assert bodies(store, "Orders") == [b"late"]
 
 
-def test_it_sleeps_until_a_message_arrives(store: lakelog.Store) -> None:
-    broker = broker_over(store)
-    turns: list[int] = []
-    deliver_due = broker.delays.deliver_due
+def test_it_sleeps_until_a_message_arrives(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "store") as store:
+        assert not [each for each in threading.enumerate() if each.name == "lakelog-delays"]
+        broker = Broker(store, BrokerSettings())
+        put(broker, b"first", DELAY="1")
+        assert store.get("Orders", 0, 0, wait_ms=60_000).messages
+        turns: list[int] = []
+        deliver_due = delays_of(store).deliver_due
 
-    def counted() -> int:
-        turns.append(deliver_due())
-        return turns[-1]
+        def counted() -> int:
+            turns.append(deliver_due())
+            return turns[-1]
 
-    async def main() -> None:
-        tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
-        try:
-            await asyncio.sleep(0.3)
-            assert len(turns) <= 2
-            put(broker, b"late", DELAY="1")
-            while not store.queue_bounds("Orders", 0):
-                await asyncio.sleep(0.01)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    broker.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
-    asyncio.run(main())
-    assert store.wait_dispatched()  # a queue is there before its first message
-    (found,) = store.read("Orders", 0)
-    assert found.store_timestamp_ms >= due_ms(store, 1)
+        delays_of(store).deliver_due = counted  # type: ignore[method-assign]  # counts
+        put(broker, b"late", DELAY="1")
+        assert store.get("Orders", 0, 1, wait_ms=60_000).messages
+        assert len(turns) < 100
+        _, found = store.read("Orders", 0)
+        assert found.store_timestamp_ms >= due_ms(store, 1, 1)
 
 
 # --- clocks ---
@@ -229,7 +230,7 @@ def test_a_time_noted_by_a_clock_that_was_ahead_is_corrected(store: lakelog.Stor
     for level in ("2", "18"):
         put(broker, level.encode(), DELAY=level)
     clock = SetClock(due_ms(store, 2) - 3_600_000)
-    settle(delays_of(broker, clock), clock)
+    settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"2", b"18"]
 
 
@@ -237,14 +238,13 @@ def test_a_clock_that_is_set_delays_nothing_and_hastens_nothing(store: lakelog.S
     broker = broker_over(store)
     put(broker, b"old", DELAY="18")
     system, steady = SetClock(due_ms(store, 18) - 60_000), SetClock(7)
-    delays = delays_of(broker, system)
-    delays._steady = steady
+    delays = levels_of(broker, system)
+    set_clocks(broker, system, steady)
     delays.deliver_due()
 
     def passes(ms: int, step_ms: int) -> list[bytes]:
         steady.now_ms += ms
         system.now_ms += ms + step_ms
-        delays._has_grown()
         settle(delays, system)
         return bodies(store, "Orders")
 
@@ -259,7 +259,8 @@ def test_a_clock_that_is_set_delays_nothing_and_hastens_nothing(store: lakelog.S
 def test_a_level_that_cannot_be_read_stops_no_other(
     store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker, units = broker_over(store), store.queue_units
+    broker = broker_over(store)
+    units = broker.delays.access.queue_units
     for level in ("1", "2"):
         put(broker, level.encode(), DELAY=level)
     clock = SetClock(due_ms(store, 2))
@@ -270,15 +271,18 @@ def test_a_level_that_cannot_be_read_stops_no_other(
         return units(topic, queue_id, *place)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "queue_units", failing)
-        settle(delays_of(broker, clock), clock)
+        patched.setattr(broker.delays.access, "queue_units", failing)
+        settle(levels_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"2"]
     clock.now_ms += RETRY_MS
-    settle(broker.delays, clock)
+    settle(broker.delays.levels, clock)
     assert bodies(store, "Orders") == [b"2", b"1"]
 
 
-def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(tmp_path: Path) -> None:
+def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QueueParts, "_look", lambda _parts: None)  # only the test delivers
     clock, lengths = SetClock(0), []
     for limit in ("1MiB", "64KiB", "1MiB"):
         with lakelog.open(tmp_path / "store", max_message_size_bytes=limit) as store:
@@ -288,7 +292,7 @@ def test_a_message_over_a_limit_that_was_lowered_waits_for_a_higher_one(tmp_path
                 put(broker, b"small", DELAY="1")
                 clock.now_ms = due_ms(store, 1, 1)
             else:
-                settle(delays_of(broker, clock), clock)
+                settle(levels_of(broker, clock), clock)
                 save(broker)
                 lengths.append([len(each) for each in bodies(store, "Orders")])
     assert lengths == [[5], [5, 150_000, 5]]

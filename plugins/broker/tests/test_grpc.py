@@ -32,7 +32,7 @@ from lakelog_broker.embedded import running_broker
 from lakelog_broker.grpc.mapping import CODES, SERVICE, proto
 from lakelog_broker.grpc.server import GrpcServer
 from lakelog_broker.popping.service import Popping
-from lakelog_broker.scheduled.timers import RecallHandle
+from lakelog_broker.scheduled.recalls import RecallHandle
 from lakelog_broker.settings import BrokerSettings
 from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.serving import served

@@ -16,10 +16,11 @@ from lakelog import StoredMessage
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import ResponseCode
 from lakelog_broker.popping.service import Popping
-from lakelog_broker.properties import CommonProperties, stored_properties
+from lakelog_broker.properties import CommonProperties
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.remoting.sending import PlainSends, send
 from lakelog_broker.remoting.server import Connection, RemotingServer
+from lakelog_queues.units.properties import stored_properties
 from lakelog_rocketmq.config import TopicConfig
 from plugins.broker.tests.support import dispatched, served
 

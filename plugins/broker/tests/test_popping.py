@@ -13,15 +13,15 @@ import pytest
 from lakelog import Message, PutResult, Store
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_broker.appending import TIMER_TOPIC
+from lakelog.format.properties import TIMER_TOPIC
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping import service
 from lakelog_broker.popping.checkpoints import REVIVE_GROUP, REVIVE_TOPIC, revive_checkpoints
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
-from lakelog_broker.scheduled.delivering import RETRY_MS
-from lakelog_broker.scheduled.timers import TimerProgress, save_progress
+from lakelog_queues.delays.delivering import RETRY_MS
+from lakelog_queues.delays.timers import TimerProgress, save_progress
 from plugins.broker.tests.support import SetClock, broker_over
 
 GROUP, TOPIC = "G", "T"

@@ -14,6 +14,7 @@ from lakelog.dispatch import Arrivals
 from lakelog_broker.embedded import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, Member, Peer
+from lakelog_queues.store import delays_of
 from plugins.broker.tests.support import bodies, dispatched, message_of_a_client
 
 
@@ -33,14 +34,15 @@ def test_delivery_goes_on_after_an_error(
     caplog: pytest.LogCaptureFixture,
     properties: dict[str, str],
 ) -> None:
-    read, errors = store.queue_units, iter([OSError("the disk is away")])
+    access, errors = delays_of(store).access, iter([OSError("the disk is away")])
+    read = access.queue_units
 
     def failing_once(*arguments: Any) -> Any:
         for error in errors:
             raise error
         return read(*arguments)
 
-    monkeypatch.setattr(store, "queue_units", failing_once)
+    monkeypatch.setattr(access, "queue_units", failing_once)
     asyncio.run(_delivered(store, 2, **properties))
     assert bodies(store, "Orders") == [b"0", b"1"]
     assert "again" in caplog.text

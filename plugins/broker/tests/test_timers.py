@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import struct
 import time
@@ -17,9 +16,9 @@ from lakelog.errors import OffsetOutOfRange, ReadFailed
 from lakelog.results import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.scheduled.delivering import RETRY_MS
-from lakelog_broker.scheduled.timers import ROLL_MS, Timers
 from lakelog_broker.state import TIMER_GET
+from lakelog_queues.delays.delivering import RETRY_MS
+from lakelog_queues.delays.timers import ROLL_MS, Timers, due_of
 from plugins.broker.tests.support import (
     SetClock,
     bodies,
@@ -27,6 +26,7 @@ from plugins.broker.tests.support import (
     dispatched,
     put,
     save,
+    set_clocks,
     settle,
 )
 
@@ -38,10 +38,20 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def timer_offset(store: lakelog.Store) -> int:
+    """The saved offset of the lowest timer message that waits."""
+    return store.groups()["CID_RMQ_SYS_TIMER"]["rmq_sys_wheel_timer"][0]
+
+
+def due_ms(waiting: StoredMessage) -> int:
+    """When a timer message is due."""
+    return due_of(waiting)[0]
+
+
 def timers_of(broker: Broker, clock: SetClock) -> Timers:
     """The timers of a broker, with another clock."""
-    broker.timers._clock = broker.timers._steady = clock
-    return broker.timers
+    set_clocks(broker, clock)
+    return broker.delays.timers
 
 
 def test_a_message_comes_at_its_millisecond(store: lakelog.Store) -> None:
@@ -84,15 +94,15 @@ def test_a_delay_begins_when_the_message_is_stored(store: lakelog.Store) -> None
     broker = broker_over(store)
     put(broker, b"ms", TIMER_DELAY_MS="1500")
     put(broker, b"s", TIMER_DELAY_SEC="2")
-    first, second = store.read("rmq_sys_wheel_timer", 0)
-    clock = SetClock(first.store_timestamp_ms + 1499)
+    first, second = map(due_ms, store.read("rmq_sys_wheel_timer", 0))
+    clock = SetClock(first - 1)
     timers = timers_of(broker, clock)
     settle(timers, clock)
     assert bodies(store, "Orders") == []
     clock.now_ms += 1
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"ms"]
-    clock.now_ms = second.store_timestamp_ms + 2000
+    clock.now_ms = second
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"ms", b"s"]
 
@@ -137,12 +147,12 @@ def test_a_restart_delivers_the_rest_and_nothing_again(store: lakelog.Store) -> 
     again = broker_over(store)
     settle(timers_of(again, clock), clock)
     assert bodies(store, "Orders") == [b"0", b"1", b"2", b"3"]
-    assert again.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 0
+    assert timer_offset(store) == 0
     clock.now_ms = due + HOUR_MS
     settle(timers_of(again, clock), clock)
     save(again)
     assert bodies(store, "Orders") == [b"0", b"1", b"2", b"3", b"4", b"last"]
-    assert again.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 6
+    assert timer_offset(store) == 6
 
 
 def test_a_refused_message_waits_over_a_restart_while_others_come(
@@ -151,14 +161,14 @@ def test_a_refused_message_waits_over_a_restart_while_others_come(
     broker, due = broker_over(store), now_ms() + HOUR_MS
     for number, body in enumerate((b"big", b"small")):
         put(broker, body, TIMER_DELIVER_MS=str(due + number))
-    clock, put_real = SetClock(due + 10), broker.appender.put_real
+    clock = SetClock(due + 10)
 
-    def refusing(stored: StoredMessage, *arguments: Any, **named: Any) -> PutResult:
-        if bytes(stored.body) == b"big":
+    def refusing(message: lakelog.Message) -> PutResult:
+        if message.body == b"big":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
-        return put_real(stored, *arguments, **named)
+        return store.put(message)
 
-    monkeypatch.setattr(broker.appender, "put_real", refusing)
+    monkeypatch.setattr(broker.delays.access, "put", refusing)
     timers = timers_of(broker, clock)
     for _ in range(3):
         settle(timers, clock)
@@ -205,11 +215,11 @@ def test_a_message_that_waits_long_is_appended_again(store: lakelog.Store) -> No
     clock = SetClock(now_ms() + ROLL_MS + 1)
     timers = timers_of(broker, clock)
     settle(timers, clock)
-    asyncio.run(timers.roll())
+    timers.roll()
     dispatched(store)
     settle(timers, clock)
     save(broker)
-    assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 1
+    assert timer_offset(store) == 1
     clock.now_ms = due
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"old"]
@@ -231,37 +241,36 @@ def test_a_deleted_timer_stops_the_renewal_of_no_other(
 ) -> None:
     broker, clock, timers = waiting_for_days(store, 3)
     first = next(iter(store.read("rmq_sys_wheel_timer", 0))).physical_offset
-    look_up = store.look_up
+    look_up = broker.delays.access.look_up
 
     def without_the_first(offset: int) -> StoredMessage:
         if offset == first:
             raise OffsetOutOfRange("it is deleted", offset=offset)
         return look_up(offset)
 
-    monkeypatch.setattr(store, "look_up", without_the_first)
-    asyncio.run(timers.roll())
+    monkeypatch.setattr(broker.delays.access, "look_up", without_the_first)
+    timers.roll()
     dispatched(store)
     assert [each.body for each in store.read("rmq_sys_wheel_timer", 0)][3:] == [b"1", b"2"]
     settle(timers, clock)
     save(broker)
-    assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 3
+    assert timer_offset(store) == 3
 
 
 def test_a_timer_whose_renewal_is_refused_stops_no_other(
     store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, clock, timers = waiting_for_days(store, 3)
-    put_again = broker.appender.put_again
 
-    def refusing(stored: StoredMessage, **added: str) -> PutResult:
-        if stored.body == b"0":
+    def refusing(message: lakelog.Message) -> PutResult:
+        if message.body == b"0":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
-        return put_again(stored, **added)
+        return store.put(message)
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker.appender, "put_again", refusing)
-        asyncio.run(timers.roll())
-    asyncio.run(timers.roll())
+        patched.setattr(broker.delays.access, "put", refusing)
+        timers.roll()
+    timers.roll()
     dispatched(store)
     renewed = [each.body for each in store.read("rmq_sys_wheel_timer", 0)][3:]
     assert renewed == [b"1", b"2", b"0"]
@@ -274,7 +283,7 @@ def test_a_delay_that_a_clock_ahead_has_noted_is_not_longer(store: lakelog.Store
     broker = broker_over(store)
     put(broker, b"late", TIMER_DELAY_MS="1500")
     (waiting,) = store.read("rmq_sys_wheel_timer", 0)
-    clock = SetClock(waiting.store_timestamp_ms - HOUR_MS)
+    clock = SetClock(due_ms(waiting) - 1500 - HOUR_MS)
     timers = timers_of(broker, clock)
     settle(timers, clock)
     clock.now_ms += 1500
@@ -287,11 +296,11 @@ def test_a_clock_that_is_set_moves_delays_and_no_times(store: lakelog.Store) -> 
     broker = broker_over(store)
     put(broker, b"delay", TIMER_DELAY_MS=str(HOUR_MS))
     (waiting,) = store.read("rmq_sys_wheel_timer", 0)
-    noted_ms = waiting.store_timestamp_ms
+    noted_ms = due_ms(waiting) - HOUR_MS
     put(broker, b"time", TIMER_DELIVER_MS=str(noted_ms + HOUR_MS // 2))
     system, steady = SetClock(noted_ms), SetClock(0)
     timers = timers_of(broker, system)
-    timers._steady = steady
+    set_clocks(broker, system, steady)
     settle(timers, system)
     system.now_ms += 2 * HOUR_MS
     settle(timers, system)
@@ -335,7 +344,7 @@ def test_new_timers_that_cannot_be_read_stop_no_due_one(
     timers = timers_of(broker, clock)
     settle(timers, clock)
     put(broker, b"new", TIMER_DELIVER_MS=str(due))
-    units, clock.now_ms = store.queue_units, due
+    units, clock.now_ms = broker.delays.access.queue_units, due
 
     def failing(topic: str, queue_id: int, offset: int, count: int) -> Any:
         if offset == 1:
@@ -343,7 +352,7 @@ def test_new_timers_that_cannot_be_read_stop_no_due_one(
         return units(topic, queue_id, offset, count)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "queue_units", failing)
+        patched.setattr(broker.delays.access, "queue_units", failing)
         timers.deliver_due()
         assert timers.deliver_due() == due + RETRY_MS
         assert not timers._reader.has_grown(), "it waits before it reads again"

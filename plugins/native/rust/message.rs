@@ -11,7 +11,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::record::{Fields, Hosts, Properties};
 use crate::slots::{is_exact, Slots};
 
-const FIELDS: usize = 14;
+const FIELDS: usize = 16;
 const LIGHT: &[u8] = b"INNER_MULTI_DISPATCH";
 const SEAL_NAME: &[u8] = b"__CRC32#";
 /// The store has to choose the queue.
@@ -186,6 +186,9 @@ impl Messages {
             }
             let none = ffi::Py_None();
             let at = |field| self.slots.get(object, field);
+            if at(14) != none || at(15) != none {
+                return None; // a time of delivery
+            }
             let (queue, born) = (at(5), at(8));
             let mut fields = Fields {
                 body: &[],

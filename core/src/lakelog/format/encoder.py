@@ -15,7 +15,7 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, islice
 from struct import Struct
@@ -23,18 +23,25 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from lakelog.arguments import WrongType, shown, whole, wrong_type
+from lakelog.arguments import WrongType, WrongValue, shown, whole, wrong_type
 from lakelog.errors import IllegalMessage, PutRefused
 from lakelog.format import layout
 from lakelog.format.checksum import PLACEHOLDER, body_crc, is_sealed, seal, without_seal
 from lakelog.format.message_id import encode_host
 from lakelog.format.properties import (
+    DELAY,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     KEYS,
     LIGHT_QUEUE_PREFIX,
     MULTI_DISPATCH_SEPARATOR,
+    REAL_QUEUE,
+    REAL_TOPIC,
     TAGS,
+    TIMER_DELAY,
+    TIMER_DELIVER,
+    TIMER_OUT,
+    TIMER_TOPIC,
     check_tags,
     decode_properties,
     encode_properties,
@@ -549,6 +556,62 @@ def topic_block(topic: str) -> TopicBlock:
     return TopicBlock(layout.MAGIC_V1, len(data).to_bytes(1, "big") + data)
 
 
+MAX_DELAY_MS: Final = 3 * 24 * 3_600_000
+"""RocketMQ's ``timerMaxDelaySec``."""
+_OF_A_DELAY: Final = {REAL_TOPIC, REAL_QUEUE, DELAY, TIMER_DELAY, TIMER_DELIVER, TIMER_OUT}
+_WITHOUT_DELAY: Final = layout.TRANSACTION_MASK | layout.INNER_BATCH
+
+
+def delayed(message: Message, queue_id: int, now_ms: int) -> Message:
+    """The timer message of RocketMQ in which a message with a time of delivery waits.
+
+    It has the topic and queue of ``message`` as properties. A time that has passed is now: the
+    result is then ``message`` itself without it.
+
+    :param queue_id: the queue of the message
+    :param now_ms: the present time, in ms since 1970
+
+    Raises ``ValueError`` and ``TypeError`` for a wrong time, and
+    :class:`~lakelog.errors.IllegalMessage` as the encoder.
+    """
+    if message.delay_ms is not None and message.deliver_at_ms is not None:
+        raise WrongValue("delay_ms and deliver_at_ms are both given; give one of them")
+    field = "deliver_at_ms" if message.delay_ms is None else "delay_ms"
+    given = whole(field, getattr(message, field))
+    due_ms = given if message.delay_ms is None else now_ms + given
+    if due_ms > now_ms + MAX_DELAY_MS:
+        raise WrongValue(
+            f"{field} is {shown(given)}; a message waits for {MAX_DELAY_MS} ms (3 days) at most, "
+            "and deliver_at_ms is in ms since 1970: put a later one again then"
+        )
+    if message.sys_flag & _WITHOUT_DELAY:
+        raise WrongValue(
+            "a message of a transaction or with several inner ones has no delay_ms or "
+            "deliver_at_ms; put it without"
+        )
+    plain = attrs.evolve(message, queue_id=queue_id, delay_ms=None, deliver_at_ms=None)
+    if due_ms <= now_ms:
+        return plain
+    encode_topic(message.topic)
+    properties = message_properties(message.tags, message.keys, message.properties)
+    if not _OF_A_DELAY.isdisjoint(decode_properties(properties)):
+        raise illegal(f"with a delay, the properties hold none of {', '.join(sorted(_OF_A_DELAY))}")
+    if message.delay_ms is not None and not due_ms % 1000:
+        due_ms += 1  # RocketMQ rounds to seconds; any other time is an exact one
+    name = TIMER_DELIVER if message.delay_ms is None else TIMER_DELAY
+    added = {name: given, TIMER_OUT: due_ms, REAL_TOPIC: message.topic, REAL_QUEUE: queue_id}
+    texts = {each: str(value) for each, value in added.items()}
+    properties = ended(properties) + encode_properties(texts)
+    return attrs.evolve(
+        plain, topic=TIMER_TOPIC, queue_id=0, tags=None, keys=None, properties=properties
+    )
+
+
+def system_ms() -> int:
+    """The system's time, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 _DISPATCHED: Final = INNER_MULTI_DISPATCH.encode()
 """This name in the property string marks a message for light queues."""
 _GIVEN_BITS: Final = ~(layout.BORN_HOST_V6 | layout.STORE_HOST_V6)
@@ -564,6 +627,7 @@ class Encoder:
     :ivar record_crc: whether records end with a record checksum
     :ivar max_light_queues: limit on the number of light queues; ``None`` disables them
     :ivar queues: chooses the queue of messages that name none
+    :ivar now_ms: returns the time from which delays count, in ms since 1970
     :ivar own_hosts: both hosts, encoded, for messages that name none
     """
 
@@ -572,6 +636,7 @@ class Encoder:
     record_crc: bool
     max_light_queues: int | None
     queues: RoundRobin
+    now_ms: Callable[[], int] = system_ms
     own_hosts: HostPair = attrs.field(init=False)
 
     @own_hosts.default
@@ -591,17 +656,19 @@ class Encoder:
     def encode_one(self, message: Message) -> EncodedRecord:
         """The record of one message.
 
-        Raises :class:`~lakelog.errors.IllegalMessage` for values that no record can hold, and
-        ``TypeError`` for a field of a wrong type.
+        Raises :class:`~lakelog.errors.IllegalMessage` for values that no record can hold,
+        ``TypeError`` for a field of a wrong type, and ``ValueError`` for a wrong time of delivery.
         """
         try:
+            if message.delay_ms is not None or message.deliver_at_ms is not None:
+                message = delayed(message, self.queue_of(message), self.now_ms())
             one, properties = self._encoded(message)
         except IllegalMessage:
             raise
         except (AttributeError, TypeError, ValueError, struct.error) as error:
             if not isinstance(message, Message):
                 raise wrong_type("message", message, "a lakelog.Message") from None
-            if isinstance(error, WrongType):
+            if isinstance(error, WrongType | WrongValue):
                 raise
             what = f"{shown(message)} cannot be stored: {error}"
             raise misfit(message) or illegal(what) from error
@@ -678,8 +745,8 @@ class Encoder:
         where = f"message {at} of the batch"
         try:
             return self.encode_one(message)
-        except WrongType as error:
-            raise WrongType(f"{where}: {error}") from None
+        except (WrongType, WrongValue) as error:
+            raise type(error)(f"{where}: {error}") from None
         except IllegalMessage as error:
             raise IllegalMessage(f"{where}: {error}", status=error.status) from None
 

@@ -21,6 +21,7 @@ from lakelog.format.layout import COMMITLOG_DIR, DEFAULT_SEGMENT_SIZE_BYTES
 if TYPE_CHECKING:
     from lakelog.accelerate import Accelerator
     from lakelog.files.filesystem import FileSystem
+    from lakelog.hooks.housekeeping import Clock
 
 Infer: TypeAlias = Callable[[Path], Iterable[tuple[str, Any, Path]]]
 """Returns keys and values inferred from a store directory, each with the file that shows it."""
@@ -64,6 +65,7 @@ class Context:
     :ivar owner_follows: whether the store is open for reading beside a living owner whose queues
         were up to date with its log at open, and which dispatches in log order
     :ivar accelerator: compiled code to use, if available
+    :ivar clock: replaces the system's clock, for tests
     """
 
     path: Path
@@ -75,6 +77,7 @@ class Context:
     read_only: bool = False
     owner_follows: bool = False
     accelerator: Accelerator | None = None
+    clock: Clock | None = None
 
 
 class Factory(NamedTuple):

@@ -9,11 +9,12 @@ opens ``lock`` itself, and a lock in memory separates its threads.
 
 Bytes of ``lock``, in the order in which a process that takes several takes them::
 
-    5         exclusive  joining, recovery, leaving       membership.SET_UP
+    5         exclusive  recovery, and closing the store  membership.SET_UP
     0         shared     having the store open            ownership.OPEN; exclusive: alone
     16        exclusive  the services                     ownership.SERVICES
-    2, 1      both       the page is valid, the queues    ownership.PUBLISHED, FOLLOWED
-                         are complete: read, not awaited
+    2, 3      shared     the page is valid; not leaving   ownership.PUBLISHED, membership.STAYING
+    1         exclusive  the queues are complete          ownership.FOLLOWED; none of these three
+                                                          is awaited
     8         exclusive  an append in plain Python        commit_log.APPENDING, in AppendSection
     10        exclusive  making a segment                 open_log.MAKING
     9         exclusive  a sync                           commit_log.SYNCING, in GroupSync
@@ -232,8 +233,10 @@ _NUMBERS: Final = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by machine, from the kernel's tables."""
 _UNKNOWN: Final = 0xF_FFFF
 """A number that no system defines, so that the call is refused."""
-_WAIT: Final = 0
-_WAKE: Final = 1
+_WAIT: Final = 9
+_WAKE: Final = 10
+"""``FUTEX_WAIT_BITSET``, which waits until a time, and ``FUTEX_WAKE_BITSET``."""
+_ALL_BITS: Final = 0xFFFF_FFFF
 _ALL: Final = 0x7FFF_FFFF
 _NAP_S: Final = 50e-6
 _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
@@ -264,16 +267,18 @@ class Futex:
         """Add 1 to the word, modulo 2^32."""
         self._word.value += 1
 
-    def wait(self, value: int, timeout_s: float) -> bool:
+    def wait(self, value: int, timeout_s: float, bits: int = _ALL_BITS) -> bool:
         """Sleep until woken, if the word equals ``value``; ``False`` if the system refuses that.
 
         May return early, for example after a signal.
+
+        :param bits: only a :meth:`wake` with one of these bits wakes this thread
         """
         import ctypes
 
-        seconds = max(timeout_s, 0.0)
-        timeout = self._timespec(int(seconds), int(seconds % 1 * 1e9))
-        if self._waits(self._number, self._address, _WAIT, value, timeout, None, 0) == 0:
+        until_ns = time.monotonic_ns() + int(max(timeout_s, 0.0) * 1e9)
+        until = self._timespec(*divmod(until_ns, 1_000_000_000))
+        if self._waits(self._number, self._address, _WAIT, value, until, None, bits) == 0:
             return True
         return ctypes.get_errno() not in _NO_MORE
 
@@ -282,9 +287,9 @@ class Futex:
         if not self.wait(value, timeout_s):
             time.sleep(min(timeout_s, _NAP_S))
 
-    def wake(self, most: int = _ALL) -> None:
-        """Wake at most ``most`` waiters of the word."""
-        self._wakes(self._number, self._address, _WAKE, most, None, None, 0)
+    def wake(self, most: int = _ALL, bits: int = _ALL_BITS) -> None:
+        """Wake at most ``most`` waiters of the word, which have one of ``bits``."""
+        self._wakes(self._number, self._address, _WAKE, most, None, None, bits)
 
 
 def futex(memory: memoryview, at: int) -> Futex:

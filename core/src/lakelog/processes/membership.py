@@ -3,12 +3,19 @@
 RocketMQ locks byte 0 exclusively (``DefaultMessageStore.start``). So RocketMQ cannot start while
 one of these processes lives, and none of them can open the store while RocketMQ runs.
 
-Joining and leaving are serialised by a lock on byte :data:`SET_UP`. A process first takes a shared
-lock on byte 0, and then tries to make it exclusive. If that succeeds, no other process has the
-store open, regardless of the files: the process recovers the store before others may join.
-Otherwise an earlier member lives, and the shared state is valid. In the reverse order the last
-member could die between the two steps, and RocketMQ could append. The kernel converts a lock in one
-step.
+A process that joins takes a shared lock on byte 0. From then on nobody can recover the store or
+have it alone. If another process then has byte ``ownership.PUBLISHED`` locked, the shared page is
+valid, and stays so: the process has joined, and waited for nobody. In the reverse order the last
+member could die between the two steps, and RocketMQ could append.
+
+Otherwise it takes :data:`SET_UP`, and then tries to make its lock on byte 0 exclusive. If that
+succeeds, no other process has the store open, regardless of the files: the process recovers the
+store before others may join. The kernel converts a lock in one step.
+
+A process that leaves unlocks :data:`STAYING`, and then looks whether another one has that locked.
+If so, it leaves: of several that leave at once, the one that unlocks last sees nobody. That one
+takes :data:`SET_UP`, and waits until it has byte 0 exclusively, and then closes the store, or until
+somebody stays.
 
 ``lock`` is only a name, which may be removed while the store is open. So members share a lock on
 the directory too, and a process that finds itself alone must get it exclusively. If it cannot,
@@ -43,6 +50,7 @@ from lakelog.processes.locks import (
     Holder,
     can_fence_all,
     futex,
+    is_locked,
     lock_directory,
     set_lock,
     unlock_all,
@@ -53,6 +61,9 @@ from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import Shortage, started
 
 SET_UP: Final = 5
+"""The byte that a process locks while it may be alone: it recovers the store, or closes it."""
+STAYING: Final = 3
+"""The byte that the members share which have not begun to leave."""
 LEAVE_SECONDS: Final = 60.0
 _DYING_S: Final = 1.0
 ALONE: Final = "alone"
@@ -78,9 +89,11 @@ class Membership:
 
     @classmethod
     def join(cls, files: FileSystem, path: Path, timeout_s: float) -> Membership:
-        """Become a member; no other process joins or leaves until :meth:`let_in`.
+        """Become a member: beside others, with a valid shared page; or alone.
 
-        :param timeout_s: how long others may take to join or leave, including a recovery
+        Alone, no other process joins or leaves until :meth:`let_in`, which is called in both cases.
+
+        :param timeout_s: how long another may take to recover the store, or to close it as the last
 
         Raises :class:`~lakelog.errors.StoreLocked` if another program has the store, or on timeout.
         """
@@ -94,6 +107,8 @@ class Membership:
                 raise
             register_forked(membership)
             try:
+                if membership._is_beside_others():
+                    return membership
                 membership._begin(end - time.monotonic())
                 # Shared first, then exclusive: the byte is never free in between, so RocketMQ
                 # cannot take it if the last other member dies now. A failed conversion keeps the
@@ -101,7 +116,9 @@ class Membership:
                 if not membership._set(ownership.OPEN, fcntl.F_RDLCK):
                     raise _taken(files, path)
                 if membership._is_let_in(files):
-                    if membership.is_alone and membership.file.size() == 0:
+                    if not membership.is_alone:
+                        membership._set(SET_UP, fcntl.F_UNLCK)
+                    elif membership.file.size() == 0:
                         membership.file.write_at(0, LOCK_CONTENT)
                     return membership
                 membership.leave()
@@ -126,6 +143,31 @@ class Membership:
     def _set(self, at: int, kind: int) -> bool:
         return set_lock(self.file, at, kind)
 
+    def _is_beside_others(self) -> bool:
+        """Join without waiting, if another member shows that the page is valid."""
+        if not self._is_shared(ownership.PUBLISHED):  # only a look
+            return False
+        if self._set(ownership.OPEN, fcntl.F_RDLCK):
+            if lock_directory(self._directory, fcntl.LOCK_SH) and self._is_vouched_for():
+                return True
+            self._unlock()
+        return False
+
+    def _is_vouched_for(self) -> bool:
+        """Whether the shared page is valid; byte 0 and the directory are locked already.
+
+        Another process with a valid page has both locks still, since it unlocks the file first. So
+        nobody recovered the store, or had the directory exclusively, since that process joined.
+        """
+        if not self._is_shared(ownership.PUBLISHED):
+            return False
+        self.publish()
+        return True
+
+    def _is_shared(self, at: int) -> bool:
+        """Whether another member has byte ``at`` locked."""
+        return is_locked(self.file, at, fcntl.F_WRLCK)
+
     def _begin(self, timeout_s: float) -> None:
         begun = time.monotonic()
         if not wait_lock(self.file, SET_UP, timeout_s):
@@ -149,11 +191,8 @@ class Membership:
             if all(lock_directory(self._directory, kind) for kind in kinds):
                 if self.is_alone:  # not in a file without a name: the next one makes a new one
                     return os.fstat(self.file.fileno()).st_nlink > 0
-                # Another member has both locks still: so nobody had the directory exclusively
-                # between its lock and this one.
-                if not self._set(ownership.OPEN, fcntl.F_WRLCK):
+                if self._is_vouched_for():  # else it looks whether it can join, or has just died
                     return True
-                continue
             used = ownership.open_of_members(files, self.path, LOCK_FILE, at=ownership.OPEN)
             if used is not None:
                 with closing(used):
@@ -165,13 +204,15 @@ class Membership:
             time.sleep(_JOIN_S)
 
     def let_in(self, *, share: bool = True) -> None:
-        """Allow others to join and leave; the shared state must be complete.
+        """End the joining; alone, allow others to join and leave: the shared state is complete.
 
         :param share: whether they may have the store open beside this process
         """
         if share:
+            self.is_alone = False  # first: others may be there from the next line on
+            self.publish()
+            self._set(STAYING, fcntl.F_RDLCK)
             self._set(ownership.OPEN, fcntl.F_RDLCK)
-            self.is_alone = False
         self._set(SET_UP, fcntl.F_UNLCK)
 
     def publish(self) -> None:
@@ -193,7 +234,7 @@ class Membership:
 
     def if_alone(self, action: Callable[[], None]) -> None:
         """Call ``action`` if no other process has the store open; none can join meanwhile."""
-        if self._set(SET_UP, fcntl.F_WRLCK):
+        if not self._is_shared(STAYING) and self._set(SET_UP, fcntl.F_WRLCK):
             try:
                 if self._set(ownership.OPEN, fcntl.F_WRLCK):
                     action()
@@ -202,34 +243,61 @@ class Membership:
                 self._set(SET_UP, fcntl.F_UNLCK)
 
     def part(self, timeout_s: float) -> bool:
-        """Begin to leave: no process joins or leaves until :meth:`leave`.
+        """Begin to leave; :meth:`leave` follows.
 
-        :returns: whether this is the last process, which has to close the store
+        :returns: whether this is the last process, which has to close the store: no process joins
+            until it has left
 
         Raises :class:`~lakelog.errors.StoreLocked` on timeout.
         """
         self.is_alone = False
-        self._begin(timeout_s)
-        self.is_parting, self.is_alone = True, self._set(ownership.OPEN, fcntl.F_WRLCK)
+        if not self._others_stay():
+            self._set(STAYING, fcntl.F_RDLCK)  # others that leave now need not wait
+            self._begin(timeout_s)
+            end, holder = time.monotonic() + timeout_s, Holder(self.file, ownership.OPEN)
+            while not (self._others_stay() or self._is_only_one()):
+                if time.monotonic() >= end or holder.is_stopped():
+                    raise StoreLocked(f"{holder} has not left this store", path=self.path)
+                time.sleep(_JOIN_S)
+            if not self.is_alone:
+                self._set(SET_UP, fcntl.F_UNLCK)
+        self.is_parting = True
+        return self.is_alone
+
+    def _others_stay(self) -> bool:
+        """Stay no longer; whether another member stays.
+
+        This order: of several that leave at once, the last one to unlock the byte sees nobody.
+        """
+        self._set(STAYING, fcntl.F_UNLCK)
+        return self._is_shared(STAYING)
+
+    def _is_only_one(self) -> bool:
+        self.is_alone = self._set(ownership.OPEN, fcntl.F_WRLCK)
         return self.is_alone
 
     def leave(self) -> None:
         """End the membership; a second call does nothing."""
         if self.is_open:
-            # A child between fork and exec may have both open too. The directory is first: who then
-            # gets byte 0 must get it as well.
-            with suppress(OSError):
-                fcntl.flock(self._directory.fileno(), fcntl.LOCK_UN)
-            with suppress(OSError):
-                unlock_all(self.file)
+            self._unlock()
             self.forked()
+
+    def _unlock(self) -> None:
+        """Unlock all: a child between fork and exec may have both files open too.
+
+        The directory is last: who shows that the page is valid has it locked as well.
+        """
+        with suppress(OSError):
+            unlock_all(self.file)
+        with suppress(OSError):
+            fcntl.flock(self._directory.fileno(), fcntl.LOCK_UN)
 
     def forked(self) -> None:
         """Close the files; in a forked child, only its copies, since the parent stays a member."""
         if self.is_open:
             self.is_open = False
-            self._directory.close()
             self.file.close()
+            self._directory.close()
 
 
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
@@ -277,6 +345,7 @@ class MemberWatch:
         self._let_go = let_go
         self.on_turn: Callable[[], None] | None = None
         self._futex = futex(page.memory, _AT)
+        self._bit = 1 << os.getpid() % 31  # a close wakes few threads of other processes
         self._over = False
         self._shortage = Shortage(f"{lock.path}: looking after the other processes is delayed")
         self._thread = Thread(target=self._run, name="lakelog-member", daemon=True)
@@ -291,7 +360,7 @@ class MemberWatch:
         """Stop the thread; must not be called from it."""
         self._over = True
         while self._thread.is_alive() and self._thread is not current_thread():
-            announce(self._page)  # repeatedly: the thread may be about to sleep
+            self._futex.wake(bits=self._bit)  # repeatedly: the thread may be about to sleep
             self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
@@ -316,7 +385,7 @@ class MemberWatch:
 
     def _sleep(self, seen: int) -> None:
         """Sleep for :data:`TURN_S`, or until another process joins."""
-        if not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
+        if not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S, self._bit):
             time.sleep(TURN_S)
 
     def _forget_others(self) -> None:
@@ -324,5 +393,5 @@ class MemberWatch:
 
 
 def announce(page: SharedPage) -> None:
-    """Notify the other processes that one has joined."""
+    """Wake the watch threads of all processes: one has joined, or needs the services."""
     futex(page.memory, _AT).wake()

@@ -258,9 +258,9 @@ class JoinedLog:
 
     @classmethod
     def join(cls, prepared: OpenRequest, lock: Membership) -> JoinedLog:
-        """Open the log, and let other processes join.
+        """Open the log beside the other members.
 
-        :param lock: a membership that keeps others from joining; released on failure
+        :param lock: a membership with a valid shared page; released on failure
 
         Raises :class:`~lakelog.errors.StoreLocked` for a staged writer,
         :class:`~lakelog.errors.StoreError` if the settings in the shared page are damaged, and the
@@ -298,11 +298,11 @@ class JoinedLog:
             wake = WakePage.open(files, path)
             if wake is not None:
                 opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
-            page.words[shared_page.SEVERAL] = 1
+            if not page.words[shared_page.SEVERAL]:
+                page.words[shared_page.SEVERAL] = 1
+                announce(page)
             undo.callback(opened.watch.close)
             opened.watch.start()
-            announce(page)
-            lock.publish()
             lock.let_in()
             made = cls(prepared, opened)
             prepared.begun.append(made)

@@ -119,7 +119,7 @@ def open_store(  # all but the path are optional, and given by name
     :param plugins: plugins to use beside ``queues``, ``retention`` and the core's own, in place of
         the other installed ones
     :param files: replaces the operating system's files, for tests
-    :param clock: replaces the clock of disk-space maintenance, for tests
+    :param clock: replaces the clock of delays, retries and disk-space maintenance, for tests
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
     :returns: the store, with the methods of lakelog-queues if that is installed
 
@@ -197,6 +197,8 @@ def prepare(  # noqa: PLR0913  # those of an open, and two options by name
     place = folder("path", path)
     if broker_conf is not None:
         broker_conf = file_path("broker_conf", broker_conf, "RocketMQ's settings file")
+    if clock is not None and not isinstance(clock, Clock):
+        raise wrong_type("clock", clock, "a lakelog.hooks.Clock, such as lakelog_testing.FakeClock")
     if files is not None and not isinstance(files, FileSystem):
         raise wrong_type("files", files, "a lakelog.files.filesystem.FileSystem")
     registry = Registry.load(plugins, os.environ)
@@ -231,6 +233,7 @@ class Opening(OpenRequest):
         :param full: whether recovery reads the whole log
         """
         alone = "lakelog recover is running"
+        self.serves = False
 
         def build() -> Store:
             parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)

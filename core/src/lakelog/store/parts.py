@@ -63,7 +63,8 @@ class OpenRequest:
     :ivar settings: the settings in force
     :ivar registry: the strategies on offer
     :ivar files: all access to files goes through it
-    :ivar clock: replaces the clock of maintenance, for tests
+    :ivar clock: replaces the clock of delays and maintenance, for tests
+    :ivar serves: whether delayed messages are delivered; not by a recovery, which puts nothing
     :ivar begun: what runs already, until the open ends; an error closes it
     """
 
@@ -72,6 +73,7 @@ class OpenRequest:
     registry: Registry
     files: FileSystem
     clock: Clock | None = None
+    serves: bool = True
     begun: list[Running] = attrs.field(factory=list)
 
     def trying(self, build: Callable[[], Built]) -> Built:
@@ -101,6 +103,7 @@ class OpenRequest:
             self.files,
             read_only=read_only,
             owner_follows=read_only and is_followed(self.files, self.path),
+            clock=self.clock,
         )
         return with_accelerator(self.registry, self.settings, context)
 

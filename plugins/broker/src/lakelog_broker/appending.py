@@ -8,27 +8,24 @@ Source: RocketMQ 5.3.3, ``HookUtils`` and ``TransactionalMessageBridge``.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from lakelog import Message, NotDurable, PutResult, Store, StoredMessage, results
+from lakelog.format.encoder import system_ms
 from lakelog.format.layout import MAX_PROPERTIES_BYTES, TRANSACTION_MASK
-from lakelog.format.properties import SCHEDULE_TOPIC
+from lakelog.format.properties import SCHEDULE_TOPIC, TIMER_TOPIC
 from lakelog_broker.codes import Forbidden, Refused, ResponseCode
-from lakelog_broker.properties import (
-    CommonProperties,
-    property_value,
-    stored_properties,
-    with_properties,
-)
+from lakelog_broker.properties import CommonProperties
+from lakelog_queues.delays.delivering import copied, number, restored
+from lakelog_queues.delays.timers import timer_due_ms
+from lakelog_queues.units.properties import property_value, stored_properties, with_properties
 from lakelog_queues.units.tags import DELAYS_MS
 
 Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
 Done = TypeVar("Done")
 Answer = TypeVar("Answer")
 
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 _REFUSED_TOPICS: Final = {
     HALF_TOPIC,
@@ -46,8 +43,6 @@ SYSTEM_TOPICS: Final = _REFUSED_TOPICS | {
 """RocketMQ's ``TopicValidator.getSystemTopicSet``."""
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 """Prefix of the topics of timers and of pop checkpoints; RocketMQ accepts sends to them."""
-REAL_TOPIC: Final = b"REAL_TOPIC"
-REAL_QUEUE: Final = b"REAL_QID"
 _OF_A_TIME: Final = (
     *(b"CLUSTER", b"DELAY", b"TRAN_MSG"),
     *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS"),
@@ -62,7 +57,6 @@ ILLEGAL_PUTS: Final = {
 _MOST_WITH_A_TIME: Final = MAX_PROPERTIES_BYTES - len(b"TIMER_OUT_MS\x011234567890123\x02")
 _ENDS: Final = (b"", b"\x02")
 """The last byte of a property string to which further properties can be appended directly."""
-_SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
 class BrokerAppender:
@@ -180,13 +174,13 @@ class BrokerAppender:
 
         Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
-        message = _copied(stored)
+        message = copied(stored)
         message.properties = with_properties(stored.properties_bytes, (), **added)
         message.store_host, message.wait_store_ok = self.store_host, False
         return self._store.put(message)
 
     def _set_aside(self, message: Message, properties: bytes) -> None:
-        level = _number(property_value(properties, b"DELAY"))
+        level = number(property_value(properties, b"DELAY"))
         is_timer = not level and b"TIMER_D" in properties
         due_ms = self._timer_due_ms(properties) if is_timer else None
         if property_value(properties, b"TRAN_MSG") == b"true":
@@ -214,7 +208,7 @@ class BrokerAppender:
 
         Raises :class:`Refused` for a time that RocketMQ refuses.
         """
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = system_ms()
         try:
             due_ms = timer_due_ms(properties, now_ms)
         except ValueError:
@@ -271,68 +265,3 @@ def refuse_system_topic(topic: str) -> None:
     """Raise :class:`Refused` for a topic to which clients may not send."""
     if is_system_topic(topic):
         raise Forbidden(f"Sending message to topic[{topic}] is forbidden.")
-
-
-def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:
-    """Return a message that was set aside, with its own topic and queue.
-
-    :param without: further properties to remove
-
-    Raises ``ValueError`` if the message has no own topic.
-    """
-    properties = stored.properties_bytes
-    topic = property_value(properties, REAL_TOPIC)
-    if not topic:
-        raise ValueError(
-            f"the message at offset {stored.physical_offset} of {stored.topic} does not say to "
-            "which topic it belongs: it has no property REAL_TOPIC"
-        )
-    message = _copied(stored)
-    message.topic = topic.decode()
-    message.properties = with_properties(properties, (REAL_TOPIC, REAL_QUEUE, *without))
-    message.queue_id = _number(property_value(properties, REAL_QUEUE))
-    return message
-
-
-def _copied(stored: StoredMessage) -> Message:
-    return Message(
-        stored.topic,
-        stored.body,
-        properties=stored.properties_bytes,
-        queue_id=stored.queue_id,
-        flag=stored.flag,
-        sys_flag=stored.sys_flag,
-        born_timestamp_ms=stored.born_timestamp_ms,
-        born_host=stored.born_host,
-        reconsume_times=stored.reconsume_times,
-    )
-
-
-def timer_due_ms(properties: bytes, now_ms: int) -> int | None:
-    """The time of delivery of a timer message, in ms since 1970; ``None`` without one.
-
-    :param now_ms: start of a relative delay, in ms since 1970
-
-    Raises ``ValueError`` if the property is no number.
-    """
-    delay_ms = timer_delay_ms(properties)
-    if delay_ms is not None:
-        return now_ms + delay_ms
-    at = property_value(properties, b"TIMER_DELIVER_MS")
-    return None if at is None else int(at)
-
-
-def timer_delay_ms(properties: bytes) -> int | None:
-    """The relative delay of a timer message; ``None`` without one. Raises as above."""
-    for name, unit_ms in _SPANS:
-        span = property_value(properties, name)
-        if span is not None:
-            return int(span) * unit_ms
-    return None
-
-
-def _number(text: bytes | None) -> int:
-    try:
-        return int(text or 0)
-    except ValueError:
-        return 0

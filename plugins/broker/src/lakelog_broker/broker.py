@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from lakelog import Store, errors
@@ -13,10 +14,11 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
 from lakelog_broker.popping import handles
-from lakelog_broker.scheduled import delivering, timers, transactions
+from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_queues.store import delays_of
 from lakelog_rocketmq.config import TopicConfig
 
 
@@ -33,6 +35,7 @@ class Broker:
     :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
     :ivar open_grpc: opens the gRPC port of a running broker without one; port 0 is any free one
     :ivar appender: puts messages of clients
+    :ivar delays: delivers delayed messages, as long as the store is open
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes
     :ivar started_ms: time of its creation, in ms since 1970
@@ -55,15 +58,14 @@ class Broker:
         self.waits = ArrivalWaits(store.arrivals, lambda *queue: self.bounds(*queue)[1])
         limit_ms = settings.timer_limit_s * 1000
         self.appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
-        mine = store, self.appender, self.waits, self.offsets, self.members, settings, self.files
-        parts = delivering.Parts(*mine)
-        self.delays = delivering.Delays(parts)
-        self.timers = timers.Timers(parts)
-        self.transactions = transactions.Transactions(parts)
+        self.delays = delays_of(store)
+        self.transactions = Transactions(
+            store, self.appender, self.waits, self.offsets, self.members, settings
+        )
         self.traffic = Traffic(
             store.queues,
             lambda topic: not is_system_topic(topic),
-            timers=lambda: self.timers.delivered,
+            timers=lambda: self.delays.timers.delivered,
         )
         self.address = self.grpc_address = ""
         self.open_grpc: Callable[[int], Awaitable[None]] = _not_running
@@ -118,21 +120,18 @@ class Broker:
         return sorted({*self.offsets.of_group(group), *self.members.group(group).subscriptions})
 
     async def save(self) -> None:
-        """Save the offsets of groups and the progress of scheduled work.
+        """Save the offsets of groups and the progress of transactions.
 
         Raises :class:`~lakelog.errors.StoreError` and ``OSError``. A later call saves the rest.
         """
         while self._saving is not None and not self._saving.done():
             await asyncio.wait([self._saving])  # the thread of a cancelled save still runs
         self.transactions.note_progress()
-        parts = (self.delays, self.timers, self.offsets)  # the others set offsets, too
-        writes = [write for part in parts if (write := part.progress())]
-
-        def write_all() -> None:
-            self.store.flush()  # no saved progress may be behind messages that a crash can lose
-            for write in writes:
-                write()
-
-        if writes:
-            self._saving = asyncio.ensure_future(in_thread(write_all))
+        write = self.offsets.progress()
+        if write is not None:
+            self._saving = asyncio.ensure_future(in_thread(partial(self._write, write)))
             await asyncio.shield(self._saving)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        self.store.flush()  # no saved progress may be behind messages that a crash can lose
+        write()

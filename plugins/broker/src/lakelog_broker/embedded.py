@@ -45,7 +45,6 @@ SAVE_INTERVAL_S: Final = 5.0
 """RocketMQ's ``flushConsumerOffsetInterval``."""
 LOCK_FILE: Final = "broker.lock"
 _SILENCE_INTERVAL_S: Final = 10.0
-_ROLL_INTERVAL_S: Final = 60.0
 _HEALTH_INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 1.0
 
@@ -81,7 +80,8 @@ async def running_broker(
 @contextlib.asynccontextmanager
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
     broker = Broker(store, settings)
-    await revive_checkpoints(broker)
+    with broker.delays.lock:  # a checkpoint is not delivered meanwhile
+        await revive_checkpoints(broker)
     tasks: list[asyncio.Task[None]] = []
 
     @cache
@@ -119,12 +119,9 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             raise PortUnavailable(f"{what}; give another host or port") from error
         begin("arrivals", broker.waits.run)
         begin("offsets", lambda: _every(SAVE_INTERVAL_S, broker.save))
-        begin("delays", broker.delays.run)
-        begin("timers", broker.timers.run)
         begin("transactions", broker.transactions.run)
         begin("health", lambda: _every(_HEALTH_INTERVAL_S, partial(_check_health, broker)))
         begin("statistics", lambda: _every(SAMPLE_INTERVAL_S, partial(_sample, broker)))
-        begin("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll))
         begin("members", lambda: _every(_SILENCE_INTERVAL_S, partial(_remove_silent, broker)))
         try:
             yield broker

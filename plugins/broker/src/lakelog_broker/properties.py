@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
-from lakelog_queues.units.tags import hash_of_utf8
+from lakelog_queues.units.properties import in_order, with_properties
 
 _OF_BROKERS: Final = (
     *(b"REAL_TOPIC", b"REAL_QID", b"CLUSTER", b"__CRC32#"),
@@ -29,80 +28,7 @@ _IS_SPECIAL: Final = re.compile(
 ).fullmatch
 """Matches names of properties that only a broker may set, or that make it set a message aside."""
 _MOST_ORDERS: Final = 1024
-_ROWS: Final = 128
-"""Initial table size of the ``HashMap``; it doubles when it is more than three quarters full."""
 _HAS_OF_BROKERS: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % b"|".join(_OF_BROKERS)).search
-
-
-def property_value(properties: bytes, name: bytes) -> bytes | None:
-    r"""The value of a property; ``None`` if it is absent.
-
-    >>> property_value(b"KEYS\x01a\x02TAGS\x01b\x02", b"TAGS")
-    b'b'
-    """
-    head = name + b"\x01"
-    if properties.startswith(head):
-        start = len(head)
-    else:
-        at = properties.find(b"\x02" + head)
-        if at < 0:
-            return None
-        start = at + 1 + len(head)
-    end = properties.find(b"\x02", start)
-    return properties[start:] if end < 0 else properties[start:end]
-
-
-def stored_properties(properties: bytes) -> bytes:
-    r"""Return a property string as RocketMQ's broker stores it.
-
-    The last value of a repeated name counts; a property without a name or value is left out.
-
-    >>> stored_properties(b"WAIT\x01true\x02TAGS\x01b")
-    b'TAGS\x01b\x02WAIT\x01true\x02'
-    """
-    return _encoded(_entries(properties))
-
-
-def with_properties(properties: bytes, without: tuple[bytes, ...] = (), **added: str) -> bytes:
-    r"""As :func:`stored_properties`; removes the properties ``without`` and sets ``added``.
-
-    >>> with_properties(b"A\x011\x02B\x012\x02", (b"A",), B="3")
-    b'B\x013\x02'
-    """
-    entries = _entries(properties)
-    for each in without:
-        entries.pop(each, None)
-    for name, value in added.items():
-        entries[name.encode()] = f"{name}\x01{value}".encode()
-    return _encoded(entries)
-
-
-def _entries(properties: bytes) -> dict[bytes, bytes]:
-    """Each property by its name."""
-    entries = {}
-    for each in properties.split(b"\x02"):
-        name, _, value = each.partition(b"\x01")
-        if name and value:
-            entries[name] = each
-    return entries
-
-
-def _encoded(entries: dict[bytes, bytes]) -> bytes:
-    return b"".join([entries[name] + b"\x02" for name in _in_order(tuple(entries))])
-
-
-@lru_cache(maxsize=1024)
-def _in_order(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The names in the iteration order of a ``HashMap``."""
-    rows = _ROWS
-    while len(names) * 4 > rows * 3:
-        rows *= 2
-
-    def row(name: bytes) -> int:
-        value = hash_of_utf8(name)
-        return (value ^ (value & 0xFFFFFFFF) >> 16) & (rows - 1)
-
-    return tuple(sorted(names, key=row))
 
 
 class CommonProperties:
@@ -139,7 +65,7 @@ class CommonProperties:
         every = (*names, *(each.partition(b"\x01")[0] for each in self._added[:-1]))
         at = {name: place for place, name in enumerate(every)}
         is_common = b"" not in at and len(at) == len(every) and not any(map(_IS_SPECIAL, names))
-        order = [at[name] for name in _in_order(every)]
+        order = [at[name] for name in in_order(every)]
         self._orders[names] = itemgetter(*order, len(every)) if is_common else None
 
 

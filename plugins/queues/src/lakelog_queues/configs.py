@@ -28,6 +28,8 @@ DEFAULT_RETRIES: Final = config.MAX_RETRIES
 _LOG: Final = logging.getLogger("lakelog")
 _CHANGING: Final = 11
 """The byte of ``lock`` that is held while a file is read and replaced."""
+_SERVICES: Final = "rmq_sys_"
+"""Topics of RocketMQ's services, of which some note their progress in files of their own."""
 C = TypeVar("C", config.TopicConfig, config.GroupConfig)
 
 
@@ -142,12 +144,27 @@ def settle_offsets(
     Raises :class:`~lakelog.errors.StoreError` if a file cannot be written. One that cannot be read
     is left as it is, with a warning: nobody can commit to it either.
     """
-    for load, save, queue_of in (
-        (config.load_offsets, config.save_offsets, _queue_of_group),
-        (_load_delays, _save_delays, _queue_of_level),
-    ):
+    for load, save, queue_of in _PROGRESS:
         with _changing(files, path):
             _settle(files, path, load, save, queue_of, next_offsets, minimum)
+
+
+def known_queues(files: FileSystem, path: Path) -> Callable[[Queue], bool] | None:
+    """Whether a group, a delay level or a service of RocketMQ may have progress in a queue.
+
+    ``None`` if a file of progress cannot be read.
+    """
+    from lakelog_queues.groups.state import queues_of_states
+
+    known = set[Queue]()
+    try:
+        known |= queues_of_states(files, path)
+        for load, _, queue_of in _PROGRESS:
+            for name, table in load(files, path).value.items():
+                known.update(queue_of(name, key)[1] for key in table)
+    except (OSError, StoreError):
+        return None
+    return lambda queue: queue in known or queue[0].startswith(_SERVICES)
 
 
 def _settle(
@@ -200,6 +217,12 @@ def _save_delays(
     files: FileSystem, path: Path, former: Mapping[str, Any], offsets: config.Offsets, now_ms: int
 ) -> None:
     config.save_delay_offsets(files, path, former, offsets[SCHEDULE_TOPIC], now_ms)
+
+
+_PROGRESS: Final = (
+    (config.load_offsets, config.save_offsets, _queue_of_group),
+    (_load_delays, _save_delays, _queue_of_level),
+)
 
 
 @contextmanager

@@ -20,17 +20,22 @@ from collections.abc import (
 from contextlib import ExitStack, aclosing, suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
+import attrs
+
 from lakelog.arguments import WrongValue, listed, text, topic_name, whole
-from lakelog.errors import StoreError
-from lakelog.hooks import DispatchedLog
+from lakelog.errors import StoreError, ThreadNotStarted
+from lakelog.format.properties import SCHEDULE_TOPIC, TIMER_TOPIC
+from lakelog.hooks import DispatchedLog, QueueReader
 from lakelog.lazy import cached_property
 from lakelog.log.log_reader import Reads, failing, iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
 from lakelog.runtime.forks import register_forked
+from lakelog.runtime.threads import started
 from lakelog.store.log_store import LogStore
 from lakelog.store.parts import RoleParts
 from lakelog_queues.dispatching.tombstones import TombstoneFile
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from lakelog.format.queue_offsets import Queue, Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer, QueueAccess, StartPosition
     from lakelog_queues.consumers.offsettable import Commit, OffsetTable
+    from lakelog_queues.delays.service import DelayService
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
     from lakelog_queues.finding.results import (
@@ -64,6 +70,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+_WAITING: Final = ((TIMER_TOPIC, 0), *((SCHEDULE_TOPIC, level) for level in range(18)))
+"""The queues of messages that wait for their time."""
+
+
 class QueueParts:
     """Finds messages in one role of a store.
 
@@ -81,7 +91,69 @@ class QueueParts:
             self.waits = ReaderWait.of(log)
         # One process at a time writes tombstones: the one with the services.
         self._removed = TombstoneFile(log.files, log.path, alone=log.dispatching is not None)
+        self._queues: QueueReader | None = None  # of the process that delivers delayed messages
+        self._parts: RoleParts | None = None
+        self._ends: Sequence[tuple[int, int] | None] = [None for _ in _WAITING]
+        self._delivering: Thread | None = None
+        self._has_ended = False
+        self._unsubscribe: Callable[[], object] = lambda: None
         register_forked(self)
+
+    @cached_property
+    def delays(self) -> DelayService:
+        """The delivery of delayed messages, in the process with the services."""
+        from lakelog_queues.delays.delivering import DelayAccess
+        from lakelog_queues.delays.service import DelayService
+
+        log, parts, lists = self.log, self._parts, self.finder.lists
+        if parts is None or log.sync is None:
+            raise StoreError("another process has the services of this store", path=log.path)
+        access = DelayAccess(
+            log.files,
+            log.path,
+            lists.bounds,
+            lists.units,
+            log.reader.look_up,
+            parts.puts.put,
+            log.sync,
+            self.offsets,
+        )
+        return DelayService(access, parts.request.clock)
+
+    def deliver(self, parts: RoleParts) -> None:
+        """Deliver delayed messages from now on, if this process has the services.
+
+        A thread begins once there are any. Their queues are looked at after each round of
+        dispatching, so that a store without such messages has no cost by message.
+        """
+        runner = self.log.dispatching
+        queues = [each for each in self.log.dispatchers.values() if isinstance(each, QueueReader)]
+        if runner is None or not queues or self._queues is not None:
+            return
+        if parts.role != "owner" or not parts.request.serves:
+            return
+        self._queues, self._parts = queues[0], parts
+        self._unsubscribe = runner.arrivals.subscribe(self._look, lambda: False)
+        self._look()
+
+    def _look(self) -> None:
+        """Start or wake the thread if messages have begun to wait; must not raise."""
+        assert self._queues is not None
+        ends = [self._queues.bounds(each, 0) for each in _WAITING]
+        if ends == self._ends or self._has_ended:
+            return
+        if self._delivering is None:
+            thread = Thread(target=self._deliver, name="lakelog-delays", daemon=True)
+            with suppress(ThreadNotStarted):  # the next round tries again
+                self._delivering = started(thread)
+                self._ends = ends
+            return
+        self._ends = ends
+        if "delays" in self.__dict__:
+            self.delays.wake()
+
+    def _deliver(self) -> None:
+        self.delays.run()
 
     @cached_property
     def offsets(self) -> OffsetTable:
@@ -110,6 +182,7 @@ class QueueParts:
 
     def forked(self) -> None:
         """Close, in a forked child, the file that compiled code keeps open."""
+        self._has_ended, self._delivering = True, None
         if "finder" in self.__dict__:
             self.finder.lookups.close()
 
@@ -122,6 +195,15 @@ class QueueParts:
                 closing.callback(self.offsets.close)
             if "finder" in self.__dict__:
                 closing.callback(self.finder.lookups.close)
+            closing.callback(self._end_delivery)
+
+    def _end_delivery(self) -> None:
+        self._has_ended = True
+        self._unsubscribe()
+        if self._delivering is not None:
+            self.delays.end()
+            self._delivering.join()
+            self.delays.save_last()
 
 
 def queue_parts(parts: RoleParts) -> QueueParts:
@@ -174,6 +256,8 @@ class Store(LogStore):
     def _bind(self, parts: RoleParts) -> None:
         super()._bind(parts)
         self._lookups = None
+        if not self._current.closed and isinstance(parts.extension, QueueParts):
+            parts.extension.deliver(parts)
 
     def _bind_lookups(self) -> None:
         """Bind look-ups to compiled code until the store is closed or swaps its parts.
@@ -527,6 +611,8 @@ class Store(LogStore):
         access = GroupAccess(
             log.files, self.path, self._placed, queues, self.put, lambda: self.max_offset
         )
+        if (clock := self._current.now().request.clock) is not None:
+            access = attrs.evolve(access, now_ms=clock.monotonic_ms)
         made = GroupConsumer(options, access)
         self._members.add(made)
         return made
@@ -732,6 +818,11 @@ class Store(LogStore):
             return self._current.now().maintenance.delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
+
+
+def delays_of(store: Store) -> DelayService:
+    """The delivery of delayed messages; raises ``StoreError`` if another process does it."""
+    return queue_parts(store._current.now()).delays
 
 
 class QueueExtension:

@@ -20,6 +20,7 @@ from lakelog import Message, Store
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.consumers.offsettable import OffsetTable
+from lakelog_queues.dispatching import consumequeues
 from plugins.queues.tests.groups.support import fill, joined, open_store
 from tests.support.waiting import until
 
@@ -333,3 +334,69 @@ def test_without_a_group_the_noted_end_counts(tmp_path: Path) -> None:
     (tmp_path / "config" / "consumerOffset.json").unlink()
     with lakelog.open(tmp_path, **given) as store:
         assert store.put(Message("t", b"new", queue_id=0)).queue_offset == 100
+
+
+# --- the list of former ends ---
+
+
+def former(path: Path) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = json.loads((path / "lakelog/queues.json").read_text())[
+        "former"
+    ]
+    return found
+
+
+def remove_all(store: Store, *topics: str) -> None:
+    for topic in topics:
+        store.put(Message(topic, b"x", queue_id=0))
+        store.wait_dispatched()
+        store.delete_topic(topic)
+
+
+def test_former_ends_are_kept_as_long_as_somebody_has_progress_there(tmp_path: Path) -> None:
+    topics = "committed", "shown", "rmq_sys_wheel_timer", "nobody"
+    delays = tmp_path / "config" / "delayOffset.json"
+    with opened(tmp_path) as store:
+        for topic in (*topics, "SCHEDULE_TOPIC_XXXX"):
+            store.put(Message(topic, b"x", queue_id=0))
+        store.wait_dispatched()
+        store.commit_offsets([("g", "committed", {0: 1})])
+        with store.subscribe("g", "shown", broadcast="screen", start="earliest") as member:
+            assert member.poll()
+        remove_all(store, *topics, "SCHEDULE_TOPIC_XXXX")
+        delays.write_text('{"offsetTable":{1:2}}')
+        assert former(tmp_path).keys() == {*topics, "SCHEDULE_TOPIC_XXXX"}
+    opened(tmp_path).close()
+    assert former(tmp_path).keys() == {*topics, "SCHEDULE_TOPIC_XXXX"} - {"nobody"}
+    (tmp_path / "config" / "consumerOffset.json").write_text("{")
+    (tmp_path / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    opened(tmp_path).close()
+    assert "committed" in former(tmp_path)
+
+
+def test_former_ends_of_many_removed_topics_are_forgotten_while_the_store_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumequeues, "_UNKNOWN_FORMER", 4)
+    with opened(tmp_path) as store:
+        store.commit_offsets([("g", "kept", {0: 1})])
+        remove_all(store, "kept", *(f"t{number}" for number in range(20)))
+        assert "kept" in former(tmp_path)
+        assert len(former(tmp_path)) <= 6
+
+
+def test_a_former_end_sets_no_queue_back(tmp_path: Path) -> None:
+    """The queue was removed, had messages again, and lost its files."""
+    given = expire(tmp_path, "unused")
+    with lakelog.open(tmp_path, **given) as store:
+        for _ in range(50):
+            store.put(Message("t", b"new", queue_id=0))
+        store.wait_dispatched()
+        for _ in range(300):
+            store.put(Message("other", bytes(200), queue_id=0))
+        store.wait_dispatched()
+        while store.min_offset < store.max_offset - 40_000:
+            store.delete_expired()
+    shutil.rmtree(tmp_path / "consumequeue" / "t")
+    with lakelog.open(tmp_path, **given) as store:
+        assert store.put(Message("t", b"newer", queue_id=0)).queue_offset == 150

@@ -52,6 +52,12 @@ def handle_once_open(notes: Path, gate: Path, message: StoredMessage) -> None:
     note(notes, "end", message.body)
 
 
+async def wait_with_0(gate: Path, message: StoredMessage) -> None:
+    """Handle the message ``0`` after the file ``gate`` has been made, and all others at once."""
+    while message.body == b"0" and not gate.exists():
+        await asyncio.sleep(0.01)
+
+
 def handle_slowly(notes: Path, seconds: float, message: StoredMessage) -> None:
     """Handle a message for longer than it is invisible."""
     note(notes, "begin", message.body)

@@ -10,18 +10,21 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from lakelog import Delivery
+from lakelog import Delivery, GroupConsumer, Store
+from lakelog_testing.interrupting import interrupted
 from plugins.queues.tests.groups.support import open_store
 
+T = TypeVar("T")
 Record: TypeAlias = tuple[str, int, int]
 """Topic, queue id and queue offset."""
 
@@ -97,9 +100,76 @@ def member(path: Path, notes_path: Path, options: Mapping[str, Any], seed: int) 
                 notes.add("closing")
 
 
-def started(*arguments: Any) -> ForkServerProcess:
+_POINTS: Final = {"poll": 500, "ack": 60, "nack": 90, "commit": 500}
+"""About the number of points of each call."""
+
+
+@attrs.define
+class Mortal:
+    """Makes calls, and kills its process at a point of one of them.
+
+    :ivar left: calls before that; after them, each has a random point, which it may not reach
+    """
+
+    chance: random.Random
+    left: int
+
+    def call(self, method: Callable[..., T], *arguments: Any) -> T:
+        if self.left > 0:
+            self.left -= 1
+            return method(*arguments)
+        found = list[T]()
+        at = self.chance.randrange(_POINTS[method.__name__])
+        interrupted(lambda: found.append(method(*arguments)), at, act=kill_this_process)
+        return found[0]
+
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mortal(path: Path, notes_path: Path, settings: Mapping[str, Any], seed: int) -> None:
+    """Consume until killed at a point of a call, at the latest; one message in ten fails.
+
+    ``begin`` is noted before the acknowledgement, ``done`` once it has returned.
+    """
+    chance, notes = random.Random(seed), Notes(notes_path)
+    own = {"accelerator": "none"} if chance.random() < 0.5 else {}
+    with open_store(path, **settings, **own) as store, dying_member(store) as consumer:
+        calls = Mortal(chance, chance.randrange(30))
+        while True:
+            found = calls.call(consumer.poll, chance.choice([1, 1, 2, 8, 32, 64]), 100)
+            for each in found:
+                notes.add("taken", each)
+            failed = [each for each in found if each.attempt == 1 and chance.random() < 0.1]
+            for each in failed:
+                notes.add("failed", each)
+                calls.call(consumer.nack, each, 0)
+            rest = [each for each in found if each not in failed]
+            for batch in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
+                for each in batch:
+                    notes.add("begin", each)
+                is_done = calls.call(consumer.ack, *batch)
+                for each in batch if is_done else ():
+                    notes.add("done", each)
+            if chance.random() < 0.3:
+                calls.call(consumer.commit)
+
+
+def dying_member(store: Store) -> GroupConsumer:
+    """A member whose messages are free when it dies, and not before."""
+    return store.subscribe(
+        *("g", "t"),
+        start="earliest",
+        invisible_ms=3_600_000,
+        max_attempts=1000,
+        commit_interval_ms=100,
+    )
+
+
+def started(*arguments: Any, target: Callable[..., None] = member) -> ForkServerProcess:
     _SERVER.set_forkserver_preload([__name__, "lakelog_queues.store", "lakelog_queues.finding.get"])
-    process = _SERVER.Process(target=member, args=arguments, daemon=True)
+    process = _SERVER.Process(target=target, args=arguments, daemon=True)
     process.start()
     return process
 
@@ -128,6 +198,16 @@ def check_exclusive(found: list[Step], killed: Collection[int | None], *, orderl
                 is_later = is_more and record[:2] == step.record[:2] and record > step.record
                 if by.process == step.process and (is_later or record == step.record):
                     del held[record]
+
+
+def check_acknowledged(found: list[Step]) -> None:
+    """No record was taken after its acknowledgement had returned."""
+    done = set[Record]()
+    for step in found:
+        if step.record is not None:
+            assert step.word != "taken" or step.record not in done, step
+            if step.word == "done":
+                done.add(step.record)
 
 
 def check_order(found: list[Step]) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from lakelog import Delivery, GroupConsumer, Store
 from lakelog_testing.interrupting import interrupted
-from plugins.queues.tests.groups.support import bodies, committed, fill, joined, open_store
+from plugins.queues.tests.groups.processes import kill_this_process, started
+from plugins.queues.tests.groups.support import bodies, fill, open_store
 from tests.support import sampling
 
 COUNT: Final = 6
@@ -25,7 +25,6 @@ CALLS: Final[dict[str, Callable[[GroupConsumer, list[Delivery]], object]]] = {
     "renew": lambda member, held: member.renew(held[0]),
     "commit": lambda member, _: member.commit(),
 }
-_SPAWN: Final = multiprocessing.get_context("spawn")
 
 
 def finish(member: GroupConsumer) -> list[Delivery]:
@@ -89,27 +88,36 @@ def test_an_exception_as_a_member_leaves_keeps_nothing_with_it(
         store.forget_offsets(group)
 
 
-def die(path: Path, call: str, at: int) -> None:
+def die(path: Path, group: str, call: str, at: int, settings: dict[str, Any]) -> None:
     """Be killed at a point of a call; end well if it has fewer points."""
-    with open_store(path) as store, joined(store) as member:
+    with open_store(path, **settings) as store, store.subscribe(group, "t") as member:
         held = [] if call == "poll" else member.poll(3)
-        act = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731  # one line is enough
-        if interrupted(partial(CALLS[call], member, held), at, act=act).place is None:
-            os._exit(1)
+        interrupted(partial(CALLS[call], member, held), at, act=kill_this_process)
+        os._exit(0)
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("part", range(3))
+KILLED_AT: Final = {"poll": 160, "ack": 25, "nack": 20, "renew": 20, "commit": 300}
+"""Of so many points of each call, one is tried in a run."""
+EACH: Final = [pytest.param(call, 1, marks=pytest.mark.slow) for call in CALLS]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("call", "stride"), [*KILLED_AT.items(), *EACH])
 def test_a_kill_at_any_point_leaves_a_state_that_others_can_use(
-    store: Store, call: str, part: int
+    store: Store, call: str, stride: int
 ) -> None:
     fill(store, COUNT, queues=2)
-    at = part * 25 + sampling.chance().randrange(25)
-    process = _SPAWN.Process(target=die, args=(store.path, call, at))
-    process.start()
-    process.join(120)
-    with joined(store) as member:
-        left = finish(member)
-    if process.exitcode == -signal.SIGKILL and call != "ack":
-        assert sorted(bodies(left)) == list(range(COUNT))
-    assert committed(store) == {0: 3, 1: 3}
+    for at in sampling.every(stride):
+        group = f"g{at}"
+        ways: dict[str, Any] = sampling.chance().choice([{}, {"accelerator": "none"}])
+        process = started(store.path, group, call, at, ways, target=die)
+        process.join(120)
+        with store.subscribe(group, "t") as member:
+            left = sorted(bodies(finish(member)))
+        assert process.exitcode in (0, -signal.SIGKILL)
+        assert left == sorted(set(left)), at
+        assert set(range(COUNT)) - set(left) <= (set(range(3)) if call == "ack" else set()), at
+        assert store.groups()[group]["t"] == {0: 3, 1: 3}
+        store.forget_offsets(group)
+        if process.exitcode == 0:
+            break

@@ -7,8 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
+import lakelog
 from lakelog import Delivery, Message, Store
 from lakelog.errors import StoreError
+from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
 from plugins.queues.tests.groups.support import bodies, drain, fill, joined
 
@@ -80,6 +82,40 @@ def test_a_commit_does_not_undo_a_reset_by_others(store: Store, is_rocketmq: boo
         member.ack(*held[6:])
         member.commit()
         assert store.groups()["g"]["t"] == {0: 2}
+
+
+class TimeLimitError(Exception):
+    """Raised by a signal handler."""
+
+
+@pytest.mark.parametrize("error", [TimeLimitError(), StoreError("the disk is full")])
+def test_a_commit_that_failed_sets_back_no_later_one_of_another_process(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    def fail(_table: OffsetTable) -> None:
+        raise error
+
+    fill(store, 10, queues=1)
+    with lakelog.open(store.path) as other, joined(other) as survivor, joined(store) as one:
+        held = drain(survivor, one, count=10)
+        assert survivor.ack(*held[:4])
+        with monkeypatch.context() as patched:
+            patched.setattr(OffsetTable, "_check_durable", fail)
+            with pytest.raises(type(error)):
+                one.commit()
+        survivor._turn()
+        assert survivor.ack(*held[4:7])
+        survivor.commit()
+        one._turn()
+        one.commit()
+        store.commit_offsets([("another", "t", {0: 1})])  # as any write of this process
+        survivor._turn()
+        assert other.groups()["g"] == {"t": {0: 7}}
+        assert survivor.ack(*held[7:]), "they were not dropped"
+    assert caplog.text == ""
 
 
 def test_a_reset_that_was_refused_keeps_nobody_from_committing(store: Store) -> None:

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog import Message, PutRefused, PutStatus, Store
+from lakelog import Delivery, Message, PutRefused, PutStatus, Store
 from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog_queues.groups.state_file import state_path
@@ -317,6 +317,35 @@ def test_the_state_outlives_all_members(store: Store) -> None:
         again, *new = member.poll()
         assert (again.message, again.attempt) == (held.message, 2), "a dead member holds nothing"
         assert bodies(new) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("how", ["killed", "expired", "closed"])
+def test_what_a_member_took_in_advance_was_never_handed_out(store: Store, how: str) -> None:
+    fill(store, 60, queues=1)
+    clock, held = Clock(), list[Delivery]()
+    member = joined(store, invisible_ms=1000)
+    clock.set_for(member)
+    while not member._reserve:
+        held += member.poll(2)
+    assert member.ack(*held[1:])
+    status = store.group_status("g")
+    assert [each.queue_offset for each in status.in_flight] == [0]
+    assert status.next_offsets["t", 0] == len(held)
+    with joined(store, invisible_ms=1000) as other:
+        clock.set_for(other)
+        if how == "expired":
+            clock.ms += 1000
+        elif how == "closed":
+            member.close()
+        else:
+            del member
+        other._turn_at = 0.0
+        found = member.poll(60) if how == "expired" else other.poll(60)
+        assert sorted(bodies(found)) == [0, *range(len(held), 60)]
+        assert {each.queue_offset for each in found if each.attempt != 1} == {0}
+        if how == "expired":
+            assert not member.ack(held[0])
+            assert member.ack(*found)
 
 
 def test_a_group_goes_on_at_its_committed_offsets_if_its_state_is_damaged(

@@ -204,7 +204,7 @@ def test_a_function_that_raises_gets_the_message_again_and_then_there_is_a_dead_
     fill(store, 8)
     handle = partial(handlers.fail_at_0, notes)
     done = store.work("t", handle, workers=0, until_empty=True, max_attempts=3, **EARLIEST)
-    assert done == WorkProgress(7, 4, 1, 0, 0, 0)
+    assert done == WorkProgress(7, 4, 1, 0, 0, 0, 0)
     assert Counter(number for number, _ in lines(notes, "begin-of-t"))[0] == 3, "as it was put"
     assert {number for number, _ in lines(notes, "end")} == set(range(1, 8))
     failures = [each for each in caplog.records if each.exc_info]
@@ -296,6 +296,19 @@ def test_progress_is_reported(store: Store, notes: Path) -> None:
         until(lambda: found and found[-1].workers == 1 and found[-1].lag == 4, seconds=120)
         gate.touch()
         until(lambda: found[-1].handled == 4 and found[-1].lag == 0, seconds=120)
+
+
+def test_one_slow_message_is_no_lag_of_its_queue(store: Store, notes: Path) -> None:
+    found = list[WorkProgress]()
+    gate = notes.with_name("gate")
+    handle = partial(handlers.wait_with_0, gate)
+    more: dict[str, Any] = {"on_progress": found.append, "progress_interval_ms": 10}
+    fill(store, 20, queues=1)
+    with working(store, handle, workers=0, **more):
+        until(lambda: found and found[-1].handled == 19, seconds=120)
+        until(lambda: (found[-1].lag, found[-1].in_flight) == (1, 1), seconds=20)
+        gate.touch()
+        until(lambda: (found[-1].lag, found[-1].in_flight) == (0, 0))
 
 
 def inner() -> Callable[[Any], None]:

@@ -66,7 +66,9 @@ def test_a_pool_handles_all_and_prints_what_it_did(folder: Path) -> None:
         said, errors = process.communicate(timeout=120)
     assert (process.returncode, said) == (exitcodes.OK, "")
     assert errors.startswith("handled 4 (")
-    assert errors.endswith("/s), failed 0, dead letters 0, lag 0, workers 0, restarted 0\n")
+    assert errors.endswith(
+        "/s), failed 0, dead letters 0, lag 0, in flight 0, workers 0, restarted 0\n"
+    )
     assert billed(folder) == ["0", "1", "2", "3"]
 
 

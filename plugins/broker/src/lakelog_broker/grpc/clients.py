@@ -17,8 +17,8 @@ from lakelog import StoredMessage
 from lakelog_broker import codes, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
-from lakelog_broker.scheduled.delivering import one_of_many
 from lakelog_broker.security import AccessControl, AccessRight, Use
+from lakelog_queues.delays.delivering import one_of_many
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.tags import DELAYS_MS
 

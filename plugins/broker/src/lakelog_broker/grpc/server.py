@@ -32,7 +32,7 @@ from lakelog_broker.grpc.clients import MAX_BODY_BYTES, GrpcClients, client_id_o
 from lakelog_broker.grpc.mapping import IllegalRequest, proto, status, status_of
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
-from lakelog_broker.scheduled.timers import RecallHandle
+from lakelog_broker.scheduled.recalls import RecallHandle
 from lakelog_rocketmq.config import TopicConfig
 
 _HANDSHAKE: Final = 0x16

@@ -23,13 +23,13 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from lakelog import Message, StoredMessage
-from lakelog.format.properties import encode_properties
-from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC, settled
+from lakelog.format.properties import TIMER_TOPIC, encode_properties
+from lakelog_broker.appending import settled
 from lakelog_broker.broker import Broker
-from lakelog_broker.properties import property_value
-from lakelog_broker.scheduled.delivering import one_of_many
-from lakelog_broker.scheduled.timers import GROUP as TIMER_GROUP
+from lakelog_queues.delays.delivering import REAL_QUEUE, REAL_TOPIC, one_of_many
+from lakelog_queues.delays.timers import GROUP as TIMER_GROUP
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
+from lakelog_queues.units.properties import property_value
 
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -133,7 +133,8 @@ class _Reader:
     def __init__(self, broker: Broker) -> None:
         self.points: dict[_Key, Checkpoint] = {}
         self.offsets: dict[tuple[str, int], int] = {}
-        self._store, self._committed, self._timers = broker.store, broker.offsets, broker.timers
+        self._store, self._committed = broker.store, broker.offsets
+        self._timers = broker.delays.timers
         # Honoured checkpoints may be delivered to their topic later, and must not count again.
         end = self._committed.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
         self._revived_ms = broker.time_of(TIMER_TOPIC, 0, end - 1)

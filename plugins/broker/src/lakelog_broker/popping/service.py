@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from lakelog import Message, PutRefused, PutResult, StoredMessage
+from lakelog.format.encoder import system_ms
 from lakelog.format.properties import encode_properties
 from lakelog.format.record import decode
 from lakelog_broker.appending import settled
@@ -31,7 +32,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import EVERYTHING, MessageFilter
 from lakelog_broker.popping import handles
-from lakelog_broker.scheduled.delivering import RETRY_MS, one_of_many, steady_ms, system_ms
+from lakelog_queues.delays.delivering import RETRY_MS, one_of_many, steady_ms
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")

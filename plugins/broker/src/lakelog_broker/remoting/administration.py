@@ -15,8 +15,9 @@ from typing import Any, Final
 import attrs
 
 from lakelog.format.layout import COMMITLOG_DIR
+from lakelog.format.properties import TIMER_TOPIC
 from lakelog_broker import state
-from lakelog_broker.appending import SYSTEM_TOPICS, TIMER_TOPIC
+from lakelog_broker.appending import SYSTEM_TOPICS
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand, object_keys, queue_object
@@ -276,7 +277,7 @@ def _message_rates(broker: Broker) -> dict[str, object]:
 
 def _timers(broker: Broker) -> dict[str, object]:
     """Delay in seconds, numbers of unread and waiting messages, and rates of the last 10 s."""
-    timers, rates = broker.timers, broker.traffic.recent_rates
+    timers, rates = broker.delays.timers, broker.traffic.recent_rates
     return {
         "timerReadBehind": timers.behind_ms // 1000,
         "timerOffsetBehind": timers.unread,

@@ -18,7 +18,7 @@ from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import RemotingCommand, object_keys, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
-from lakelog_broker.scheduled.delivering import one_of_many
+from lakelog_queues.delays.delivering import one_of_many
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000
@@ -355,9 +355,9 @@ def reset_offsets(connection: Connection, request: RemotingCommand) -> RemotingC
         known = broker.offsets.get(group, topic, queue_id)
         low, high = broker.bounds(topic, queue_id)
         if only >= 0 and wanted >= 0:
-            found = wanted
-            if not low <= found <= high + 1:
-                raise Refused(f"Target offset {found} not in consume queue range [{low}-{high}]")
+            if not low <= wanted <= high + 1:
+                raise Refused(f"Target offset {wanted} not in consume queue range [{low}-{high}]")
+            found = min(wanted, high)  # RocketMQ takes one more, and skips the next message then
         else:
             is_end = time_ms == -1 or low == high
             found = high if is_end else broker.store.offset_by_time(topic, queue_id, time_ms)

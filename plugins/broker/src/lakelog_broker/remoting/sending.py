@@ -29,12 +29,13 @@ from lakelog.results import PutStatus
 from lakelog_broker import appending, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Forbidden, Invalid, NoTopic, Refused, ResponseCode
-from lakelog_broker.properties import client_properties, property_value, with_properties
+from lakelog_broker.properties import client_properties
 from lakelog_broker.remoting.frame import RemotingCommand, answer_template, encode_frame, framed
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection, Response, failed
-from lakelog_broker.scheduled.timers import RecallHandle
+from lakelog_broker.scheduled.recalls import RecallHandle
 from lakelog_queues.groups import set_aside
+from lakelog_queues.units.properties import property_value, with_properties
 from lakelog_rocketmq.config import TopicConfig
 
 _BATCHED: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of the body

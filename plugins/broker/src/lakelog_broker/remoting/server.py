@@ -26,7 +26,7 @@ from lakelog import StoredMessage, errors
 from lakelog.format.encoder import Encoder, Limits, RoundRobin
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.runtime.forks import register_forked
-from lakelog_broker import appending, properties, security, state
+from lakelog_broker import appending, security, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode, check_limit
 from lakelog_broker.remoting.frame import (
@@ -39,6 +39,8 @@ from lakelog_broker.remoting.frame import (
 )
 from lakelog_broker.remoting.requests import REQUESTS, RequestCode, check_user
 from lakelog_broker.settings import BrokerSettings
+from lakelog_queues.delays.delivering import restored
+from lakelog_queues.units.properties import property_value
 
 if TYPE_CHECKING:
     from lakelog_broker.popping.service import Popping
@@ -425,7 +427,7 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
 
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""
-        key = (properties.property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
+        key = (property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
         fields = {
             "commitLogOffset": str(half.physical_offset),
             "tranStateTableOffset": str(half.queue_offset),
@@ -447,7 +449,7 @@ def record_with_own_topic(stored: StoredMessage) -> bytes:
     All properties are kept. Raises ``ValueError`` if the message has no own topic.
     """
     message = attrs.evolve(
-        appending.restored(stored),
+        restored(stored),
         properties=stored.properties_bytes,
         store_host=stored.store_host,
         prepared_transaction_offset=stored.prepared_transaction_offset,

@@ -9,6 +9,7 @@ Source: RocketMQ 5.3.3, ``TransactionalMessageServiceImpl`` and ``EndTransaction
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
 from collections import deque
@@ -17,12 +18,14 @@ from typing import Final
 
 import attrs
 
-from lakelog import Message, PutRefused, StoredMessage, errors
+from lakelog import Message, PutRefused, Store, StoredMessage, errors
 from lakelog.format.layout import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import HALF_TOPIC, ILLEGAL_PUTS
-from lakelog_broker.properties import property_value, with_properties
-from lakelog_broker.scheduled import delivering
+from lakelog_broker.appending import HALF_TOPIC, ILLEGAL_PUTS, BrokerAppender
+from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
+from lakelog_queues.delays import delivering
+from lakelog_queues.units.properties import property_value, with_properties
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -52,10 +55,18 @@ class _Open:
 class Transactions(delivering.Scheduled):
     """Ends transactions, and checks those without an outcome; used from one event loop."""
 
-    def __init__(self, parts: delivering.Parts) -> None:
-        super().__init__(parts)
-        store, offsets = parts.store, parts.offsets
-        self._offsets, self._members, self._settings = offsets, parts.members, parts.settings
+    def __init__(
+        self,
+        store: Store,
+        appender: BrokerAppender,
+        waits: ArrivalWaits,
+        offsets: GroupOffsetTable,
+        members: MemberTable,
+        settings: BrokerSettings,
+    ) -> None:
+        super().__init__()
+        self._store, self._appender, self._waits = store, appender, waits
+        self._offsets, self._members, self._settings = offsets, members, settings
         self._deliverer = delivering.Deliverer("a half message", store.look_up)
         at = offsets.get(GROUP, *_HALVES) or 0
         self._halves = delivering.SystemQueueReader(store, _HALVES, at, self._deliverer, self._add)
@@ -169,7 +180,12 @@ class Transactions(delivering.Scheduled):
                 # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
-            await self._pause(due_ms - self._steady(), [_HALVES], self._halves.has_grown)
+            wait_ms = min(due_ms - self._steady(), delivering.LONGEST_WAIT_MS)
+            if wait_ms <= 0:
+                await asyncio.sleep(0)  # other tasks run first
+            else:
+                has_grown = self._halves.has_grown
+                await self._waits.until([_HALVES], wait_ms / 1000, has_grown, is_urgent=False)
 
     def check_due(self) -> int:
         """Read new half messages, and append due ones again; at most ``delivering.BATCH`` of each.

@@ -94,11 +94,15 @@ class OffsetTable:
         with self._lock:
             return _served(self._merged().get(name, {}))
 
-    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
-        """The next offset to read, by group, topic and queue id."""
+    def groups(self, *, stored: bool = False) -> dict[str, dict[str, dict[int, int]]]:
+        """The next offset to read, by group, topic and queue id.
+
+        :param stored: without commits of this process that are not in the file
+        """
         found: dict[str, dict[str, dict[int, int]]] = {}
         with self._lock:
-            for name, table in self._merged().items():
+            offsets = self._state().offsets if stored else self._merged()
+            for name, table in offsets.items():
                 split = config.split_name(name)
                 if split is not None and (served := _served(table)):
                     found.setdefault(split[1], {})[split[0]] = served
@@ -120,16 +124,7 @@ class OffsetTable:
         :param as_broker: keep what RocketMQ's brokers accept from any client: names of groups that
             its own clients refuse, and negative offsets, which stand for none
         """
-        wanted = "a list of (group, topic, {queue_id: offset})"
-        tables = listed("commits", commits, wanted)
-        if not all(isinstance(each, Sequence) and len(each) == 3 for each in tables):
-            raise wrong_type("commits", tables, wanted)
-        named = [
-            (f"{topic}{config.SEPARATOR}{group}", offsets)
-            if as_broker
-            else (_checked(group, topic, offsets), offsets)
-            for group, topic, offsets in tables
-        ]
+        named = _named(commits, as_broker=as_broker)
         with self._lock:
             self._check_open()
             self._state()  # fail before changing anything if the file cannot be read
@@ -137,6 +132,19 @@ class OffsetTable:
                 self._pending.setdefault(name, {}).update(offsets)
             change = self._changed()
         self._write(change)
+
+    def commit_or_drop(self, commits: Iterable[Commit]) -> None:
+        """As :meth:`commit_all`; after an error or another exception nothing is left to be written.
+
+        For those who compare offsets before they commit: a later write of what they compared with
+        older offsets would set back what others have committed meanwhile.
+        """
+        changes: _Changes = {name: dict(offsets) for name, offsets in _named(commits)}
+        with self._lock:
+            self._check_open()
+        self._check_not_in_write()
+        with self._writing:
+            self._save(changes)
 
     def forget(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all."""
@@ -194,12 +202,7 @@ class OffsetTable:
 
     def _write(self, change: int) -> None:
         """Return once a write that began after ``change`` is durable."""
-        if self._writing.is_mine():
-            raise StoreError(
-                "this signal handler interrupted a commit of its own thread, which it cannot wait "
-                "for; commit again after it",
-                path=self._path,
-            )
+        self._check_not_in_write()
         with self._writing:
             if self._written >= change:
                 return
@@ -208,19 +211,31 @@ class OffsetTable:
             with self._lock:
                 reached = self._changes
                 changes = {name: dict(each) for name, each in list(self._pending.items())}
-            try:
-                self._check_durable()
-                with config_lock(self._files, self._path):
-                    self._replace(changes)
-            except OSError as error:
-                raise StoreError(
-                    f"consumer offsets could not be written ({error}); check permissions and free "
-                    "space, then commit again",
-                    path=error.filename or self._path,
-                ) from error
+            self._save(changes)
             with self._lock:
                 self._drop(changes)
                 self._written = reached
+
+    def _check_not_in_write(self) -> None:
+        if self._writing.is_mine():
+            raise StoreError(
+                "this signal handler interrupted a commit of its own thread, which it cannot wait "
+                "for; commit again after it",
+                path=self._path,
+            )
+
+    def _save(self, changes: _Changes) -> None:
+        """Write changes into the file as it is now, once the log before them is durable."""
+        try:
+            self._check_durable()
+            with config_lock(self._files, self._path):
+                self._replace(changes)
+        except OSError as error:
+            raise StoreError(
+                f"consumer offsets could not be written ({error}); check permissions and free "
+                "space, then commit again",
+                path=error.filename or self._path,
+            ) from error
 
     def _check_durable(self) -> None:
         if self._sync is not None and not self._sync():
@@ -247,6 +262,22 @@ class OffsetTable:
                     pending.pop(queue, None)
             if not pending:
                 self._pending.pop(name, None)
+
+
+def _named(
+    commits: Iterable[Commit], *, as_broker: bool = False
+) -> list[tuple[str, Mapping[int, int]]]:
+    """The key in the table, and the offsets, of each commit; raises for wrong ones."""
+    wanted = "a list of (group, topic, {queue_id: offset})"
+    tables = listed("commits", commits, wanted)
+    if not all(isinstance(each, Sequence) and len(each) == 3 for each in tables):
+        raise wrong_type("commits", tables, wanted)
+    return [
+        (f"{topic}{config.SEPARATOR}{group}", offsets)
+        if as_broker
+        else (_checked(group, topic, offsets), offsets)
+        for group, topic, offsets in tables
+    ]
 
 
 def _served(table: Mapping[int, int]) -> dict[int, int]:
@@ -302,13 +333,17 @@ class CurrentOffsets:
         """The committed next offset of each queue for ``group``."""
         return self._now().committed(group, topic)
 
-    def groups(self) -> dict[str, dict[str, dict[int, int]]]:
-        """By group, topic and queue id: the next offset to read."""
-        return self._now().groups()
+    def stored(self, group: str) -> dict[str, dict[int, int]]:
+        """The offsets of a group that are in the file, by topic and queue id."""
+        return self._now().groups(stored=True).get(group, {})
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
         """Make several commits in one write."""
         self._now().commit_all(commits)
+
+    def commit_or_drop(self, commits: Iterable[Commit]) -> None:
+        """As :meth:`commit_all`; after an exception nothing is left to be written."""
+        self._now().commit_or_drop(commits)
 
 
 def check_group(group: str, name: str = "group") -> str:

@@ -64,6 +64,8 @@ _PROGRESS_FILES: Final = ("consumerOffset.json", "delayOffset.json")
 """RocketMQ's files of ``config/`` with queue offsets, or of each the ``.bak``."""
 _GROUPS_DIR: Final = "groups"
 """The folder of the states of groups in lakelog's own folder."""
+_UNKNOWN_FORMER: Final = 1000
+"""Former ends of queues, beside twice the known ones, at which it is asked which are known."""
 _KEPT_MARKS: Final = 2
 """Two, because a power cut may remove the record of the latest mark from the log."""
 
@@ -105,6 +107,7 @@ class ConsumeQueues:
         self._marks: tuple[queue_ends.RecordFingerprint, ...] = ()
         self._kept: queue_ends.DurableQueueEnds | None = None
         self._former: dict[Queue, int] = {}
+        self._most_former = _UNKNOWN_FORMER
         self._dispatched: queue_ends.RecordFingerprint | None = None
         self._flushing = Flushing(settings, context.checkpoint, self._sync, self._note)
 
@@ -148,7 +151,9 @@ class ConsumeQueues:
         self._load_or_quarantine(kept)
         if self._thorough:
             self._drop_foreign_queues(minimum)
-        self._former = {**self._gone(kept, minimum), **kept.former}
+        gone = self._gone(kept, minimum)
+        both = (*gone.items(), *kept.former.items())
+        self._former = {queue: max(end, gone.get(queue, 0)) for queue, end in both}
         for name, queue in self._queues.items() if not self._clean else ():
             # Files that may not be durable are synced at the next flush.
             queue.mark_unsynced(kept.ends.get(name, 0) if self._marks else 0)
@@ -185,6 +190,21 @@ class ConsumeQueues:
             from lakelog_queues.groups.state import settle_states
 
             settle_states(self._files, self._path, next_offsets)
+        self._former = self._still_known(self._former)
+
+    def _still_known(self, former: dict[Queue, int]) -> dict[Queue, int]:
+        """Former ends without those of queues in which nobody has progress.
+
+        So the list does not grow with each topic that ever was.
+        """
+        if former:
+            from lakelog_queues.configs import known_queues
+
+            known = known_queues(self._files, self._path)
+            if known is not None:
+                former = {each: end for each, end in former.items() if known(each)}
+        self._most_former = 2 * len(former) + _UNKNOWN_FORMER
+        return former
 
     def _proves(self, mark: queue_ends.RecordFingerprint) -> bool:
         """Whether the log has the record of ``mark`` at its place."""
@@ -334,6 +354,8 @@ class ConsumeQueues:
         ends = {name: each.end for name, each in self._queues.items() if name[0] == topic}
         with self._flushing.one_at_a_time:  # durable before the first file is removed
             self._former = {**self._former, **ends}
+            if len(self._former) > self._most_former:
+                self._former = self._still_known(self._former)
             kept = (self._kept or queue_ends.DurableQueueEnds())._replace(former=self._former)
             if kept != self._kept:
                 queue_ends.write_kept(self._files, self._path, kept)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -48,6 +49,7 @@ MOST_BYTES: Final = 128 << 20
 _LEAST_BYTES: Final = 100
 _FILTER_BYTES: Final = 16000
 _UNIT_BYTES: Final = {"SimpleCQ": 20, "BatchCQ": 46}
+_queue_offset, _topic = attrgetter("queue_offset"), attrgetter("topic")
 FILTERED_UNITS: Final = _FILTER_BYTES // 20
 UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
@@ -273,9 +275,11 @@ class QueueGetter:
     ) -> PlacedResult:
         """Like :meth:`get`, with the offset of each message in the queue that is read."""
         plain = self.get(topic, queue_id, offset, max_messages, tags=tags)
-        places = [each.queue_offset for each in plain.messages]
-        is_own = all(each.topic == topic for each in plain.messages)
-        if is_own and all(a < b for a, b in pairwise([offset - 1, *places, plain.next_offset])):
+        places = list(map(_queue_offset, plain.messages))
+        is_own = {topic}.issuperset(map(_topic, plain.messages))
+        is_run = places == list(range(offset, plain.next_offset))
+        ends = offset - 1, *places, plain.next_offset
+        if is_own and (is_run or all(a < b for a, b in pairwise(ends))):
             bounds = plain.min_offset, plain.max_offset
             return PlacedResult(plain.status, plain.messages, plain.next_offset, *bounds, places)
         # A light queue, which holds messages of other queues.

@@ -7,11 +7,12 @@ import logging
 import secrets
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, repeat
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from threading import get_ident
 from typing import Final, NamedTuple, TypeAlias
@@ -51,10 +52,16 @@ _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.OFFSET_OVERFLOW_ONE,
 }
 _READ_AHEAD: Final = 64
-"""Most messages of a queue that are read before they are asked for."""
+"""Most messages of a queue that are read before they are asked for, if there are many queues."""
 _AHEAD_BYTES: Final = 256 << 10
 """Their most bytes, by the size of the last message."""
-_PHYSICAL: Final = itemgetter(0)
+_MOST_RESERVED: Final = 256
+"""Most messages that are taken in one turn, to be handed out without another one."""
+_RESERVE_S: Final = 0.1
+"""The time for which messages are taken in advance, by the pace until then."""
+_NOTHING: Final[tuple[int, list[Delivery]]] = 0, []
+_PHYSICAL, _AHEAD = itemgetter(0), itemgetter(1)
+_physical_offset: Final = attrgetter("physical_offset")
 _FOR_GOOD: Final = (
     PutStatus.MESSAGE_ILLEGAL,
     PutStatus.MESSAGE_SIZE_EXCEEDED,
@@ -156,6 +163,7 @@ class _Lease(NamedTuple):
     times: tuple[int, int]
 
 
+_Reserved: TypeAlias = tuple[StoredMessage, Queue, int, state.Handle]
 _Read: TypeAlias = tuple[int, _Ahead, int, StoredMessage]
 """Offset in the log, queue, queue offset, and message."""
 
@@ -200,7 +208,9 @@ class GroupConsumer(OfThisProcess):
         self._record_bytes = _AHEAD_BYTES
         self._due: list[int] = []
         self._count = secrets.randbits(22)
-        self._taken: dict[int, int] = {}
+        self._taken: dict[int, tuple[int, list[Delivery]]] = {}
+        self._reserve: list[_Reserved] = []
+        self._reach, self._reserved_s = 1, 0.0
         self._is_halfway = False
         self._generation = 0
         self._listed_at: object = None
@@ -235,7 +245,7 @@ class GroupConsumer(OfThisProcess):
         found = self._fetched(max_messages)
         if wait_s and not found:
             found = self._waited(max_messages, time.monotonic() + wait_s)
-        self._taken[get_ident()] = 0
+        self._taken[get_ident()] = _NOTHING
         return found
 
     def _waited(self, max_messages: int, deadline_s: float) -> list[Delivery]:
@@ -256,7 +266,7 @@ class GroupConsumer(OfThisProcess):
         Continues past messages that tags or the filter exclude.
         """
         found = self._fetched(max_messages)
-        self._taken[get_ident()] = 0
+        self._taken[get_ident()] = _NOTHING
         return found
 
     def _fetched(self, max_messages: int) -> list[Delivery]:
@@ -276,12 +286,14 @@ class GroupConsumer(OfThisProcess):
                 self._turn()
             if self._is_halfway:
                 self._forget_read()
+                self._withdraw()
             self._is_halfway = True
-            if lost := self._taken.get(thread):
-                self._state.undo(lost)
-            self._count += 1
+            number, lost = self._taken.get(thread, _NOTHING)
+            if number:
+                self._state.undo(number, map(_handle, lost))
             now_ms, span = self._access.now_ms(), self._options.invisible_ms
-            self._taken[thread] = number = state.hand_out(now_ms, self._count)
+            number = self._hand_out(now_ms)
+            self._taken[thread] = number, []
             taken_ms = time.time_ns() // 1_000_000
             lease = _Lease(number, now_ms, now_ms + span, (taken_ms, taken_ms + span))
             found = self._again(most, lease)
@@ -289,6 +301,10 @@ class GroupConsumer(OfThisProcess):
                 found += self._new(most - len(found), lease)
             self._is_halfway = False
             return found
+
+    def _hand_out(self, now_ms: int) -> int:
+        self._count += 1
+        return state.hand_out(now_ms, self._count)
 
     def nap_s(self) -> float:
         """Seconds to wait for arrivals before the next check."""
@@ -312,7 +328,11 @@ class GroupConsumer(OfThisProcess):
         :returns: whether this member still had all of them; ``False`` if the invisible time of any
             was over and it was handed out again, or if the group's offset was set anew
         """
-        return self._state.remove(list(map(_handle, deliveries)))
+        try:
+            handles = [each.handle for each in deliveries]
+        except AttributeError:
+            handles = list(map(_handle, deliveries))
+        return self._state.remove(handles)
 
     def nack(self, delivery: Delivery, delay_ms: float | None = None) -> bool:
         """Return a message that could not be handled; it is handed out again after ``delay_ms``.
@@ -408,6 +428,7 @@ class GroupConsumer(OfThisProcess):
         self._ahead = [_Ahead(queue, self._queues[queue]) for queue in assigned]
         self._places = [each.place for each in self._ahead]
         self._line, self._ready, self._due = [], 0, []
+        self._withdraw()
         return True
 
     def _first_place(
@@ -443,13 +464,45 @@ class GroupConsumer(OfThisProcess):
             self._forget_read()
         while len(found) < most:
             left = most - len(found)
+            if self._reserve:
+                found += self._begun(left, lease)
+                continue
             if self._ready < left and not (orderly and found):
                 self._fill(left)
-            chosen = self._line[: min(self._ready, left)]
+            chosen = self._line[: min(self._ready, left if orderly else self._pace(left))]
             if not chosen:
                 break
-            found += self._handed_out(chosen, lease)
+            if orderly:
+                taken = self._leased(chosen, lease.number, lease.until_ms)
+                found += self._deliveries(taken, lease)
+            else:
+                number = self._hand_out(lease.now_ms)
+                self._reserve = self._leased(chosen, number, lease.until_ms)
         return found
+
+    def _pace(self, least: int) -> int:
+        """How many messages to take at once: as many as are polled in :data:`_RESERVE_S`."""
+        before, self._reserved_s = self._reserved_s, time.monotonic()
+        span_s = max(self._reserved_s - before, _RESERVE_S / 4)
+        self._reach = min(max(int(self._reach * _RESERVE_S / span_s), least), _MOST_RESERVED)
+        return max(self._reach, least)
+
+    def _begun(self, most: int, lease: _Lease) -> list[Delivery]:
+        """Hand out messages that are taken already."""
+        found = self._deliveries(self._reserve[:most], lease)
+        self._taken[get_ident()][1].extend(found)
+        del self._reserve[:most]
+        handles = [each.handle for each in found]
+        if self._state.begin(handles, lease.now_ms, lease.until_ms):
+            return found
+        self._state.undo(0, handles)
+        self._withdraw()
+        return self._again(most, lease)
+
+    def _withdraw(self) -> None:
+        """Give back what is taken and not handed out."""
+        self._reserve, self._reach = [], 1
+        self._state.withdraw()
 
     def _fill(self, most: int) -> None:
         """Read on in each queue of which nothing is left, until messages are ready.
@@ -477,42 +530,51 @@ class GroupConsumer(OfThisProcess):
             before = arrived
 
     def _read_all(self, most: int) -> tuple[tuple[int, int] | None, bool]:
-        """Read each queue of which nothing is left; returns :meth:`_arrived`, and what changed."""
+        """Read each queue of which little is left; returns :meth:`_arrived`, and what changed."""
         words, orderly = self._state.file.words, self._options.orderly
-        count = -(-most // max(len(self._ahead), 1))
+        count, little = -(-most // max(len(self._ahead), 1)), 0
         if not orderly:
-            count = max(count, min(_READ_AHEAD, _AHEAD_BYTES // self._record_bytes))
+            little = _READ_AHEAD // 8
+            most_ahead = max(_READ_AHEAD, _MOST_RESERVED // max(len(self._ahead), 1))
+            count = max(count, min(most_ahead, _AHEAD_BYTES // self._record_bytes))
         arrived, has_read = None, False
         for each in self._ahead:
-            if not each.offsets and not (orderly and words[each.place + state.HEAD]):
+            left = len(each.offsets)
+            if left <= little and not (orderly and words[each.place + state.HEAD]):
                 arrived = arrived or self._arrived()
-                if each.end != arrived or each.next != words[each.place + state.NEXT]:
+                is_moved = not left and each.next != words[each.place + state.NEXT]
+                if each.end != arrived or is_moved:
                     has_read |= self._read(each, count, arrived)
         return arrived, has_read
 
     def _read(self, ahead: _Ahead, count: int, arrived: tuple[int, int]) -> bool:
         """Read messages of a queue; returns whether it has any, or moved on."""
-        offset = int(self._state.file.words[ahead.place + state.NEXT])
+        offset = ahead.next if ahead.offsets else self._state.file.words[ahead.place + state.NEXT]
         result = self._get(ahead.queue, offset, count)
         consumer.warn_if_corrected(result, ahead.queue, offset, f"group {self.group}")
         next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
-        ahead.last = arrived[1]
         if result.status not in _MOVES_ON or next_offset == offset:
-            ahead.end, ahead.next = arrived, offset
+            ahead.end, ahead.next, ahead.last = arrived, offset, arrived[1]
             return False
-        ahead.start, ahead.next = offset, next_offset
+        if not ahead.offsets:
+            ahead.start = offset
+        ahead.next = next_offset
         ahead.end = arrived if next_offset == result.max_offset else None
+        if ahead.end is not None:
+            ahead.last = arrived[1]
         if not result.messages:
+            if ahead.offsets:
+                return True
             fresh = state.FreshMessages(ahead.place, offset, next_offset, ())
             self._state.take([fresh], 0, 0, orderly=False)
             ahead.end = None
             return True
-        ahead.offsets = list(result.queue_offsets)
-        self._line += [
-            (message.physical_offset, ahead, at, message)
-            for at, message in zip(ahead.offsets, result.messages, strict=True)
-        ]
-        last = result.messages[-1]
+        ahead.offsets += result.queue_offsets
+        messages = result.messages
+        self._line += zip(
+            map(_physical_offset, messages), repeat(ahead), result.queue_offsets, messages
+        )
+        last = messages[-1]
         self._record_bytes = max(last.size, 1)
         if ahead.end is None:
             ahead.last = last.physical_offset
@@ -525,36 +587,48 @@ class GroupConsumer(OfThisProcess):
             return get(most)
         return chosen.read(get, most)
 
-    def _handed_out(self, chosen: list[_Read], lease: _Lease) -> list[Delivery]:
-        """Take leases of messages; without those of queues that another member has read on."""
+    def _leased(self, chosen: list[_Read], number: int, until_ms: int) -> list[_Reserved]:
+        """Take leases of messages; without those of queues that another member has read on.
+
+        Fewer messages than ``chosen`` if they would need too many leases.
+        """
+        runs = _runs_of(chosen)
+        while sum(map(_most_leases, runs.values())) > state.RESERVED and len(chosen) > 1:
+            del chosen[len(chosen) // 2 :]
+            runs = _runs_of(chosen)
         del self._line[: len(chosen)]
         self._ready -= len(chosen)
-        runs: dict[_Ahead, list[int]] = {}
-        for _, ahead, offset, _ in chosen:
-            if ahead in runs:
-                runs[ahead].append(offset)
-            else:
-                runs[ahead] = [offset]
         fresh = []
         for ahead, offsets in runs.items():
             del ahead.offsets[: len(offsets)]
             after = ahead.offsets[0] if ahead.offsets else ahead.next
             fresh.append(state.FreshMessages(ahead.place, ahead.start, after, offsets))
             ahead.start = after
-        orderly = self._options.orderly
-        taken = self._state.take(fresh, lease.number, lease.until_ms, orderly=orderly)
-        leases: dict[_Ahead, Iterator[int]] = {}
-        for ahead, places in zip(runs, taken, strict=True):
+        if self._options.orderly:
+            taken = self._state.take(fresh, number, until_ms, orderly=True)
+        else:
+            taken = self._state.reserve(fresh, number, until_ms)
+        handles: dict[_Ahead, Iterator[state.Handle]] = {}
+        for (ahead, offsets), places in zip(runs.items(), taken, strict=True):
             if places is None:
                 ahead.forget()
                 self._line = [each for each in self._line if each[1] is not ahead]
                 self._ready = 0
             else:
-                leases[ahead] = iter(places)
+                handles[ahead] = zip(places, repeat(number), offsets)
         return [
-            self._delivery(ahead.queue, offset, message, 1, next(leases[ahead]), lease)
-            for _, ahead, offset, message in chosen
-            if ahead in leases
+            (message, ahead.queue, message.reconsume_times + 1, next(handles[ahead]))
+            for _, ahead, _, message in chosen
+            if ahead in handles
+        ]
+
+    @staticmethod
+    def _deliveries(reserved: list[_Reserved], lease: _Lease) -> list[Delivery]:
+        """Messages that are handed out for the first time."""
+        new, (begin_ms, end_ms) = tuple.__new__, lease.times
+        return [
+            new(Delivery, (message, topic, queue_id, handle[2], attempt, begin_ms, end_ms, handle))
+            for message, (topic, queue_id), attempt, handle in reserved
         ]
 
     # --- handing out again ---
@@ -666,6 +740,16 @@ class GroupConsumer(OfThisProcess):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _runs_of(chosen: list[_Read]) -> dict[_Ahead, list[int]]:
+    """The offsets in each queue."""
+    counts = Counter(map(_AHEAD, chosen))
+    return {ahead: ahead.offsets[:count] for ahead, count in counts.items()}
+
+
+def _most_leases(offsets: list[int]) -> int:
+    return min((offsets[-1] - offsets[0]) // state.RUN + 1, len(offsets))
 
 
 def _is_refused(error: LakelogError | None) -> bool:

@@ -29,6 +29,7 @@ import attrs
 from lakelog.arguments import WrongValue, shown, span_ms, whole, wrong_type
 from lakelog.errors import LakelogError, StoreError, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.queue_offsets import Queue
 from lakelog.registry.loading import BUILTIN
 from lakelog.runtime.locks import LockFreeEvent
 from lakelog.store.open import open_store
@@ -66,7 +67,8 @@ class WorkProgress:
     :ivar failed: number of times that a message was returned, as its function raised or took too
         long
     :ivar dead_letters: number of new dead letters of the group, those of other members included
-    :ivar lag: number of messages before which the group's committed offsets stand, retries included
+    :ivar lag: number of messages that are not acknowledged, retries included
+    :ivar in_flight: how many of these were handed out, or returned and wait
     :ivar workers: number of processes that run
     :ivar restarts: number of processes that were started in place of others
     """
@@ -75,6 +77,7 @@ class WorkProgress:
     failed: int
     dead_letters: int
     lag: int
+    in_flight: int
     workers: int
     restarts: int
 
@@ -203,6 +206,7 @@ class WorkerPool:
         if stop is not None and not hasattr(stop, "is_set"):
             raise wrong_type("stop", stop, "a threading.Event")
         self._store, self._options, self._stop_event = store, options, stop
+        self._topics = *options.topic_names, f"{RETRY_PREFIX}{options.group}"
         self._function = function_of(handle)
         self._sent = _sent(_Job.of(request, handle, options)) if count else b""
         self._interval_s = span_ms("progress_interval_ms", progress_interval_ms) / 1000
@@ -249,22 +253,27 @@ class WorkerPool:
 
     def progress(self) -> WorkProgress:
         """What was done so far."""
+        status = self._store.group_status(self._options.group)
+        in_flight = sum(each.topic in self._topics for each in status.in_flight)
         return WorkProgress(
             sum(self._counts[HANDLED::2]),
             sum(self._counts[FAILED::2]),
             self._dead_letters() - self._dead_before,
-            self._lag(),
+            self._behind(status.next_offsets) + in_flight,
+            in_flight,
             sum(each.process is not None for each in self._slots),
             self._restarts,
         )
 
-    def _lag(self) -> int:
+    def _behind(self, offsets: Mapping[Queue, int]) -> int:
+        """The number of messages from ``offsets`` on; from the committed ones in other queues."""
         committed = self._store.groups().get(self._options.group, {})
-        return sum(
-            max(each.max_offset - committed.get(topic, {}).get(each.queue_id, each.min_offset), 0)
-            for topic in (*self._options.topic_names, f"{RETRY_PREFIX}{self._options.group}")
-            for each in self._store.queues(topic)
-        )
+        left = 0
+        for topic in self._topics:
+            for each in self._store.queues(topic):
+                at = committed.get(topic, {}).get(each.queue_id, each.min_offset)
+                left += max(each.max_offset - offsets.get((topic, each.queue_id), at), 0)
+        return left
 
     def _dead_letters(self) -> int:
         queues = self._store.queues(f"{DEAD_LETTER_PREFIX}{self._options.group}")
@@ -284,7 +293,7 @@ class WorkerPool:
 
     def _is_empty(self) -> bool:
         is_begun = all(each.process and not each.ready for each in self._slots)
-        return self._options.until_empty and is_begun and not self._lag()
+        return self._options.until_empty and is_begun and not self._behind({})
 
     @contextmanager
     def _signalled(self) -> Iterator[None]:
@@ -427,6 +436,6 @@ def _exit_text(code: int) -> str:
 
 def _log_progress(done: WorkProgress) -> None:
     _log.info(
-        "handled %d, failed %d, dead letters %d, lag %d, %d workers",
-        *(done.handled, done.failed, done.dead_letters, done.lag, done.workers),
+        "handled %d, failed %d, dead letters %d, lag %d, in flight %d, %d workers",
+        *(done.handled, done.failed, done.dead_letters, done.lag, done.in_flight, done.workers),
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from lakelog.errors import StoreError
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from lakelog.format.properties import DELAY, encode_properties
+from lakelog.format.properties import DELAY, REAL_QUEUE, REAL_TOPIC, encode_properties
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.units.tags import DELAYS_MS
 
@@ -22,8 +22,7 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _ADDED: Final = {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID}
-REAL_TOPIC: Final = "REAL_TOPIC"
-_OF_A_DELAY: Final = {REAL_TOPIC, "REAL_QID", DELAY, "WAIT"}
+_OF_A_DELAY: Final = {REAL_TOPIC, REAL_QUEUE, DELAY, "WAIT"}
 """Properties that RocketMQ sets in a retry in ``SCHEDULE_TOPIC_XXXX``, and does not remove."""
 _FIRST_LEVEL: Final = 3
 """The delay level of a first retry."""

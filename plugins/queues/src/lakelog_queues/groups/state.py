@@ -7,14 +7,21 @@ leases of a queue are a list, ordered by the first offset of the hand-out from w
 the committed offset is found at its begin::
 
     lease   number of the hand-out (1: nobody has it; 0: the slot is no lease) | first offset
-            acknowledged bits | deadline | member | kind | previous | next
-    member  0 | number | process id | last activity | | | | next
+            acknowledged bits | deadline | member, place of its reserve | kind | previous | next
+    member  0 | number | process id | last activity | withdrawals | first reserve | | next
+    reserve 0 | lease (0: none) | deadline | bits handed out | bits acknowledged | begin | | next
     queue   0 | queue id, length of the topic | next offset | committed | intended to be committed
             first lease | last lease | lower bound of deadlines
             0 | next queue | whether it counts; then the topic, 56 bytes in each slot
 
 Times are in ms since boot, and places are numbers of words. Each change leaves a valid state. A
 lease whose member is not in the list of members is due at once.
+
+A member takes leases of messages before they are polled, each with a reserve, and then hands them
+out and acknowledges them without the lock: only that member writes its reserves, and a lock of its
+process separates its threads. In the turn, any member may make such a lease an ordinary one: it
+counts the withdrawal in the entry of the member, which looks at that number before and after it
+writes. Messages that were not handed out are then as if never taken.
 
 The committed offsets in RocketMQ's file are compared with those noted here. Offsets that a member
 writes are noted as intended before, so that after a kill between the write and the second note they
@@ -39,6 +46,7 @@ from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.hooks import DispatchedLog
+from lakelog.processes.locks import fence_all
 from lakelog_queues.consumers.offsettable import CurrentOffsets
 from lakelog_queues.groups.state_file import (
     CLEAN,
@@ -65,7 +73,14 @@ RUN: Final = 64
 # Words of a lease.
 _START, _ACKED, _DEADLINE, _MEMBER, _KIND, _BEFORE, _AFTER = range(1, 8)
 # Words of a member.
-_NUMBER, _PID, _SEEN = 1, 2, 3
+_NUMBER, _PID, _SEEN, _WITHDRAWALS, _RESERVES = range(1, 6)
+# Words of a reserve.
+_LEASE, _UNTIL, _HANDED, _ACKS, _BEGUN = range(1, 6)
+_MOST_RESERVES: Final = 64
+RESERVED: Final = 32
+"""Most leases that :meth:`GroupState.reserve` takes."""
+_TOGETHER_MS: Final = 100
+"""Hand-outs from one lease, of messages that are not acknowledged, lie within this time."""
 # Words of a queue.
 _ID, NEXT, _STORED, _INTENDED, HEAD, _TAIL, DUE, _, _CHAIN, _COUNTS = range(1, 11)
 _NAME_AT: Final = 2 * SLOT
@@ -76,6 +91,10 @@ _RETURNED: Final = 1 << 15
 _ATTEMPT: Final = 16
 _MOST_ATTEMPTS: Final = 0xFFFF
 _QUEUE: Final = 32
+# The member of a lease in bits 0 to 31, and the place of the reserve.
+_RESERVE: Final = 32
+_NO_RESERVE: Final = (0, 0, 0)
+_MEMBER_BITS: Final = (1 << _RESERVE) - 1
 _log = logging.getLogger("lakelog")
 
 
@@ -116,12 +135,23 @@ Handle: TypeAlias = tuple[int, int, int]
 
 def _open_bits(words: memoryview, lease: int) -> int:
     """The bits that are not acknowledged."""
-    return int((1 << (words[lease + _KIND] & 0xFF)) - 1 & ~words[lease + _ACKED])
+    bits = (1 << (words[lease + _KIND] & 0xFF)) - 1 & ~words[lease + _ACKED]
+    reserve = words[lease + _MEMBER] >> _RESERVE
+    return int(bits & ~words[reserve + _ACKS] if reserve else bits)
+
+
+def _deadline(words: memoryview, lease: int) -> int:
+    reserve = words[lease + _MEMBER] >> _RESERVE
+    return int(words[reserve + _UNTIL] if reserve else words[lease + _DEADLINE])
 
 
 def _offsets(words: memoryview, lease: int) -> list[int]:
     """The offsets that are not acknowledged."""
-    start, bits = words[lease + _START], _open_bits(words, lease)
+    return _offsets_of(words, lease, _open_bits(words, lease))
+
+
+def _offsets_of(words: memoryview, lease: int, bits: int) -> list[int]:
+    start = words[lease + _START]
     return [start + bit for bit in range(bits.bit_length()) if bits >> bit & 1]
 
 
@@ -139,8 +169,15 @@ def _mask(start: int, offsets: Iterable[int]) -> int:
 def is_whole(words: memoryview) -> bool:
     """Whether queues, lists of leases and members fit together; raises ``IndexError`` if not."""
     seen = list(_chain(words, MEMBERS))
-    if any(words[member] for member in seen):
-        return False
+    for member in list(seen):
+        reserves = list(_chain(words, member + _RESERVES))
+        seen += reserves
+        if any(words[each] for each in (member, *reserves)):
+            return False
+        for each in reserves:
+            lease = words[each + _LEASE]
+            if lease and words[lease + _MEMBER] >> _RESERVE != each:
+                return False
     for queue in _chain(words, QUEUES, _CHAIN):
         leases = list(_chain(words, queue + HEAD))
         seen += [queue, *leases]
@@ -151,7 +188,9 @@ def is_whole(words: memoryview) -> bool:
         for lease, former in zip(leases, before, strict=False):
             kind = words[lease + _KIND]
             fits = words[lease + _BEFORE] == former and kind >> _QUEUE == queue and words[lease]
-            if not (fits and kind & 0xFF <= RUN and _open_bits(words, lease)):
+            reserve = words[lease + _MEMBER] >> _RESERVE
+            is_open = words[reserve + _LEASE] == lease if reserve else _open_bits(words, lease)
+            if not (fits and kind & 0xFF <= RUN and is_open):
                 return False
     return len(seen) == len(set(seen))
 
@@ -176,6 +215,10 @@ class GroupState:
     def __init__(self, file: StateFile) -> None:
         self.file = file
         self.number = 0
+        self._place = 0
+        self._reserved: dict[int, tuple[int, int, int]] = {}
+        self._spare = list[int]()
+        self._withdrawals = 0
         self._entries: dict[Queue, int] = {}
         self._names: dict[int, Queue] = {}
 
@@ -216,11 +259,12 @@ class GroupState:
         while not self.file.take_member(number):  # before others see the entry
             number += 1
         slot, changes = self.file.unused()
-        words[slot + _NUMBER : slot + _NUMBER + 3] = array("Q", [number, os.getpid(), now_ms])
+        content = [number, os.getpid(), now_ms, 0, 0]
+        words[slot + _NUMBER : slot + _NUMBER + 5] = array("Q", content)
         after = slot + _AFTER
         more = [slot, 0, after, words[MEMBERS], MEMBERS, slot, NEXT_MEMBER, number + 1]
         self.file.apply([*changes, *more, GENERATION, words[GENERATION] + 1])
-        self.number = int(number)
+        self.number, self._place = int(number), slot
         return self.number
 
     @property
@@ -246,6 +290,9 @@ class GroupState:
         return found
 
     def _remove_member(self, member: int) -> None:
+        for reserve in _chain(self.file.words, member + _RESERVES):
+            if lease := self.file.words[reserve + _LEASE]:
+                self._withdraw(lease, is_dead=True)
         words = self.file.words
         for queue in self._queues().values():
             words[queue + DUE] = 0
@@ -253,7 +300,8 @@ class GroupState:
         while words[before] != member:
             before = words[before] + _AFTER
         link = [before, words[member + _AFTER]]
-        self.file.free(member, [*link, GENERATION, words[GENERATION] + 1])
+        more = [GENERATION, words[GENERATION] + 1, member + _AFTER, words[member + _RESERVES]]
+        self.file.drop(member, [*link, *more])
 
     def leave(self, now_ms: int) -> None:
         """Remove this member; its messages are visible at once."""
@@ -330,6 +378,7 @@ class GroupState:
 
     def _restart(self, entry: int, at: int | None, stored: int) -> None:
         """Drop all leases of a queue; ``at`` is the next offset, ``stored`` the committed one."""
+        self._withdraw_all(entry)
         words, counts = self.file.words, at is not None
         changes = [entry + NEXT, at or 0, entry + _STORED, stored, entry + _INTENDED, stored]
         changes += [entry + HEAD, 0, entry + _TAIL, 0, entry + _COUNTS, int(counts)]
@@ -355,7 +404,12 @@ class GroupState:
         return self.file.run(self._take, fresh, number, deadline_ms, orderly)
 
     def _take(
-        self, fresh: Sequence[FreshMessages], number: int, deadline_ms: int, orderly: bool
+        self,
+        fresh: Sequence[FreshMessages],
+        number: int,
+        deadline_ms: int,
+        orderly: bool,
+        is_reserve: bool = False,
     ) -> list[list[int] | None]:
         found: list[list[int] | None] = []
         for queue, start, next_offset, offsets in fresh:
@@ -381,16 +435,25 @@ class GroupState:
                 after = offsets[end] if end < len(offsets) else next_offset
                 kind = queue << _QUEUE | 1 << _ATTEMPT | count
                 content = [first, acked, deadline_ms, self.number, kind]
-                lease = self._append(queue, content, [queue + NEXT, after], number)
+                reserve = self._unused_reserve() if is_reserve else 0
+                lease = self._append(queue, content, [queue + NEXT, after], number, reserve)
+                if reserve:
+                    self._reserved[lease] = reserve, first, number
                 leases += [lease] * (end - begin)
                 begin = end
             found.append(leases)
         return found
 
-    def _append(self, queue: int, content: list[int], more: list[int], number: int) -> int:
+    def _append(
+        self, queue: int, content: list[int], more: list[int], number: int, reserve: int
+    ) -> int:
         """Add a lease at the end of a queue's list; the words from :data:`_START` on."""
         lease, changes = self.file.unused()
         words = self.file.words
+        if reserve:
+            content[3] |= reserve << _RESERVE
+            words[reserve + _UNTIL : reserve + _BEGUN + 1] = array("Q", [content[2], 0, 0, 0])
+            changes += (reserve + _LEASE, lease)
         words[lease + 1 : lease + 6] = array("Q", content)  # the slot is free: no change yet
         words[queue + DUE] = min(words[queue + DUE], content[2])
         tail = words[queue + _TAIL]
@@ -438,17 +501,141 @@ class GroupState:
     def _set(self, lease: int, bits: int) -> None:
         """Acknowledge messages of a lease."""
         words = self.file.words
-        if bits != _open_bits(words, lease):
+        if reserve := words[lease + _MEMBER] >> _RESERVE:
+            words[reserve + _ACKS] |= bits
+        elif bits != _open_bits(words, lease):
             words[lease + _ACKED] |= bits
-            return
+        else:
+            self._free(lease, [])
+
+    def _free(self, lease: int, changes: list[int]) -> None:
+        """Free a lease together with the changes that release its reserve."""
+        words = self.file.words
         queue, before, after = words[lease + _KIND] >> _QUEUE, *words[lease + _BEFORE : lease + 8]
         self.file.free(
             lease,
             [
                 *(before + _AFTER if before else queue + HEAD, after),
                 *(after + _BEFORE if after else queue + _TAIL, before),
+                *changes,
             ],
         )
+
+    # --- leases with a reserve ---
+
+    def reserve(
+        self, fresh: Sequence[FreshMessages], number: int, deadline_ms: int
+    ) -> list[list[int] | None]:
+        """As :meth:`take`, of messages that :meth:`begin` hands out; :data:`RESERVED` leases."""
+        return self.file.run(self._reserve, fresh, number, deadline_ms)
+
+    def _reserve(
+        self, fresh: Sequence[FreshMessages], number: int, deadline_ms: int
+    ) -> list[list[int] | None]:
+        self._look_at_reserves()
+        return self._take(fresh, number, deadline_ms, orderly=False, is_reserve=True)
+
+    def _look_at_reserves(self) -> None:
+        """Free leases of which all is acknowledged, and find out which reserves are in use."""
+        words = self.file.words
+        self._withdrawals, spare, used = words[self._place + _WITHDRAWALS], list[int](), {}
+        for reserve in _chain(words, self._place + _RESERVES):
+            lease = words[reserve + _LEASE]
+            if lease and not _open_bits(words, lease):
+                self._withdraw(lease)
+                lease = 0
+            if lease:
+                used[lease] = reserve, words[lease + _START], words[lease]
+            else:
+                spare.append(reserve)
+        self._reserved, self._spare = used, spare
+
+    def _unused_reserve(self) -> int:
+        if self._spare:
+            return self._spare.pop()
+        words, reserves = self.file.words, self._place + _RESERVES
+        if len(self._reserved) < _MOST_RESERVES:
+            slot, changes = self.file.unused()
+            more = [slot, 0, slot + _LEASE, 0, slot + _AFTER, self.file.words[reserves]]
+            self.file.apply([*changes, *more, reserves, slot])
+            return slot
+        oldest = min(self._reserved, key=lambda lease: (words[lease], lease))
+        slot = self._reserved[oldest][0]
+        self._withdraw(oldest)
+        return slot
+
+    def _withdraw_all(self, queue: int) -> None:
+        for lease in list(_chain(self.file.words, queue + HEAD)):
+            self._withdraw(lease)
+
+    def _withdraw(self, lease: int, *, is_dead: bool = False) -> None:
+        """Make a lease with a reserve an ordinary one, and return what was not handed out.
+
+        :param is_dead: whether its member is dead
+        """
+        words = self.file.words
+        reserve, number = divmod(words[lease + _MEMBER], 1 << _RESERVE)
+        if not reserve:
+            return
+        self._reserved.pop(lease, None)  # before: the reserve may be used again after it
+        if number != self.number and not is_dead:
+            for member in _chain(words, MEMBERS):
+                if words[member + _NUMBER] == number:
+                    words[member + _WITHDRAWALS] += 1
+            fence_all()  # if refused, a message may come twice at the very end of its time
+        bits, kind = _open_bits(words, lease), words[lease + _KIND]
+        rest, queue = bits & ~words[reserve + _HANDED], kind >> _QUEUE
+        if rest and rest != bits:
+            self._split(lease, rest, _NOBODY, (0, 0, _unhanded(kind)))
+            words = self.file.words
+        end = [reserve + _LEASE, 0]
+        acked = words[lease + _ACKED] | words[reserve + _ACKS]
+        if not bits:
+            self._free(lease, end)
+            return
+        changes = [lease + _ACKED, acked]
+        if rest == bits:
+            until, kind = 0, _unhanded(kind) | kind & _RETURNED - 1
+            changes += [lease, _NOBODY, lease + _MEMBER, 0, lease + _KIND, kind]
+        else:
+            until = words[reserve + _UNTIL]
+            changes += [lease + _MEMBER, number]
+        words[queue + DUE] = min(words[queue + DUE], until)
+        self.file.apply([*changes, lease + _DEADLINE, until, *end])
+
+    def withdraw(self) -> None:
+        """Make all leases of this member ordinary ones."""
+        self.file.run(self._withdraw_own)
+
+    def _withdraw_own(self) -> None:
+        for reserve in _chain(self.file.words, self._place + _RESERVES):
+            if lease := self.file.words[reserve + _LEASE]:
+                self._withdraw(lease)
+
+    def begin(self, handles: Sequence[Handle], now_ms: int, deadline_ms: int) -> bool:
+        """Hand out messages that were reserved, with all before them in their leases.
+
+        ``False`` if that needs the turn.
+        """
+        return self.file.run_here(self._begin, handles, now_ms, deadline_ms)
+
+    def _begin(self, handles: Sequence[Handle], now_ms: int, deadline_ms: int) -> bool:
+        words, last = self.file.words, {each[0]: each for each in handles}
+        if words[self._place + _WITHDRAWALS] != self._withdrawals:
+            return False
+        for lease, number, offset in last.values():
+            reserve, start, own = self._reserved.get(lease, _NO_RESERVE)
+            if own != number:
+                return False
+            handed = words[reserve + _HANDED]
+            if now_ms != words[reserve + _BEGUN]:
+                if not handed & ~words[reserve + _ACKS]:
+                    words[reserve + _BEGUN] = now_ms
+                elif now_ms > words[reserve + _BEGUN] + _TOGETHER_MS:
+                    return False
+                words[reserve + _UNTIL] = max(words[reserve + _UNTIL], deadline_ms)
+            words[reserve + _HANDED] = (2 << offset - start) - 1
+        return bool(words[self._place + _WITHDRAWALS] == self._withdrawals)
 
     # --- handing out again ---
 
@@ -468,16 +655,18 @@ class GroupState:
         columns = (
             words[FIRST_SLOT + word : end : SLOT].tolist() for word in (0, _DEADLINE, _MEMBER)
         )
-        for row, (number, deadline_ms, member) in enumerate(zip(*columns, strict=False)):
+        for row, (number, deadline_ms, holder) in enumerate(zip(*columns, strict=False)):
             if number:
                 lease = FIRST_SLOT + row * SLOT
                 queue = words[lease + _KIND] >> _QUEUE
                 if queue not in earliest:
                     continue
-                if deadline_ms <= now_ms or (member and member not in living):
+                until_ms = _deadline(words, lease) if holder > _MEMBER_BITS else deadline_ms
+                member = holder & _MEMBER_BITS
+                if until_ms <= now_ms or (member and member not in living):
                     found.append((queue, words[lease + _START], lease))
-                elif deadline_ms < earliest[queue]:
-                    earliest[queue] = deadline_ms
+                elif until_ms < earliest[queue]:
+                    earliest[queue] = until_ms
         for queue in queues - {each for each, _, _ in found}:
             words[queue + DUE] = earliest[queue]
         return [lease for _, _, lease in sorted(found)]
@@ -502,6 +691,9 @@ class GroupState:
                 break
             done += 1
             if self._is_due(lease, living, now_ms):
+                self._withdraw(lease)
+                words = self.file.words
+            if self._is_due(lease, living, now_ms):
                 offsets = _offsets(words, lease)
                 if len(offsets) > most - len(found):
                     done -= 1
@@ -513,9 +705,9 @@ class GroupState:
 
     def _is_due(self, lease: int, living: Collection[int], now_ms: int) -> bool:
         words = self.file.words
-        if words[lease + _DEADLINE] <= now_ms:
+        if _deadline(words, lease) <= now_ms:
             return bool(words[lease])
-        member = words[lease + _MEMBER]
+        member = words[lease + _MEMBER] & _MEMBER_BITS
         return bool(words[lease] and member and member not in living)
 
     def _again(
@@ -543,6 +735,7 @@ class GroupState:
     def _ordered(
         self, queue: int, most: int, number: int, now_ms: int, deadline_ms: int
     ) -> list[Claim]:
+        self._withdraw_all(queue)
         words = self.file.words
         living = {words[member + _NUMBER] for member in _chain(words, MEMBERS)}
         leases = list(_chain(words, queue + HEAD))
@@ -563,7 +756,27 @@ class GroupState:
 
     def remove(self, handles: Sequence[Handle]) -> bool:
         """Acknowledge; returns whether all were still handed out by that hand-out."""
-        return self.file.run(self._remove, handles)
+        done = self.file.run_here(self._remove_reserved, handles)
+        return self.file.run(self._remove, handles) if done is None else done
+
+    def _remove_reserved(self, handles: Sequence[Handle]) -> bool | None:
+        """``None`` if that needs the turn."""
+        words, reserved, found, done = self.file.words, self._reserved, dict[int, int](), True
+        if words[self._place + _WITHDRAWALS] != self._withdrawals:
+            return None
+        for lease, number, offset in handles:
+            _, start, own = reserved.get(lease, _NO_RESERVE)
+            if own != number:
+                return None
+            bit = 1 << offset - start
+            found[lease] = found[lease] | bit if lease in found else bit
+        for lease, bits in found.items():
+            reserve = reserved[lease][0]
+            acks = words[reserve + _ACKS]
+            mine = bits & words[reserve + _HANDED] & ~acks
+            words[reserve + _ACKS] = acks | mine
+            done &= mine == bits
+        return done if words[self._place + _WITHDRAWALS] == self._withdrawals else None
 
     def _remove(self, handles: Sequence[Handle]) -> bool:
         words, done = self.file.words, True
@@ -573,7 +786,7 @@ class GroupState:
                 done = False
                 continue
             bit = 1 << offset - words[lease + _START]
-            if words[lease + _ACKED] & bit:
+            if not _open_bits(words, lease) & bit:
                 done = False
             else:
                 bits[lease] = bits.get(lease, 0) | bit
@@ -586,7 +799,7 @@ class GroupState:
         lease, number, offset = handle
         if not (lease < len(words) and words[lease] == number):
             return False
-        return not words[lease + _ACKED] >> offset - words[lease + _START] & 1
+        return bool(_open_bits(words, lease) >> offset - words[lease + _START] & 1)
 
     def renew(self, handle: Handle, deadline_ms: int) -> bool:
         """Move the end of the invisible time; returns as :meth:`remove`.
@@ -598,6 +811,7 @@ class GroupState:
     def _renew(self, handle: Handle, deadline_ms: int) -> bool:
         if not self._has(handle):
             return False
+        self._withdraw(handle[0])
         words, (lease, _, offset) = self.file.words, handle
         if 1 << offset - words[lease + _START] != _open_bits(words, lease):
             deadline_ms = max(deadline_ms, words[lease + _DEADLINE])
@@ -616,6 +830,7 @@ class GroupState:
     def _give_back(self, handle: Handle, deadline_ms: int, orderly: bool) -> bool:
         if not self._has(handle):
             return False
+        self._withdraw(handle[0])
         words, (lease, _, offset) = self.file.words, handle
         kind = words[lease + _KIND] >> _ATTEMPT << _ATTEMPT | _RETURNED
         if orderly:
@@ -630,18 +845,24 @@ class GroupState:
 
     def _unhand(self, lease: int, bits: int, deadline_ms: int) -> None:
         """Return messages as if never handed out."""
-        kind = self.file.words[lease + _KIND]
-        attempt = max((kind >> _ATTEMPT & _MOST_ATTEMPTS) - 1, 0)
-        kind = kind >> _QUEUE << _QUEUE | attempt << _ATTEMPT | kind & _RETURNED
+        kind = _unhanded(self.file.words[lease + _KIND])
         self._give(lease, bits, _NOBODY, (deadline_ms, 0, kind))
 
-    def undo(self, number: int, deadline_ms: int = 0) -> None:
-        """Return the messages of a hand-out that did not reach the caller of ``poll``."""
-        self.file.run(self._undo, number, deadline_ms)
+    def undo(self, number: int, handles: Iterable[Handle] = (), deadline_ms: int = 0) -> None:
+        """Return the messages of a hand-out that did not reach the caller of ``poll``.
 
-    def _undo(self, number: int, deadline_ms: int) -> None:
+        :param number: of the hand-out; 0 for none
+        :param handles: of messages that were reserved
+        """
+        self.file.run(self._undo, number, handles, deadline_ms)
+
+    def _undo(self, number: int, handles: Iterable[Handle], deadline_ms: int) -> None:
+        for handle in handles:
+            if self._has(handle):
+                self._withdraw(handle[0])
+                self._postpone(handle, deadline_ms)
         words = self.file.words
-        numbers = words[FIRST_SLOT : words[USED] : SLOT].tolist()
+        numbers = words[FIRST_SLOT : words[USED] : SLOT].tolist() if number else []
         for row in (row for row, each in enumerate(numbers) if each == number):
             lease = FIRST_SLOT + row * SLOT
             self._unhand(lease, _open_bits(words, lease), deadline_ms)
@@ -683,11 +904,12 @@ class GroupState:
         if not lease:
             return int(words[queue + NEXT])
         key, found = _run_start(words, lease), NONE
-        while lease and _run_start(words, lease) == key:
-            bits = _open_bits(words, lease)
-            found = min(found, words[lease + _START] + (bits & -bits).bit_length() - 1)
+        while lease and (found == NONE or _run_start(words, lease) == key):
+            if bits := _open_bits(words, lease):
+                key = _run_start(words, lease)
+                found = min(found, words[lease + _START] + (bits & -bits).bit_length() - 1)
             lease = words[lease + _AFTER]
-        return int(found)
+        return int(words[queue + NEXT] if found == NONE else found)
 
     def stored(self, offsets: Mapping[Queue, int]) -> None:
         """Note that ``offsets`` are in the file."""
@@ -718,6 +940,12 @@ class GroupState:
             else:
                 found[queue] = at
         return found
+
+
+def _unhanded(kind: int) -> int:
+    """The kind of a lease of messages as if never handed out, without the count."""
+    attempt = max((kind >> _ATTEMPT & _MOST_ATTEMPTS) - 1, 0)
+    return kind >> _QUEUE << _QUEUE | attempt << _ATTEMPT | kind & _RETURNED
 
 
 def _queue_at(words: memoryview, at: int) -> Queue:
@@ -751,16 +979,22 @@ def queues_in(words: memoryview) -> Iterator[tuple[Queue, int, list[LeaseStatus]
     """Each queue, its next offset, and its leases; raises ``IndexError`` if damaged."""
     for queue in _chain(words, QUEUES, _CHAIN):
         if words[queue + _COUNTS]:
-            leases = [_lease_at(words, each) for each in _chain(words, queue + HEAD)]
-            yield _queue_at(words, queue), words[queue + NEXT], leases
+            leases, next_offset = list[LeaseStatus](), words[queue + NEXT]
+            for lease in _chain(words, queue + HEAD):
+                reserve, bits = words[lease + _MEMBER] >> _RESERVE, _open_bits(words, lease)
+                handed = bits & words[reserve + _HANDED] if reserve else bits
+                leases.append(_lease_at(words, lease, handed))
+                next_offset = min([next_offset, *_offsets_of(words, lease, bits & ~handed)])
+            yield _queue_at(words, queue), next_offset, leases
 
 
-def _lease_at(words: memoryview, at: int) -> LeaseStatus:
+def _lease_at(words: memoryview, at: int, bits: int) -> LeaseStatus:
     kind, number = words[at + _KIND], words[at]
+    member, attempt = words[at + _MEMBER] & _MEMBER_BITS, kind >> _ATTEMPT & _MOST_ATTEMPTS
     return LeaseStatus(
-        *(words[at + _MEMBER], kind >> _ATTEMPT & _MOST_ATTEMPTS, words[at + _DEADLINE]),
+        *(member, attempt, _deadline(words, at)),
         *(taken_ms(number) if number > _NOBODY else None, bool(kind & _RETURNED)),
-        _offsets(words, at),
+        _offsets_of(words, at, bits),
     )
 
 
@@ -785,6 +1019,25 @@ def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> N
 
     :param ends: by queue, the offset of its next message
     """
+    for file, offsets in _next_offsets(files, path):
+        beyond = [each for each, offset in offsets.items() if offset > ends.get(each, 0)]
+        if beyond:
+            files.unlink(file)
+            files.sync_dir(file.parent)
+            _log.warning(
+                "%s: it has handed out messages up to offset %d of queue %s/%d, which ends at %d; "
+                "its group continues at the committed offsets",
+                *(file, offsets[beyond[0]], *beyond[0], ends.get(beyond[0], 0)),
+            )
+
+
+def queues_of_states(files: FileSystem, path: Path) -> set[Queue]:
+    """The queues that any group knows, broadcasting consumers included; raises ``OSError``."""
+    return {queue for _, offsets in _next_offsets(files, path) for queue in offsets}
+
+
+def _next_offsets(files: FileSystem, path: Path) -> Iterator[tuple[Path, dict[Queue, int]]]:
+    """The file of each state, and the next offset in each queue."""
     folder = path / OWN_DIR / GROUPS_DIR
     for name, _ in files.list(folder):
         data = read_file(files, folder / name) or b""
@@ -792,19 +1045,10 @@ def settle_states(files: FileSystem, path: Path, ends: Mapping[Queue, int]) -> N
         try:
             redo(words)
             places = list(_chain(words, QUEUES, _CHAIN))
-            beyond = [at for at in places if words[at + NEXT] > ends.get(_queue_at(words, at), 0)]
+            offsets = {_queue_at(words, at): words[at + NEXT] for at in places}
         except (IndexError, UnicodeDecodeError):
             continue  # it is damaged, and the first member will replace it
-        if beyond:
-            files.unlink(folder / name)
-            files.sync_dir(folder)
-            topic, queue_id = _queue_at(words, beyond[0])
-            _log.warning(
-                "%s: it has handed out messages up to offset %d of queue %s/%d, which ends at %d; "
-                "its group continues at the committed offsets",
-                *(folder / name, words[beyond[0] + NEXT], topic, queue_id),
-                ends.get((topic, queue_id), 0),
-            )
+        yield folder / name, offsets
 
 
 def _slots_of(length: int) -> int:
@@ -834,7 +1078,7 @@ class GroupCommits:
 
     def read(self) -> dict[Queue, int]:
         """The offsets in the file, of topics that are not subscribed any more as well."""
-        tables = self.offsets.groups().get(self.group, {})
+        tables = self.offsets.stored(self.group)
         return {(topic, queue): at for topic in tables for queue, at in tables[topic].items()}
 
     def adopt(self) -> dict[Queue, int | None]:
@@ -861,7 +1105,7 @@ class GroupCommits:
         tables: dict[str, dict[int, int]] = {}
         for (topic, queue), at in changed.items():
             tables.setdefault(topic, {})[queue] = at
-        self.offsets.commit_all((self.group, each, table) for each, table in tables.items())
+        self.offsets.commit_or_drop((self.group, each, table) for each, table in tables.items())
         self.state.stored(changed)
 
 

@@ -100,8 +100,8 @@ def _line() -> Callable[[WorkProgress], None]:
         last = now_s, done.handled
         output.print_line(
             f"handled {done.handled:,} ({rate:,.0f}/s), failed {done.failed:,}, dead letters "
-            f"{done.dead_letters:,}, lag {done.lag:,}, workers {done.workers}, restarted "
-            f"{done.restarts}",
+            f"{done.dead_letters:,}, lag {done.lag:,}, in flight {done.in_flight:,}, workers "
+            f"{done.workers}, restarted {done.restarts}",
             err=True,
         )
 

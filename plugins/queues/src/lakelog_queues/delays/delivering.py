@@ -13,29 +13,34 @@ by RocketMQ, and by each step of the clock that this process sees. Source: Rocke
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import PutRefused, Store, StoredMessage, errors, results
+from lakelog import errors, results
+from lakelog.errors import PutRefused
 from lakelog.files.filesystem import FileSystem
+from lakelog.format import properties
+from lakelog.format.encoder import system_ms
 from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog.format.queue_offsets import Queue
-from lakelog_broker.appending import BrokerAppender
-from lakelog_broker.codes import Refused
-from lakelog_broker.settings import BrokerSettings
-from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable
+from lakelog.format.queue_offsets import Queue, Units
+from lakelog.message import Message, StoredMessage
+from lakelog_queues.consumers.offsettable import OffsetTable
+from lakelog_queues.units.properties import property_value, with_properties
 from lakelog_queues.units.tags import DELAYS_MS
 from lakelog_rocketmq.config import load_delay_offsets, save_delay_offsets
 
-_LOG: Final = logging.getLogger("lakelog.broker")
+if TYPE_CHECKING:
+    from lakelog_queues.store import Store
+
+_LOG: Final = logging.getLogger("lakelog")
+REAL_TOPIC: Final = properties.REAL_TOPIC.encode()
+REAL_QUEUE: Final = properties.REAL_QUEUE.encode()
 _TRIED_AGAIN: Final = "%s at offset %d of the log could not be delivered and is tried again: %s"
 _NEVER: Final = 1 << 62
 _REMOVED: Final = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
@@ -46,18 +51,13 @@ MAX_DEFERRED: Final = 1_000
 
 BATCH: Final = 128
 """Most messages that are read at once, so that other tasks run between."""
-LONGEST_WAIT_MS: Final = 10_000
+LONGEST_WAIT_MS: Final = 5_000
 """Longest single sleep: the system's clock may be set meanwhile."""
 _STEP_MS: Final = 1_000
 """A larger change of the system's clock against the steady one is a step."""
 
 Clock: TypeAlias = Callable[[], int]
 """Returns a time in ms."""
-
-
-def system_ms() -> int:
-    """The system's time, in ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def steady_ms() -> int:
@@ -78,7 +78,7 @@ def one_of_many(what: str) -> Iterator[None]:
     except (errors.StoreClosed, errors.StoreFailed):
         raise
     except Exception as error:  # noqa: BLE001  # any fault is of this item only
-        is_expected = isinstance(error, errors.LakelogError | Refused)
+        is_expected = isinstance(error, errors.LakelogError)
         _LOG.error(
             "%s failed, and is tried again: %s",
             what,
@@ -134,6 +134,79 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, errors.CorruptRecord | errors.OffsetOutOfRange | ValueError)
 
 
+def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:
+    """Return a message that was set aside, with its own topic and queue.
+
+    :param without: further properties to remove
+
+    Raises ``ValueError`` if the message has no own topic.
+    """
+    held = stored.properties_bytes
+    topic = property_value(held, REAL_TOPIC)
+    if not topic:
+        raise ValueError(
+            f"the message at offset {stored.physical_offset} of {stored.topic} does not say to "
+            "which topic it belongs: it has no property REAL_TOPIC"
+        )
+    message = copied(stored)
+    message.topic = topic.decode()
+    message.properties = with_properties(held, (REAL_TOPIC, REAL_QUEUE, *without))
+    message.queue_id = number(property_value(held, REAL_QUEUE))
+    return message
+
+
+def copied(stored: StoredMessage) -> Message:
+    """A copy to be put, which does not wait for a sync.
+
+    It may be lost by a power cut. It is put again then, since progress is saved only behind a
+    durable log.
+    """
+    return Message(
+        stored.topic,
+        stored.body,
+        properties=stored.properties_bytes,
+        queue_id=stored.queue_id,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp_ms=stored.born_timestamp_ms,
+        born_host=stored.born_host,
+        store_host=stored.store_host,
+        reconsume_times=stored.reconsume_times,
+        wait_store_ok=False,
+    )
+
+
+def number(text: bytes | None) -> int:
+    """The value of a property; 0 if it is no number."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
+@attrs.define
+class DelayAccess:
+    """The store, as the delivery of delayed messages uses it.
+
+    :ivar files: creates files with the rights of the store's files
+    :ivar queue_bounds: first present and next future offset of a queue
+    :ivar queue_units: units of a queue from an offset on
+    :ivar look_up: reads the message at a physical offset
+    :ivar put: appends a message
+    :ivar sync: makes the log durable, and returns whether it could
+    :ivar offsets: those of groups
+    """
+
+    files: FileSystem
+    path: Path
+    queue_bounds: Callable[[str, int], tuple[int, int] | None]
+    queue_units: Callable[[str, int, int, int], Units]
+    look_up: Callable[[int], StoredMessage]
+    put: Callable[[Message], object]
+    sync: Callable[[], bool]
+    offsets: OffsetTable
+
+
 @attrs.define(eq=False)
 class SystemQueueReader:
     """Reads the new messages of a queue of a system topic, in order.
@@ -144,7 +217,7 @@ class SystemQueueReader:
     :ivar has_failed: whether the queue itself could not be read the last time
     """
 
-    store: Store
+    store: Store | DelayAccess
     queue: Queue
     next_offset: int
     deliverer: Deliverer
@@ -202,34 +275,17 @@ class SystemQueueReader:
                 self.unread.pop(queue_offset, None)
 
 
-@attrs.frozen
-class Parts:
-    """What scheduled work uses of its broker.
-
-    :ivar files: creates files with the rights of the store's files
-    """
-
-    store: Store
-    appender: BrokerAppender
-    waits: ArrivalWaits
-    offsets: GroupOffsetTable
-    members: MemberTable
-    settings: BrokerSettings
-    files: FileSystem
-
-
 class Scheduled:
-    """Work that is due at some times; used from one event loop.
+    """Work that is due at some times; used by one thread at a time.
 
     :ivar _clock: the system's clock, in which the files have times
     :ivar _steady: the clock of intervals
     :ivar _retry_at_ms: time of the next retries, of the steady clock
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._store, self._appender, self._waits = parts.store, parts.appender, parts.waits
-        self._clock: Clock = system_ms
-        self._steady: Clock = steady_ms
+    def __init__(self, clock: Clock = system_ms, steady: Clock = steady_ms) -> None:
+        self._clock = clock
+        self._steady = steady
         self._retry_at_ms = 0
         self._lead_ms: int | None = None  # of the system's clock before the steady one
 
@@ -256,19 +312,6 @@ class Scheduled:
 
     def _move_times(self, step_ms: int) -> None:
         """The delays of messages end later by ``step_ms`` of the system's clock."""
-
-    async def _pause(
-        self, wait_ms: int, queues: Iterable[Queue], has_grown: Callable[[], bool]
-    ) -> None:
-        """Wait until some work is due, or one of ``queues`` has grown.
-
-        :param wait_ms: the time until the work; without any, other tasks run first
-        """
-        wait_ms = min(wait_ms, LONGEST_WAIT_MS)
-        if wait_ms <= 0:
-            await asyncio.sleep(0)
-        else:
-            await self._waits.until(queues, wait_ms / 1000, has_grown, is_urgent=False)
 
 
 class _Level(SystemQueueReader):
@@ -327,45 +370,30 @@ class _Level(SystemQueueReader):
 
 
 class Delays(Scheduled):
-    """Delivers the messages of all levels; used from one event loop.
+    """Delivers the messages of all levels; used by one thread at a time.
 
     Raises :class:`~lakelog.errors.CorruptConfig` if ``config/delayOffset.json`` is damaged.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(parts)
-        self._files, self._path = parts.files, Path(parts.store.path)
-        deliverer = Deliverer("a delayed message", parts.store.look_up)
-        self._saved = load_delay_offsets(parts.files, self._path).value
+    def __init__(
+        self, access: DelayAccess, clock: Clock = system_ms, steady: Clock = steady_ms
+    ) -> None:
+        super().__init__(clock, steady)
+        self._access = access
+        deliverer = Deliverer("a delayed message", access.look_up)
+        self._saved = load_delay_offsets(access.files, access.path).value
         self._levels = {
             level: _Level(
-                parts.store,
+                access,
                 (SCHEDULE_TOPIC, level - 1),
                 self._saved.get(level, 0),
                 deliverer,
-                lambda stored: parts.appender.put_real(stored, _REMOVED),
+                lambda stored: access.put(restored(stored, _REMOVED)),
             )
             for level in range(1, len(DELAYS_MS) + 1)
         }
         for level, delay_ms in enumerate(DELAYS_MS, 1):
             self._levels[level].delay_ms = delay_ms
-        self._saving = threading.Lock()
-
-    async def run(self) -> None:
-        """Deliver until the task is cancelled."""
-        queues = [(SCHEDULE_TOPIC, level - 1) for level in self._levels]
-        while True:
-            due_ms = self.deliver_due()
-            await self._pause(due_ms - self._clock(), queues, self._has_grown)
-
-    def _has_grown(self) -> bool:
-        """Whether a level has a new message.
-
-        A clock that was set is found before the messages that are stored after that count as seen.
-        """
-        self._look_at_clock()
-        grown = [level for level in self._levels.values() if level.has_new()]
-        return any(level.due_ms == _NEVER for level in grown)
 
     def _move_times(self, step_ms: int) -> None:
         for level in self._levels.values():
@@ -394,8 +422,8 @@ class Delays(Scheduled):
     def progress(self) -> Callable[[], None] | None:
         """Return a function that saves the present offsets; ``None`` if they are saved.
 
-        The log must be durable before its call, which may be in any thread. It raises ``OSError``
-        and :class:`~lakelog.errors.CorruptConfig`.
+        The log must be durable before its call. It raises ``OSError`` and
+        :class:`~lakelog.errors.CorruptConfig`.
         """
         # A level whose queue does not exist has no offset.
         present = {level: each.first_open for level, each in self._levels.items()}
@@ -404,9 +432,9 @@ class Delays(Scheduled):
             return None
 
         def save() -> None:
-            with self._saving:
-                former = load_delay_offsets(self._files, self._path).content
-                save_delay_offsets(self._files, self._path, former, offsets, self._clock())
-                self._saved = offsets
+            files, path = self._access.files, self._access.path
+            former = load_delay_offsets(files, path).content
+            save_delay_offsets(files, path, former, offsets, self._clock())
+            self._saved = offsets
 
         return save

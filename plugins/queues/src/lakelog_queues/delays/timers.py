@@ -13,17 +13,14 @@ time. lakelog's own ``config/timerProgress.json`` has the delivered times to the
 counts only if ``timercheck`` is unchanged since: otherwise RocketMQ has served the directory
 meanwhile.
 
-Source: RocketMQ 5.3.3, ``TimerMessageStore``, ``TimerCheckpoint``, ``RecallMessageHandle``.
+Source: RocketMQ 5.3.3, ``TimerMessageStore``, ``TimerCheckpoint``.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import heapq
 import logging
 import struct
-import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,15 +28,15 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog import Message, StoredMessage, errors
+from lakelog import errors
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
+from lakelog.format.encoder import system_ms
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, timer_delay_ms, timer_due_ms
-from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.properties import property_value, with_properties
-from lakelog_broker.scheduled import delivering
-from lakelog_broker.settings import BrokerSettings
-from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog.format.properties import TIMER_TOPIC
+from lakelog.message import StoredMessage
+from lakelog_queues.delays import delivering
+from lakelog_queues.delays.delivering import REAL_TOPIC
+from lakelog_queues.units.properties import property_value
 from lakelog_rocketmq.config import load_config, save_config
 
 GROUP: Final = "CID_RMQ_SYS_TIMER"
@@ -50,7 +47,7 @@ _QUEUE: Final = (TIMER_TOPIC, 0)
 _RECALL: Final = b"TIMER_DEL_UNIQKEY"
 _RECALL_KEPT_MS: Final = 3_000
 """A recall is kept for this long after its due time, which RocketMQ may have rounded down."""
-_LOG: Final = logging.getLogger("lakelog.broker")
+_LOG: Final = logging.getLogger("lakelog")
 CHECKPOINT: Final = "timercheck"
 OWN_FILE: Final = "timerProgress.json"
 _FIELDS: Final = struct.Struct(">7q")
@@ -61,33 +58,36 @@ _SLOT_MS: Final = 1_000
 _MINUTE_MS: Final = 60_000
 _OFFSET_BITS: Final = 47
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
-_HANDLE_VERSION: Final = "v1"
+_SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
 class Timers(delivering.Scheduled):
-    """Delivers timer messages; used from one event loop.
+    """Delivers timer messages; used by one thread at a time.
 
     :ivar delivered: number of messages delivered since the start
 
     Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
     """
 
-    def __init__(self, parts: delivering.Parts) -> None:
-        super().__init__(parts)
-        store, self._offsets, self._files = parts.store, parts.offsets, parts.files
-        self._path = Path(store.path)
-        self._deliverer = delivering.Deliverer("a timer message", store.look_up)
-        self._saved = load_progress(parts.files, self._path)
+    def __init__(
+        self,
+        access: delivering.DelayAccess,
+        clock: delivering.Clock = system_ms,
+        steady: delivering.Clock = delivering.steady_ms,
+    ) -> None:
+        super().__init__(clock, steady)
+        self._access = access
+        self._deliverer = delivering.Deliverer("a timer message", access.look_up)
+        self._saved = load_progress(access.files, access.path)
         self._at_start = self._saved
-        at = parts.offsets.get(GROUP, *_QUEUE) or 0
-        self._reader = delivering.SystemQueueReader(store, _QUEUE, at, self._deliverer, self._add)
+        at = access.offsets.committed(GROUP, TIMER_TOPIC).get(0, 0)
+        self._reader = delivering.SystemQueueReader(access, _QUEUE, at, self._deliverer, self._add)
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
         self._noted: dict[int, int] = {}  # time in the log by queue offset, where it was moved
         self.delivered = 0
         self._changes = self._saved_changes = 0
-        self._saving = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._table) + len(self._deferred) + len(self._reader.unread)
@@ -104,12 +104,6 @@ class Timers(delivering.Scheduled):
         now = self._clock()
         due = [*self._deferred.values(), self._table.next_ms(now) or now]
         return max(0, now - min(due))
-
-    async def run(self) -> None:
-        """Deliver until the task is cancelled."""
-        while True:
-            due_ms = self.deliver_due()
-            await self._pause(due_ms - self._clock(), [_QUEUE], self._reader.has_grown)
 
     def deliver_due(self) -> int:
         """Read new messages, and deliver due ones; at most ``delivering.BATCH`` of each.
@@ -144,7 +138,7 @@ class Timers(delivering.Scheduled):
         for due_ms, offset in former.pairs():
             delay_ms = None
             with delivering.one_of_many(f"the look at timer message {offset}"):
-                stored = self._store.look_up(self._physical_offset(offset))
+                stored = self._access.look_up(self._physical_offset(offset))
                 delay_ms = timer_delay_ms(stored.properties_bytes)
             if delay_ms is not None:
                 self._noted.setdefault(offset, due_ms)
@@ -164,11 +158,12 @@ class Timers(delivering.Scheduled):
         self._table.add(due_ms, queue_offset, now)
 
     def was_delivered(self, stored: StoredMessage) -> bool:
-        """Whether a message of the queue was delivered before the start.
-
-        Raises ``ValueError`` for a message without a time.
-        """
-        return self._at_start.is_delivered(stored.queue_offset, *due_of(stored))
+        """Whether a message of the queue was delivered; raises ``ValueError`` without a time."""
+        progress = self._progress(self._clock())
+        return any(
+            each.is_delivered(stored.queue_offset, *due_of(stored))
+            for each in (progress, self._at_start)
+        )
 
     def _deliver(self, queue_offset: int) -> bool:
         try:
@@ -187,7 +182,7 @@ class Timers(delivering.Scheduled):
             return
         if self._recalled and recall_key(properties) in self._recalled:
             return
-        self._appender.put_real(stored)
+        self._access.put(delivering.restored(stored))
         self.delivered += 1
 
     def _retry(self) -> None:
@@ -197,7 +192,7 @@ class Timers(delivering.Scheduled):
                 del self._deferred[queue_offset]
                 self._changes += 1
 
-    async def roll(self) -> None:
+    def roll(self) -> None:
         """Append messages again that have waited for ``ROLL_MS``, so that their log can be deleted.
 
         One that is deleted or damaged is left out, and one that is refused is tried again later.
@@ -213,7 +208,7 @@ class Timers(delivering.Scheduled):
         """Append the message at a queue offset again; return whether it has waited long enough."""
         due_ms = self._table.due_ms(offset)
         try:
-            stored = self._store.look_up(self._physical_offset(offset))
+            stored = self._access.look_up(self._physical_offset(offset))
         except (errors.OffsetOutOfRange, errors.CorruptRecord) as error:
             _LOG.error("the timer message %d is left out: %s", offset, error)
         else:
@@ -222,7 +217,7 @@ class Timers(delivering.Scheduled):
                 return False
             if due_ms <= now + _MINUTE_MS:
                 return True  # it is delivered soon
-            self._appender.put_again(stored)
+            self._access.put(delivering.copied(stored))
         self._table.remove(due_ms, offset)
         self._noted.pop(offset, None)
         self._changes += 1
@@ -230,7 +225,7 @@ class Timers(delivering.Scheduled):
 
     def _physical_offset(self, queue_offset: int) -> int:
         """The place of a message in the log; raises :class:`~lakelog.errors.OffsetOutOfRange`."""
-        units = self._store.queue_units(*_QUEUE, queue_offset, 1)
+        units = self._access.queue_units(*_QUEUE, queue_offset, 1)
         if not len(units) or int(units.queue_offsets[0]) != queue_offset:
             raise errors.OffsetOutOfRange("its queue has lost it", offset=queue_offset)
         return int(units.offsets[0])
@@ -238,19 +233,18 @@ class Timers(delivering.Scheduled):
     def progress(self) -> Callable[[], None] | None:
         """Return a function that saves the present progress; ``None`` if it is saved.
 
-        The group's offset is set immediately. The log must be durable before the call of the
-        function, which may be in any thread. The function raises ``OSError``.
+        The log must be durable before its call. It raises ``OSError`` and
+        :class:`~lakelog.errors.StoreError`.
         """
-        now, changes = self._clock(), self._changes
+        now, changes, access = self._clock(), self._changes, self._access
         if changes == self._saved_changes:
             return None
         progress = self._progress(now)
-        self._offsets.set(GROUP, *_QUEUE, progress.lowest_offset)
 
         def save() -> None:
-            with self._saving:
-                save_progress(self._files, self._path, progress, now)
-                self._saved, self._saved_changes = progress, changes
+            save_progress(access.files, access.path, progress, now)
+            access.offsets.commit(GROUP, TIMER_TOPIC, {0: progress.lowest_offset})
+            self._saved, self._saved_changes = progress, changes
 
         return save
 
@@ -272,16 +266,40 @@ def due_of(stored: StoredMessage) -> tuple[int, int]:
     """The exact due time of a timer message, and its ``TIMER_OUT_MS``, in ms since 1970.
 
     RocketMQ rounds ``TIMER_OUT_MS`` down to a second, and delivers at the end of that second. The
-    exact time follows from the client's property. A recall is due ``_RECALL_KEPT_MS`` later. Raises
-    ``ValueError`` for a message without a time.
+    exact time follows from the client's property then. A recall is due ``_RECALL_KEPT_MS`` later.
+    Raises ``ValueError`` for a message without a time.
     """
     properties = stored.properties_bytes
     slot_ms = int(property_value(properties, b"TIMER_OUT_MS") or b"none")
-    asked_ms = timer_due_ms(properties, stored.store_timestamp_ms)
+    is_exact = slot_ms % _SLOT_MS != 0
+    asked_ms = None if is_exact else timer_due_ms(properties, stored.store_timestamp_ms)
     due_ms = slot_ms if asked_ms is None else max(slot_ms, min(asked_ms, slot_ms + _SLOT_MS))
     if property_value(properties, _RECALL) is not None:
         due_ms += _RECALL_KEPT_MS
     return due_ms, slot_ms
+
+
+def timer_due_ms(properties: bytes, now_ms: int) -> int | None:
+    """The time of delivery of a timer message, in ms since 1970; ``None`` without one.
+
+    :param now_ms: start of a relative delay, in ms since 1970
+
+    Raises ``ValueError`` if the property is no number.
+    """
+    delay_ms = timer_delay_ms(properties)
+    if delay_ms is not None:
+        return now_ms + delay_ms
+    at = property_value(properties, b"TIMER_DELIVER_MS")
+    return None if at is None else int(at)
+
+
+def timer_delay_ms(properties: bytes) -> int | None:
+    """The relative delay of a timer message; ``None`` without one. Raises as above."""
+    for name, unit_ms in _SPANS:
+        span = property_value(properties, name)
+        if span is not None:
+            return int(span) * unit_ms
+    return None
 
 
 def recall_key(properties: bytes) -> bytes:
@@ -471,83 +489,3 @@ class TimerTable:
                 for pair in pairs
             ]
             heapq.heapify(self._begun)
-
-
-@attrs.frozen
-class RecallHandle:
-    """The identity of a waiting timer message.
-
-    :ivar broker: name of its broker
-    :ivar due_ms: its ``TIMER_OUT_MS`` plus one, in ms since 1970
-    :ivar message_id: its ``UNIQ_KEY``
-    """
-
-    topic: str
-    broker: str
-    due_ms: int
-    message_id: str
-
-    @classmethod
-    def of(cls, properties: Any, broker: str) -> RecallHandle | None:
-        """The handle of a message, by its stored property string.
-
-        :param broker: name of this broker
-        :returns: ``None`` if the message is no timer message, or cannot be recalled
-        """
-        if type(properties) is not bytes or b"TIMER_OUT_MS\x01" not in properties:
-            return None
-        due, key, topic = (
-            property_value(properties, name) for name in (b"TIMER_OUT_MS", b"UNIQ_KEY", REAL_TOPIC)
-        )
-        if not due or not key or not topic or topic.startswith(RETRY_PREFIX.encode()):
-            return None
-        return cls(topic.decode(), broker, int(due) + 1, key.decode())
-
-    @classmethod
-    def parse(cls, text: str) -> RecallHandle:
-        """Decode a handle; raises :class:`Refused`."""
-        try:
-            words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
-            version, topic, broker, due, message_id = words
-            if version != _HANDLE_VERSION or "\x01" in message_id or "\x02" in message_id:
-                raise ValueError(version)
-            return cls(topic, broker, int(due), message_id)
-        except (ValueError, binascii.Error):
-            raise Refused("recall handle is invalid", ResponseCode.ILLEGAL_OPERATION) from None
-
-    def encode(self) -> str:
-        """The handle as text."""
-        text = f"{_HANDLE_VERSION} {self.topic} {self.broker} {self.due_ms} {self.message_id}"
-        return base64.urlsafe_b64encode(text.encode()).decode()
-
-    def message(
-        self, topic: str, settings: BrokerSettings, group: str, host: str | None
-    ) -> Message:
-        """Make the message whose put recalls the timer message.
-
-        :param group: the producer group
-        :param host: ``address:port`` of the client
-
-        Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
-        """
-        now, remark = delivering.system_ms(), None
-        if self.topic != topic:
-            remark = "recall failed, topic not match"
-        elif self.broker != settings.name:
-            remark = "recall failed, broker service not available"
-        elif not now < self.due_ms <= now + settings.timer_limit_s * 1000:
-            remark = "recall failed, timestamp invalid"
-        if remark is not None:
-            raise Refused(remark, ResponseCode.ILLEGAL_OPERATION)
-        properties = with_properties(
-            b"",
-            TAGS="_RECALL_TAG_",
-            TIMER_DEL_UNIQKEY=f"{self.topic}+{self.message_id}",
-            UNIQ_KEY=self.message_id,
-            TIMER_DELIVER_MS=str(self.due_ms),
-            BORN_TIMESTAMP=str(now),
-            PGROUP=group,
-        )
-        return Message(
-            topic, b"0", properties=properties, queue_id=0, born_timestamp_ms=now, born_host=host
-        )
