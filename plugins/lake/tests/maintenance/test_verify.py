@@ -243,8 +243,9 @@ def test_what_is_no_table_of_messages_is_refused(kind: str, tmp_path: Path) -> N
             opened(to, "x.y" if kind == "iceberg" else None)
 
 
-def test_a_table_of_another_store_is_refused_in_one_line(landed: Path, store_path: Path) -> None:
-    done = run("lake", "verify", store_path, "--to", f"parquet:{landed}")
+def test_a_table_of_another_store_is_refused_in_one_line(landed: Path, tmp_path: Path) -> None:
+    other = filled(tmp_path / "other", 10)
+    done = run("lake", "verify", other, "--to", f"parquet:{landed}")
     assert done.exit_code == 2
     assert "it has S" in done.stderr
     assert len(done.stderr.splitlines()) == 1

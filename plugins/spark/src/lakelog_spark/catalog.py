@@ -204,7 +204,7 @@ class SparkIcebergSink:
         )
         found = positions.cached_version(self._known, location, handles, line, self.name)
         position = found.known.position(store, resume)
-        return Head(position, found, _form(metadata), found.known.line)
+        return Head(position, found, _form(metadata), found.known.line, found.known.texts)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position

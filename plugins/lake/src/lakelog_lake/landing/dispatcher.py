@@ -345,7 +345,11 @@ class LandingDispatcher:
     def _looked(self, store: lakelog.Store) -> int:
         """Read the positions of all tables; return the start of the next range."""
         source, targets = self.source, self.targets
-        start = targets.look(PassStore(store, source.store, source.chosen, source.accept_gaps))
+        asked = PassStore(store, source.store, source.chosen, source.accept_gaps)
+        start = targets.look(asked)
+        if asked.identity != source.store:
+            _log.info("the store %s goes on as %s in the tables", source.store, asked.identity)
+            self.source = attrs.evolve(source, store=asked.identity)
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
         return start

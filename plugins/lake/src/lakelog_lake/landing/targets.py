@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Final
@@ -32,8 +33,8 @@ from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
 from lakelog_lake.tables import settings, shape
-from lakelog_lake.tables.position import Position, QueueEnds, merged
-from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart, first_offset
+from lakelog_lake.tables.position import Position, QueueEnds, from_text, merged
+from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart, first_offset, record_at
 
 
 @attrs.frozen
@@ -399,10 +400,18 @@ class Targets:
         return [(each, max(each.start, at), each.sink.layout.form) for each in self.served]
 
     def look(self, asked: PassStore) -> int:
-        """Read the position of each table; return the start of the next range."""
-        if self._tables is None or self._looked:
+        """Read the position of each table; return the start of the next range.
+
+        The first time, the store gets the name in ``asked`` under which its log has landed.
+        """
+        if self._looked:
+            return self._start(asked)
+        if self._tables is None:
+            self._looked = True
+            self._rename(asked)
             return self._start(asked)
         self.make(each for each in sorted(self._tables.topics()) if asked.chosen.takes(each))
+        self._rename(asked)
         start, landed = self._start(asked), self._has_landed(asked.identity)
         self.make(
             topic
@@ -411,6 +420,14 @@ class Targets:
         )
         self._looked = True
         return self._start(asked)
+
+    def _rename(self, asked: PassStore) -> None:
+        if asked.identity != records.store_name(asked.store.path):
+            return  # the user has named it
+        heads = (each.newest(asked.identity) for each in self._targets)
+        asked.identity = landed_as(asked.store, asked.identity, (each.texts for each in heads))
+        for each in self.served:
+            each.forget()
 
     def _has_landed(self, identity: str) -> bool:
         return any(each.has_landed(identity) for each in self._targets)
@@ -470,11 +487,40 @@ def targets_for(spec: TableSpec, place: locations.TableLocation | None = None) -
     return Targets([tables.target(None)])
 
 
+def landed_as(store: lakelog.Store, identity: str, tables: Iterable[Mapping[str, str]]) -> str:
+    """The name under which the log of a store has landed; ``identity`` if it has not.
+
+    A store gets a UUID when lakelog first owns it, and a directory of RocketMQ may be renamed. The
+    log is known by its bytes: it has the last record of a position, at the same offset.
+
+    :param identity: the present name of the store
+    :param tables: the texts of the positions of all stores, for each table
+    """
+    found: dict[str, int] = {}
+    for texts in tables:
+        if identity in texts:
+            return identity
+        for name, text in texts.items():
+            with suppress(ValueError):
+                position = from_text(text)
+                if _has_record(store, position.last):
+                    found[name] = max(found.get(name, 0), position.end)
+    return max(found, key=lambda name: found[name], default=identity)
+
+
+def _has_record(store: lakelog.Store, last: Fingerprint | None) -> bool:
+    if last is None or last.offset < store.min_offset:
+        return False
+    record = record_at(store, last.offset, last.offset + last.size)
+    return record is not None and record[0] == last
+
+
 def identity_of(path: Path, store_id: str | None) -> str:
     """The identity of the store in ``path``: ``store_id``, else its UUID, else its folder's name.
 
-    Two stores in folders of one name are distinguished by their records: the second one is
-    refused. Raises :class:`~lakelog.errors.NotAStore` before any table is created, and
+    A table that has its log under another name keeps that, see :func:`landed_as`. Two stores in
+    folders of one name are distinguished by their records: the second one is refused. Raises
+    :class:`~lakelog.errors.NotAStore` before any table is created, and
     :class:`~lakelog.errors.SettingsError` for a name without a visible character.
     """
     if store_id is not None and not store_id.strip():

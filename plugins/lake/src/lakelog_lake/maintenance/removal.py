@@ -259,6 +259,7 @@ def planned(
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
     for each in landed_table.all_opened(to, table, dead_letters):
+        store = landed_table.landed_name(path, store, [each.table])
         start = _first_unknown(path, store, each)
         for one in reversed(each.each) if start is not None else ():
             before = one.position(store)

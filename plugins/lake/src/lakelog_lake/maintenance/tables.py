@@ -157,7 +157,7 @@ def statuses(
         durable = opened.flushed_offset if opened.is_flushed_known else None
     for each in landed_table.all_opened(to, table, None, storage):
         with table_errors(each.table.name):
-            position = each.table.position(store)
+            position = each.table.position(landed_table.landed_name(path, store, [each.table]))
             size = each.table.size()
             commits = tuple(each.table.commits())
             dead = 0 if each.dead_letters is None else each.dead_letters.size().rows

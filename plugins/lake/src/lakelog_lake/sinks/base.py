@@ -31,12 +31,14 @@ class Head:
     :ivar version: the sink's own handle of the version, for a commit
     :ivar form: identifies what files must look like: that of :class:`Layout` if they still fit
     :ivar history: the commits that led to the version; ``None`` if they are not known
+    :ivar texts: the texts of the positions of all stores, as far as commits show them
     """
 
     position: Position | None
     version: Any = attrs.field(repr=False)
     form: Hashable = None
     history: TableHistory | None = attrs.field(default=None, repr=False)
+    texts: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 class Sink(Protocol):

@@ -285,13 +285,18 @@ class DeltaSink(FolderTable[remote.Folder]):
 
     def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Read the newest version from the table's log."""
+        found = self._newest()
+        position, known = found.known.position(store, resume), found.known
+        return Head(position, found, _form(found.table), known.line, known.texts)
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts of the positions of all stores, as far as commits show them."""
+        return self._newest().known.texts
+
+    def _newest(self) -> positions.TableVersion:
         table = opened(self.path)
         version = (table.metadata().id, table.version())
-        found = positions.cached_version(
-            self._known, version, table, DeltaHistory(table), self.name
-        )
-        position = found.known.position(store, resume)
-        return Head(position, found, _form(table), found.known.line)
+        return positions.cached_version(self._known, version, table, DeltaHistory(table), self.name)
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position

@@ -505,12 +505,19 @@ class IcebergSink:
 
     def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
+        found = self._newest()
+        position, known = found.known.position(store, resume), found.known
+        return Head(position, found, _form(found.table), known.line, known.texts)
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts of the positions of all stores, as far as commits show them."""
+        return self._newest().known.texts
+
+    def _newest(self) -> positions.TableVersion:
         table = self.load()
         version = table.metadata_location
         self._properties = remote.pairs(table.io.properties)  # credentials may expire
-        found = positions.cached_version(self._known, version, table, _History(table), self.name)
-        position = found.known.position(store, resume)
-        return Head(position, found, _form(table), found.known.line)
+        return positions.cached_version(self._known, version, table, _History(table), self.name)
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position

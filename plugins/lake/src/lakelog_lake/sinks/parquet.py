@@ -121,12 +121,17 @@ class ParquetSink(FolderTable[Path]):
         form = self.layout.form
         if "partition" in found:
             form = (tuple(found["partition"]), found["topic"])
-        return Head(None if text is None else from_text(text), version, form, _Manifests(self))
+        position = None if text is None else from_text(text)
+        return Head(position, version, form, _Manifests(self), found["positions"])
 
     def position(self, store: str) -> Position | None:
         """The position of ``store``; changes nothing."""
-        text = self._latest().get("positions", {}).get(store)
+        text = self.texts().get(store)
         return None if text is None else from_text(text)
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts of the positions of all stores; changes nothing."""
+        return dict(self._latest().get("positions", {}))
 
     def positions(self, version: int) -> Mapping[str, str]:
         """The texts of the positions in one manifest, by store."""

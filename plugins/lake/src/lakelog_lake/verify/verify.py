@@ -108,7 +108,7 @@ def log_facts(
 class VerifyRequest:
     """The parameters of a comparison.
 
-    :ivar store: its identity in the table
+    :ivar store: its identity, under which it landed if the user gave it, see :meth:`named`
     :ivar chosen: the selection of messages that should have landed
     :ivar dead: the table's dead letters, which are committed before its own rows
     """
@@ -118,6 +118,11 @@ class VerifyRequest:
     table: landed_table.LandedTable
     chosen: Chosen
     dead: landed_table.LandedTable | None = None
+
+    def named(self) -> VerifyRequest:
+        """The same, with the identity under which the log landed."""
+        name = landed_table.landed_name(self.path, self.store, [self.table])
+        return attrs.evolve(self, store=name)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of both tables; dead letters behind the position of the table are left out.
@@ -177,6 +182,7 @@ def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verifi
 
     Raises the errors of reading the table, and :class:`~lakelog_lake.errors.NotLanded`.
     """
+    asked = asked.named()
     position = landed_table.position_of(asked.table, asked.store)
     columns = comparing.compared(asked.table.columns())
     queues = comparing.Queues()
