@@ -32,7 +32,7 @@ from lakelog_lake.tables import position as positions
 from lakelog_lake.tables import settings
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.remote import local_folder, sync
+from lakelog_lake.tables.remote import is_local, local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
 from lakelog_spark.sessions import ICEBERG_JAR, check_jar
 
@@ -292,9 +292,11 @@ class SparkIcebergSink:
         table.refresh()
         metadata, place = table.operations().current(), str(table.location())
         found = str(metadata.metadataFileLocation())
-        is_below = found.startswith(f"{place.rstrip('/')}/")
-        if not is_below and metadata.properties().get(_METADATA_PATH) is None:
-            raise TableElsewhere(self.name, found.rpartition("/metadata/")[0], place)
+        is_given = metadata.properties().get(_METADATA_PATH) is not None
+        if is_local(place) and is_local(found) and not is_given:
+            folder = local_folder(place)
+            if not local_folder(found).is_relative_to(folder):
+                raise TableElsewhere(self.name, local_folder(found).parent.parent, folder)
         return table
 
     @property
