@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,8 @@ from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of, message_of
 DURABLE: Final = ("inline", "group-commit")
 """Flush strategies with which what was acknowledged outlasts anything."""
 BOOT_ID_AT: Final = 8
+CHECKED_BYTES: Final = 32
+"""Begin of a group's state; its check sum follows."""
 IN_PAGE_CACHE: Final = ("file", "mmap")
 """Writers with which it outlasts the death of the process, whatever the flush strategy."""
 
@@ -46,6 +50,9 @@ def rebooted(path: Path) -> None:
         with suppress(FileNotFoundError), each.open("r+b") as file:
             file.seek(BOOT_ID_AT)
             file.write(uuid.uuid4().bytes)
+            if each.suffix == ".state":
+                file.seek(0)
+                file.write(struct.pack("Q", zlib.crc32(file.read(CHECKED_BYTES))))
 
 
 def check_recovered(

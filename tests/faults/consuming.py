@@ -1,4 +1,4 @@
-"""A program that puts, consumes, acknowledges and returns messages until its disk fails.
+"""A program that puts, delays, consumes, acknowledges and returns messages until its disk fails.
 
 It prints a JSON line with its time for each step: before each acknowledgement, and after each put,
 return and commit.
@@ -17,8 +17,11 @@ from typing import Any, Final
 import lakelog
 from lakelog import Message
 from lakelog.errors import LakelogError
+from lakelog_queues.delays import service
 
 TOPIC: Final = "t"
+LATE: Final = "late"
+"""The topic of delayed messages."""
 QUEUES: Final = 3
 ATTEMPTS: Final = 3
 
@@ -40,6 +43,7 @@ def tell(step: str, what: object) -> None:
 
 def run(path: str, flush: str, seed: int) -> None:
     chance = random.Random(seed)
+    service.SAVE_INTERVAL_MS = 20  # type: ignore[misc]  # many saves of progress before the cut
     store = lakelog.open(path, **settings_of(flush))
     member = store.subscribe(
         "g", TOPIC, start="earliest", commit_interval_ms=20, max_attempts=ATTEMPTS
@@ -48,6 +52,10 @@ def run(path: str, flush: str, seed: int) -> None:
     for number in itertools.count():
         store.put(Message(TOPIC, b"%d" % number, queue_id=number % QUEUES))
         tell("put", number)
+        if number % 3 == 0:
+            delay_ms = chance.randrange(1, 200)
+            store.put(Message(LATE, b"%d" % number, queue_id=0, delay_ms=delay_ms))
+            tell("delayed", number)
         if number % 5 == 4:
             for each in member.poll(8):
                 body = int(bytes(each.message.body))

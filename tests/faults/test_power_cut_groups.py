@@ -2,8 +2,9 @@
 
 Committed offsets are there afterwards, and none is beyond the end of its queue. A message that is
 in the log, and was not acknowledged, is handed out, or its copy in a retry topic is. New messages
-are handed out. Nothing comes again that is below a committed offset. The power goes as in
-:mod:`tests.faults.test_power_cut`, or as in :mod:`tests.faults.test_reordered_writes`.
+are handed out. Nothing comes again that is below a committed offset. Each delayed message in the
+log comes. The power goes as in :mod:`tests.faults.test_power_cut`, or as in
+:mod:`tests.faults.test_reordered_writes`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import pytest
 
 import lakelog
 from lakelog import Message, Store
+from lakelog.format.properties import TIMER_TOPIC
 from tests.faults.checking import rebooted
-from tests.faults.consuming import QUEUES, TOPIC, settings_of
+from tests.faults.consuming import LATE, QUEUES, TOPIC, settings_of
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
 from tests.faults.recorder import recording
 from tests.support.killing import ROOT
@@ -97,6 +99,10 @@ def check(
     if flush != "timed":
         assert there >= set(program.of("put", begun))
     check_offsets(store, program, begun)
+    waiting = {int(bytes(each.body)) for each in messages(store, TIMER_TOPIC)}
+    if flush != "timed":
+        assert waiting >= set(program.of("delayed", begun))
+    until(lambda: {int(bytes(each.body)) for each in messages(store, LATE)} >= waiting)
     new = {10**9 + number for number in range(NEW)}
     for number in sorted(new):
         store.put(Message(TOPIC, b"%d" % number, queue_id=number % QUEUES))

@@ -22,6 +22,7 @@ from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.delays.service import DelayService
+from lakelog_queues.delays.timers import Timers
 from lakelog_queues.store import delays_of
 
 PATIENCE_S = 60.0
@@ -144,15 +145,28 @@ class SetClock:
         return self.now_ms
 
 
-def broker_over(store: lakelog.Store, **settings: Any) -> Broker:
-    """A broker that delivers only on request, as after a new open of its store."""
-    delays_of(store).end()
-    broker = Broker(store, BrokerSettings(**settings))
-    broker.delays = DelayService(attrs.evolve(delays_of(store).access))
-    return broker
+class OnRequest(Broker):
+    """A broker whose delayed messages come on request only, as after a new open of its store."""
+
+    def __init__(self, store: lakelog.Store, settings: BrokerSettings) -> None:
+        super().__init__(store, settings)
+        service = delays_of(store)
+        assert service is not None
+        service.end()
+        self.delays = DelayService(attrs.evolve(service.access))
+
+    @property
+    def timers(self) -> Timers:
+        """The timer messages that wait."""
+        return self.delays.timers
 
 
-def set_clocks(broker: Broker, system: SetClock, steady: SetClock | None = None) -> None:
+def broker_over(store: lakelog.Store, **settings: Any) -> OnRequest:
+    """A broker that delivers only on request."""
+    return OnRequest(store, BrokerSettings(**settings))
+
+
+def set_clocks(broker: OnRequest, system: SetClock, steady: SetClock | None = None) -> None:
     """Let delays follow these clocks."""
     for each in (broker.delays.levels, broker.delays.timers):
         each._clock, each._steady = system, steady or system
@@ -186,7 +200,8 @@ def put(broker: Broker, body: bytes, topic: str = "Orders", **properties: str) -
 def save(broker: Broker) -> None:
     """Save all progress, as a running broker does every few seconds."""
     asyncio.run(broker.save())
-    broker.delays.save()
+    if isinstance(broker, OnRequest):
+        broker.delays.save()
 
 
 def settle(part: Any, clock: SetClock) -> int:

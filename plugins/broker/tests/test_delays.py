@@ -18,6 +18,7 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.delays.delivering import BATCH, RETRY_MS, Delays
 from lakelog_queues.store import QueueParts, delays_of
 from plugins.broker.tests.support import (
+    OnRequest,
     SetClock,
     bodies,
     broker_over,
@@ -28,7 +29,7 @@ from plugins.broker.tests.support import (
 )
 
 
-def levels_of(broker: Broker, clock: SetClock) -> Delays:
+def levels_of(broker: OnRequest, clock: SetClock) -> Delays:
     """The delays of a broker, with another clock."""
     set_clocks(broker, clock)
     return broker.delays.levels
@@ -207,13 +208,15 @@ def test_it_sleeps_until_a_message_arrives(tmp_path: Path) -> None:
         put(broker, b"first", DELAY="1")
         assert store.get("Orders", 0, 0, wait_ms=60_000).messages
         turns: list[int] = []
-        deliver_due = delays_of(store).deliver_due
+        delays = delays_of(store)
+        assert delays is not None
+        deliver_due = delays.deliver_due
 
         def counted() -> int:
             turns.append(deliver_due())
             return turns[-1]
 
-        delays_of(store).deliver_due = counted  # type: ignore[method-assign]  # counts
+        delays.deliver_due = counted  # type: ignore[method-assign]  # counts
         put(broker, b"late", DELAY="1")
         assert store.get("Orders", 0, 1, wait_ms=60_000).messages
         assert len(turns) < 100

@@ -45,8 +45,23 @@ def test_a_message_that_another_process_puts_comes_once_beside_a_broker(tmp_path
             message = Message("orders", b"%d" % number, queue_id=0, delay_ms=20 * number)
             beside.put(message)
         until(lambda: len(bodies(beside)) == 20)
-        assert broker.broker.delays.timers.delivered == 19
+        timers = broker.broker.timers
+        assert timers is not None
+        assert timers.delivered == 19
     with lakelog.open(path) as store:
         store.put(Message("orders", b"last", queue_id=0, delay_ms=1))
         until(lambda: b"last" in bodies(store))
         assert len(bodies(store)) == 21
+
+
+def test_a_broker_in_another_process_than_the_services_leaves_delays_to_them(
+    tmp_path: Path,
+) -> None:
+    """As under ``lakelog serve``."""
+    path = tmp_path / "store"
+    with lakelog.open(path) as owner, EmbeddedBroker(path) as broker:
+        assert broker.store.role == "attach"
+        assert broker.broker.timers is None
+        for properties in ({"TIMER_DELAY_MS": 10}, {"DELAY": 1}):
+            answer_to(broker.namesrv, "orders", b"late", 0, **properties)
+        until(lambda: bodies(owner) == [b"late"] * 2)

@@ -34,7 +34,9 @@ def test_delivery_goes_on_after_an_error(
     caplog: pytest.LogCaptureFixture,
     properties: dict[str, str],
 ) -> None:
-    access, errors = delays_of(store).access, iter([OSError("the disk is away")])
+    delays, errors = delays_of(store), iter([OSError("the disk is away")])
+    assert delays is not None
+    access = delays.access
     read = access.queue_units
 
     def failing_once(*arguments: Any) -> Any:

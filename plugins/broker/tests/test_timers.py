@@ -14,12 +14,12 @@ import lakelog
 from lakelog import PutRefused, PutResult, StoredMessage
 from lakelog.errors import OffsetOutOfRange, ReadFailed
 from lakelog.results import PutStatus
-from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.state import TIMER_GET
 from lakelog_queues.delays.delivering import RETRY_MS
 from lakelog_queues.delays.timers import ROLL_MS, Timers, due_of
 from plugins.broker.tests.support import (
+    OnRequest,
     SetClock,
     bodies,
     broker_over,
@@ -48,7 +48,7 @@ def due_ms(waiting: StoredMessage) -> int:
     return due_of(waiting)[0]
 
 
-def timers_of(broker: Broker, clock: SetClock) -> Timers:
+def timers_of(broker: OnRequest, clock: SetClock) -> Timers:
     """The timers of a broker, with another clock."""
     set_clocks(broker, clock)
     return broker.delays.timers
@@ -225,7 +225,7 @@ def test_a_message_that_waits_long_is_appended_again(store: lakelog.Store) -> No
     assert bodies(store, "Orders") == [b"old"]
 
 
-def waiting_for_days(store: lakelog.Store, count: int) -> tuple[Broker, SetClock, Timers]:
+def waiting_for_days(store: lakelog.Store, count: int) -> tuple[OnRequest, SetClock, Timers]:
     """Timer messages that have waited so long that they are appended again."""
     broker, due = broker_over(store), now_ms() + ROLL_MS + 12 * HOUR_MS
     for number in range(count):

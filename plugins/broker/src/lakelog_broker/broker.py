@@ -17,6 +17,7 @@ from lakelog_broker.popping import handles
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state import ArrivalWaits, GroupOffsetTable, MemberTable, TopicTable, Traffic
+from lakelog_queues.delays.timers import Timers
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.store import delays_of
 from lakelog_rocketmq.config import TopicConfig
@@ -35,7 +36,6 @@ class Broker:
     :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
     :ivar open_grpc: opens the gRPC port of a running broker without one; port 0 is any free one
     :ivar appender: puts messages of clients
-    :ivar delays: delivers delayed messages, as long as the store is open
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes
     :ivar started_ms: time of its creation, in ms since 1970
@@ -58,14 +58,13 @@ class Broker:
         self.waits = ArrivalWaits(store.arrivals, lambda *queue: self.bounds(*queue)[1])
         limit_ms = settings.timer_limit_s * 1000
         self.appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
-        self.delays = delays_of(store)
         self.transactions = Transactions(
             store, self.appender, self.waits, self.offsets, self.members, settings
         )
         self.traffic = Traffic(
             store.queues,
             lambda topic: not is_system_topic(topic),
-            timers=lambda: self.delays.timers.delivered,
+            timers=lambda: 0 if self.timers is None else self.timers.delivered,
         )
         self.address = self.grpc_address = ""
         self.open_grpc: Callable[[int], Awaitable[None]] = _not_running
@@ -73,6 +72,12 @@ class Broker:
         self.has_failed = asyncio.Event()
         self._turns = itertools.count()
         self._saving: asyncio.Future[None] | None = None
+
+    @property
+    def timers(self) -> Timers | None:
+        """The timer messages that wait; ``None`` if another process delivers them."""
+        delays = delays_of(self.store)
+        return None if delays is None else delays.timers
 
     def next_queue(self, topic: TopicConfig) -> int:
         """A queue id for a message without one: one after the other."""

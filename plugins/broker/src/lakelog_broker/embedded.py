@@ -80,8 +80,7 @@ async def running_broker(
 @contextlib.asynccontextmanager
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
     broker = Broker(store, settings)
-    with broker.delays.lock:  # a checkpoint is not delivered meanwhile
-        await revive_checkpoints(broker)
+    await revive_checkpoints(broker)
     tasks: list[asyncio.Task[None]] = []
 
     @cache

@@ -99,15 +99,20 @@ class QueueParts:
         self._unsubscribe: Callable[[], object] = lambda: None
         register_forked(self)
 
+    @property
+    def delivers(self) -> bool:
+        """Whether delayed messages are delivered here."""
+        return self._parts is not None
+
     @cached_property
     def delays(self) -> DelayService:
-        """The delivery of delayed messages, in the process with the services."""
+        """The delivery of delayed messages, where :attr:`delivers` is true."""
         from lakelog_queues.delays.delivering import DelayAccess
         from lakelog_queues.delays.service import DelayService
 
         log, parts, lists = self.log, self._parts, self.finder.lists
-        if parts is None or log.sync is None:
-            raise StoreError("another process has the services of this store", path=log.path)
+        assert parts is not None  # deliver() was called
+        assert log.sync is not None
         access = DelayAccess(
             log.files,
             log.path,
@@ -820,9 +825,10 @@ class Store(LogStore):
             raise readable(error, self.path) from error
 
 
-def delays_of(store: Store) -> DelayService:
-    """The delivery of delayed messages; raises ``StoreError`` if another process does it."""
-    return queue_parts(store._current.now()).delays
+def delays_of(store: Store) -> DelayService | None:
+    """The delivery of delayed messages; ``None`` if another process does it."""
+    parts = queue_parts(store._current.now())
+    return parts.delays if parts.delivers else None
 
 
 class QueueExtension:

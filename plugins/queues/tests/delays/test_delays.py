@@ -12,6 +12,7 @@ import pytest
 
 import lakelog
 from lakelog import Message, PutRefused, StoredMessage, aio
+from lakelog.store.open import prepare
 from lakelog_queues.store import delays_of
 from lakelog_testing import FakeClock
 from tests.support.waiting import until
@@ -139,6 +140,19 @@ def test_a_test_moves_delays_and_retries_by_its_clock(tmp_path: Path) -> None:
             assert found == {b"failing", b"again"}
 
 
+def idle(store: lakelog.Store) -> bool:
+    """Deliver all that is due."""
+    delays = delays_of(store)
+    assert delays is not None
+    until(lambda: delays.deliver_due() > 0)
+    return True
+
+
+def has_thread() -> bool:
+    """Whether this process delivers."""
+    return any(each.name == "lakelog-delays" for each in threading.enumerate())
+
+
 def polled(member: lakelog.GroupConsumer, count: int) -> list[lakelog.Delivery]:
     """So many messages, once they are there."""
     found: list[lakelog.Delivery] = []
@@ -158,9 +172,6 @@ def awaited_count(store: lakelog.Store) -> int:
 
 
 def test_a_store_without_delays_has_no_thread_for_them(tmp_path: Path) -> None:
-    def has_thread() -> bool:
-        return any(each.name == "lakelog-delays" for each in threading.enumerate())
-
     with lakelog.open(tmp_path / "store") as store:
         store.put(Message("orders", b"now", queue_id=0))
         awaited(store, 0)
@@ -183,7 +194,7 @@ def test_a_closed_store_delivers_after_the_next_open_and_nothing_again(tmp_path:
     for last in (1, 2, 2):
         with lakelog.open(tmp_path / "store", clock=clock) as store:
             assert awaited(store, last).body == b"%d" % last
-            until(lambda: delays_of(store).deliver_due() > 0)
+            assert idle(store)
             assert bodies(store) == [b"%d" % each for each in range(last + 1)]
         clock.advance(1)
 
@@ -191,10 +202,11 @@ def test_a_closed_store_delivers_after_the_next_open_and_nothing_again(tmp_path:
 def test_a_recovery_delivers_nothing(tmp_path: Path) -> None:
     clock = FakeClock()
     with lakelog.open(tmp_path / "store", clock=clock) as store:
-        store.put(Message("orders", b"late", queue_id=0, deliver_at_ms=clock.now_ms() + 1))
+        store.put(Message("orders", b"late", queue_id=0, deliver_at_ms=clock.now_ms() + 1000))
         end = store.max_offset
-    until(lambda: now_ms() > clock.now_ms() + 1)
-    assert lakelog.recover(tmp_path / "store").end_offset == end
+    until(lambda: now_ms() > clock.now_ms() + 1000)
+    with prepare(tmp_path / "store", arguments={}).for_owner() as store:  # as lakelog.recover
+        assert not has_thread()
     with lakelog.open(tmp_path / "store", mode="read") as store:
         assert store.max_offset == end
     with lakelog.open(tmp_path / "store") as store:

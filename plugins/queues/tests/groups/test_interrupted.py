@@ -121,3 +121,34 @@ def test_a_kill_at_any_point_leaves_a_state_that_others_can_use(
         store.forget_offsets(group)
         if process.exitcode == 0:
             break
+
+
+def acknowledge_and_die(path: Path, group: str, at: int, is_killed: bool) -> None:
+    """Acknowledge two messages, and end in a commit, or after one that an exception ended."""
+    with open_store(path) as store, store.subscribe(group, "t") as member:
+        assert member.ack(*member.poll(2))
+        act = kill_this_process if is_killed else None
+        interrupted(member.commit, at, act=act)
+        member._turn_at = 0.0  # it looks for offsets that others committed
+        member.poll(1)
+        kill_this_process()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("count", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_commits_that_ended_early_are_not_taken_for_those_of_another_program(
+    store: Store, count: int, is_killed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, COUNT)
+    for number in range(count):
+        group = f"g{number}"
+        points = [sampling.chance().randrange(1300), number * 1300 // count]
+        for at in points:
+            process = started(store.path, group, at, is_killed, target=acknowledge_and_die)
+            process.join(120)
+            assert process.exitcode == -signal.SIGKILL
+        with store.subscribe(group, "t") as member:
+            assert len(finish(member)) == COUNT - 4, points
+        store.forget_offsets(group)
+    assert "another program" not in caplog.text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,7 +15,18 @@ from lakelog import Delivery, Message, Store
 from lakelog.errors import StoreError
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
-from plugins.queues.tests.groups.support import bodies, drain, fill, joined
+from lakelog_queues.groups.consumer import boot_ms
+from plugins.queues.tests.groups.processes import started
+from plugins.queues.tests.groups.support import (
+    Clock,
+    bodies,
+    committed,
+    drain,
+    fill,
+    joined,
+    open_store,
+)
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("orderly", [False, True])
@@ -25,6 +39,39 @@ def test_what_others_hold_stays_theirs_when_a_member_leaves(store: Store, orderl
         with joined(store, orderly=orderly) as two:
             assert two.poll() == []
         assert one.ack(*held)
+
+
+def test_a_stopped_member_keeps_its_messages_for_their_time_and_holds_up_nobody(
+    store: Store,
+) -> None:
+    """Ctrl-Z, or a frozen container: it lives, and its messages are its own until then."""
+    fill(store, 8)
+    process = started(store.path, target=hold_and_stop)
+    stat = Path(f"/proc/{process.pid}/stat")
+    until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+    try:
+        with joined(store, idle_ms=1) as other:
+            clock = Clock(boot_ms() + 2)
+            clock.set_for(other)
+            other._turn_at = 0.0  # it looks for idle members at once
+            found = drain(other, count=2)
+            assert other.ack(*found)
+            other.commit()
+            assert other.poll() == []
+            clock.ms += 60_000
+            found += drain(other, count=6)
+            assert sorted(bodies(found)) == list(range(8))
+            assert other.ack(*found[2:])
+    finally:
+        process.kill()
+        process.join(30)
+    assert committed(store) == dict.fromkeys(range(4), 2)
+
+
+def hold_and_stop(path: Path) -> None:
+    with open_store(path) as store, joined(store, invisible_ms=60_000) as member:
+        member.poll(6)
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> None:
@@ -116,6 +163,22 @@ def test_a_commit_that_failed_sets_back_no_later_one_of_another_process(
         assert other.groups()["g"] == {"t": {0: 7}}
         assert survivor.ack(*held[7:]), "they were not dropped"
     assert caplog.text == ""
+
+
+def test_a_reset_to_the_committed_offset_hands_out_again(store: Store) -> None:
+    """What members had, and what they have acknowledged but not committed, comes again."""
+    fill(store, 6, queues=1)
+    with joined(store) as one, joined(store) as two:
+        held = drain(one, two, count=4, most=4)
+        member = one if one.assigned() else two
+        assert member.ack(held[0])
+        member.commit()
+        assert member.ack(held[2])
+        store.commit_offsets([("g", "t", {0: 1})])
+        assert not member.ack(held[1])
+        again = drain(one, two, count=5)
+        assert bodies(again) == [1, 2, 3, 4, 5]
+        assert {each.attempt for each in again} == {1}
 
 
 def test_a_reset_that_was_refused_keeps_nobody_from_committing(store: Store) -> None:

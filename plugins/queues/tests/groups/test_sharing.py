@@ -15,6 +15,7 @@ import lakelog
 from lakelog import Delivery, Message, PutRefused, PutStatus, Store
 from lakelog.arguments import WrongType, WrongValue
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
+from lakelog_queues.groups.consumer import boot_ms
 from lakelog_queues.groups.state_file import state_path
 from lakelog_testing.samples import copy_store
 from plugins.queues.tests.groups.support import (
@@ -27,6 +28,7 @@ from plugins.queues.tests.groups.support import (
     open_store,
     put,
 )
+from tests.faults.checking import rebooted
 from tests.support.waiting import until
 
 
@@ -194,6 +196,35 @@ def test_a_message_that_cannot_be_set_aside_stays(
         assert aside.reconsume_times == 1
 
 
+@pytest.mark.parametrize(
+    ("group", "properties"), [("g", {"a": "v" * 32_700}), ("g" * 255, {})], ids=["long", "topic"]
+)
+@pytest.mark.parametrize("most", [1, 9])
+def test_a_message_whose_copy_is_refused_for_good_is_handed_out_in_its_place(
+    store: Store, most: int, group: str, properties: dict[str, str]
+) -> None:
+    """Its properties, or the name of the topic of retries or dead letters, are too long."""
+    put(store, 0, properties=properties)
+    put(store, 1)
+    clock = Clock()
+    with store.subscribe(group, "t", max_attempts=most) as member:
+        clock.set_for(member)
+        held, other = member.poll()
+        assert member.ack(other)
+        for attempt in (1, 2, 3):
+            assert held.attempt == attempt
+            assert member.nack(held, 10)
+            assert member.poll() == []
+            clock.ms += 10
+            (held,) = member.poll()
+            assert bodies([held]) == [0]
+            member.commit()
+            assert store.groups()[group]["t"] == {0: 0}
+        assert member.ack(held)
+    assert store.groups()[group]["t"] == {0: 2}
+    assert store.topics() == ["t"]
+
+
 def test_retries_that_rocketmq_wrote_are_handed_out(store: Store) -> None:
     put(store, 1, "%RETRY%g", reconsume_times=4)
     with store.subscribe("g", "t") as consumer:
@@ -317,6 +348,33 @@ def test_the_state_outlives_all_members(store: Store) -> None:
         again, *new = member.poll()
         assert (again.message, again.attempt) == (held.message, 2), "a dead member holds nothing"
         assert bodies(new) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_attempts_outlive_a_reboot_after_a_clean_stop(tmp_path: Path, is_clean: bool) -> None:
+    """After a power cut the group goes on at its committed offsets."""
+    with open_store(tmp_path) as store:
+        fill(store, 4, queues=1)
+        member = joined(store)
+        held = member.poll(3)
+        assert member.ack(held[0])
+        member.commit()
+        assert member.nack(held[1], 60_000)
+        if is_clean:
+            member.close()
+        del member
+    rebooted(tmp_path)
+    with open_store(tmp_path) as store, joined(store) as member:
+        clock = Clock(boot_ms())
+        clock.set_for(member)
+        found = member.poll()
+        seen = [(body, each.attempt) for body, each in zip(bodies(found), found, strict=True)]
+        assert seen == ([(2, 2), (3, 1)] if is_clean else [(1, 1), (2, 1), (3, 1)])
+        assert member.ack(*found)
+        clock.ms += 60_000
+        if is_clean:
+            (again,) = drain(member, count=1)
+            assert (bodies([again]), again.attempt, again.topic) == ([1], 2, "%RETRY%g")
 
 
 @pytest.mark.parametrize("how", ["killed", "expired", "closed"])

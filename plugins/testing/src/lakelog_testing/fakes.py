@@ -336,7 +336,9 @@ _LOOK_SECONDS: Final = 0.005
 
 
 class FakeClock(hooks.Clock):
-    """Pass it to ``lakelog.open(path, clock=...)``; store times of messages do not use it.
+    """Pass it to ``lakelog.open(path, clock=...)``: delays, retries and maintenance follow it.
+
+    Store times of messages do not use it.
 
     :param now_ms: initial time in ms since 1970; by default the machine's
     :param instant: whether waits return at once and advance the clock themselves

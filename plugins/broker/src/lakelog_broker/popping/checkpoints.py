@@ -28,6 +28,7 @@ from lakelog_broker.appending import settled
 from lakelog_broker.broker import Broker
 from lakelog_queues.delays.delivering import REAL_QUEUE, REAL_TOPIC, one_of_many
 from lakelog_queues.delays.timers import GROUP as TIMER_GROUP
+from lakelog_queues.delays.timers import due_of, load_progress
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 from lakelog_queues.units.properties import property_value
 
@@ -134,7 +135,8 @@ class _Reader:
         self.points: dict[_Key, Checkpoint] = {}
         self.offsets: dict[tuple[str, int], int] = {}
         self._store, self._committed = broker.store, broker.offsets
-        self._timers = broker.delays.timers
+        # Read before the revive topics: what it counts as delivered is found there.
+        self._delivered = load_progress(broker.files, broker.path)
         # Honoured checkpoints may be delivered to their topic later, and must not count again.
         end = self._committed.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
         self._revived_ms = broker.time_of(TIMER_TOPIC, 0, end - 1)
@@ -193,7 +195,7 @@ class _Reader:
             found = Checkpoint.of(content, place)
             is_revived, text = False, message.properties_bytes
             if message.topic == TIMER_TOPIC:
-                is_revived = self._timers.was_delivered(message)
+                is_revived = self._delivered.is_delivered(message.queue_offset, *due_of(message))
                 topic, queue_id = (property_value(text, each) for each in (REAL_TOPIC, REAL_QUEUE))
                 found.goes_to = (topic or b"").decode(), int(queue_id or 0)
             if found.pop_time_ms > self._revived_ms and not is_revived:

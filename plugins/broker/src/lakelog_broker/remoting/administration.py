@@ -276,12 +276,15 @@ def _message_rates(broker: Broker) -> dict[str, object]:
 
 
 def _timers(broker: Broker) -> dict[str, object]:
-    """Delay in seconds, numbers of unread and waiting messages, and rates of the last 10 s."""
-    timers, rates = broker.delays.timers, broker.traffic.recent_rates
+    """Delay in seconds, numbers of unread and waiting messages, and rates of the last 10 s.
+
+    The delay and the numbers are 0 if another process delivers.
+    """
+    timers, rates = broker.timers, broker.traffic.recent_rates
     return {
-        "timerReadBehind": timers.behind_ms // 1000,
-        "timerOffsetBehind": timers.unread,
-        "timerCongestNum": len(timers),
+        "timerReadBehind": 0 if timers is None else timers.behind_ms // 1000,
+        "timerOffsetBehind": 0 if timers is None else timers.unread,
+        "timerCongestNum": 0 if timers is None else len(timers),
         "timerEnqueueTps": rates(state.TOPIC_PUT, TIMER_TOPIC)[0],
         "timerDequeueTps": rates(state.TIMER_GET)[0],
     }

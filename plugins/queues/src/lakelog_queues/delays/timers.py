@@ -157,14 +157,6 @@ class Timers(delivering.Scheduled):
             due_ms = min(due_ms, now + delay_ms)  # the clock was ahead when it was stored
         self._table.add(due_ms, queue_offset, now)
 
-    def was_delivered(self, stored: StoredMessage) -> bool:
-        """Whether a message of the queue was delivered; raises ``ValueError`` without a time."""
-        progress = self._progress(self._clock())
-        return any(
-            each.is_delivered(stored.queue_offset, *due_of(stored))
-            for each in (progress, self._at_start)
-        )
-
     def _deliver(self, queue_offset: int) -> bool:
         try:
             at = self._physical_offset(queue_offset)
