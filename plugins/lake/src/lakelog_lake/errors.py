@@ -197,6 +197,7 @@ class TooManyConflicts(TemporaryError):
     """Other writers committed first in each of several tries."""
 
 
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _NO_ACCESS: Final = re.compile(
     r"\b40[13]\b|bucket|credential|denied|forbidden|unauthor|access.?key|signature|region", re.I
 )
@@ -277,8 +278,11 @@ class NotWritten(TemporaryTaskError):
     """A task could not write its files."""
 
     def __init__(self, folder: object, why: str) -> None:
+        way = "make room, or repair the disk"
+        if not isinstance(folder, Path):
+            way = "see to the object store and the access to it"
         super().__init__(
-            f"data files cannot be written to {folder}: {why}; make room, or repair the disk: "
+            f"data files cannot be written to {folder}: {_COLORS.sub('', why)}; {way}: "
             "nothing is lost, the range lands when they can be written"
         )
 

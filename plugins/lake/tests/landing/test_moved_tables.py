@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from lakelog_lake.errors import PositionMissing, RetentionGap, WrongLog
 from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import Target, Targets
-from lakelog_lake.sinks.iceberg import _History, _snapshots_of
+from lakelog_lake.sinks.delta import _replaces
+from lakelog_lake.sinks.iceberg_history import TableSnapshots, _snapshots_of
 from lakelog_lake.tables import position
 from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tasks.engines import in_process
@@ -338,6 +339,22 @@ def test_others_may_append_compact_and_delete(
     assert keys_in(read(kind, path)) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("operation", "replaces"),
+    [
+        ("REPLACE COLUMNS", False),
+        ("SET TBLPROPERTIES", False),
+        ("OPTIMIZE", False),
+        ("REPLACE TABLE AS SELECT", True),
+        ("CREATE OR REPLACE TABLE", True),
+        ("CLONE", True),
+        ("RESTORE", True),
+    ],
+)
+def test_a_change_of_columns_replaces_no_rows(operation: str, replaces: bool) -> None:
+    assert _replaces({"operation": operation}) is replaces
+
+
 # --- deleted rows ---
 
 
@@ -387,7 +404,7 @@ def test_the_property_decides_behind_its_own_snapshot(
     land_by_turns(sources, "iceberg", path)
     delete_rows("iceberg", path, LATER[0])
     table = iceberg(path)
-    history = _History(table)
+    history = TableSnapshots(table)
     parent = next(history.ancestors()).parent
     history.versions = lambda: iter([_only(table)])  # type: ignore[method-assign]  # as if older files were gone
     known = position.KnownPositions(history, "t")

@@ -26,7 +26,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import Conflict, TableElsewhere
-from lakelog_lake.sinks import iceberg, locations
+from lakelog_lake.sinks import iceberg, iceberg_history, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables import settings
@@ -196,7 +196,7 @@ class SparkIcebergSink:
         metadata = operations.current()
         handles = (operations, metadata)  # Java's TableOperations and TableMetadata
         location = str(metadata.metadataFileLocation())
-        line = _History(
+        line = _Snapshots(
             self.session,
             _quoted(self.table),
             metadata,
@@ -307,7 +307,7 @@ class SparkIcebergSink:
 
 
 @attrs.define(slots=False)
-class _History(iceberg.IcebergHistory):
+class _Snapshots(iceberg_history.IcebergHistory):
     """A version's snapshots and rows, from Java's ``TableMetadata``.
 
     A call of Java takes a fraction of a ms.
@@ -331,7 +331,7 @@ class _History(iceberg.IcebergHistory):
     def count(self) -> int:
         return len(self.metadata.snapshots())
 
-    def versions(self) -> Iterator[iceberg.SnapshotOf]:
+    def versions(self) -> Iterator[iceberg_history.SnapshotOf]:
         from py4j.protocol import Py4JJavaError
 
         yield _snapshots_of(self.metadata)
@@ -377,14 +377,16 @@ def _form(metadata: Any) -> Hashable:
     return (str(metadata.uuid()), str(metadata.location()), *numbers)
 
 
-def _snapshots_of(metadata: Any) -> iceberg.SnapshotOf:
+def _snapshots_of(metadata: Any) -> iceberg_history.SnapshotOf:
     """Those of one version of Java's metadata."""
 
-    def snapshot_of(number: int) -> iceberg.Snapshot | None:
+    def snapshot_of(number: int) -> iceberg_history.Snapshot | None:
         found = metadata.snapshot(number)
         if found is None:
             return None
-        return iceberg.Snapshot(found.sequenceNumber(), found.parentId(), dict(found.summary()))
+        return iceberg_history.Snapshot(
+            found.sequenceNumber(), found.parentId(), dict(found.summary())
+        )
 
     return snapshot_of
 

@@ -58,7 +58,7 @@ from lakelog_lake import engine_provider
 from lakelog_lake.errors import LayoutChanged, TemporaryError, TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, PassStore, TableSpec, Targets, targets_for
-from lakelog_lake.log.extent import CachedStore, DurableEnd
+from lakelog_lake.log.extent import CachedStore, DurableEnd, segment_starts
 from lakelog_lake.log.records import LogSpan
 from lakelog_lake.sinks.locations import TableLocation, location_of
 from lakelog_lake.tables.data_files import discard
@@ -382,10 +382,11 @@ class LandingDispatcher:
                 ahead.drop()
 
     def finish(self) -> None:
-        """End in an orderly way: commit the positions that are only in memory."""
+        """End in an orderly way: commit the positions that are only in memory, and are far on."""
+        segments = segment_starts(self._kept.now())
         self.close()
         for each in self.targets.served:
-            each.finish(self.source.store)
+            each.finish(self.source.store, segments)
 
     def __enter__(self) -> LandingDispatcher:
         return self

@@ -236,10 +236,18 @@ class Target:
         """Read the table again before the next pass."""
         self._head = None
 
-    def finish(self, identity: str) -> None:
-        """Commit a position that is only in memory."""
+    def finish(self, identity: str, segments: Sequence[int]) -> None:
+        """Commit a position that is only in memory, unless it is in the segment of the last one.
+
+        Retention removes whole segments: so no gap can come between the two, and a run without
+        news for the table leaves no version in it.
+
+        :param segments: the starts of the log's segments
+        """
         known, head = self._empty_to, self._head
-        if known is not None and head is not None and head.position is not None:
+        if known is None or head is None or head.position is None:
+            return
+        if any(head.position.end < start <= known.end for start in segments):
             commit(self.sink, head, identity, [], known)
             self._head = self._empty_to = None
 

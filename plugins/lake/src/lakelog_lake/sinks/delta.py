@@ -129,11 +129,11 @@ def _restored(commit: Mapping[str, Any]) -> int | None:
 def _replaces(commit: Mapping[str, Any]) -> bool:
     """Whether a commit may have replaced earlier rows, by its operation.
 
-    A restore to a time does not tell which version that was.
+    A restore to a time does not tell which version that was. ``REPLACE COLUMNS`` changes no row.
     """
     given = commit.get("operationParameters") or {}
     is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
-    names = ("RESTORE", "CLONE", "REPLACE", "CREATE OR REPLACE", "CONVERT")
+    names = ("RESTORE", "CLONE", "REPLACE TABLE", "CREATE OR REPLACE", "CONVERT")
     return is_whole or str(commit.get("operation", "")).startswith(names)
 
 

@@ -14,6 +14,7 @@ one line of compact JSON under :func:`key`, with these members::
     commit   random number of the commit, by which its writer recognises it
     chosen   the selection of messages, see log.selection; null if not known
     took     [commit, ms]: duration of the writer's previous commit; null for its first
+    snapshot id of the Iceberg snapshot of that position, in a property of the table only
 
 Each commit of lakelog has the positions of all stores in the table. The position of a store is
 found in this order:

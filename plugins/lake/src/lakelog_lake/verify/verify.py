@@ -129,11 +129,13 @@ class VerifyRequest:
 
         :param columns: with the physical offset
         """
-        yield from self.table.batches(self.store, columns)
+        for batch in self.table.batches(self.store, columns):
+            yield batch.select(columns)  # a table may have them in another order
         if self.dead is not None:
             end = landed_table.position_of(self.table, self.store).end
             for batch in self.dead.batches(self.store, columns):
-                yield batch.filter(pc.less(batch.column("physical_offset"), end))
+                kept = batch.filter(pc.less(batch.column("physical_offset"), end))
+                yield kept.select(columns)
 
     def data_files(self) -> list[landed_table.DataFile]:
         """The data files of both tables; raises :class:`~lakelog_lake.errors.NeedsEngine`."""
