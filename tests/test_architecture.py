@@ -284,6 +284,29 @@ def test_no_lock_of_the_standard_library_is_left_acquired() -> None:
     assert found == set(KEEP_LOCKS)
 
 
+OTHERWISE: Final = {
+    "lakelog.log.appender": "an outcome's error asks it",
+    "lakelog_spark.sessions": "it knows the errors of a lost JVM, and raises others as they are",
+}
+"""Modules with another way to tell a signal handler's exception from that of the called code."""
+
+
+def test_an_exception_of_a_signal_handler_is_no_verdict_on_what_it_interrupts() -> None:
+    """A body is no wrong data, and a table not out of reach, because a time limit ends a call."""
+    found = set[str]()
+    for name, file in sources().items():
+        text = facts(file).text
+        for each in ast.walk(ast.parse(text)) if "except Exception" in text else ():
+            if (
+                isinstance(each, ast.ExceptHandler)
+                and ast.unparse(each.type or each) == "Exception"
+            ):
+                others = [one for one in ast.walk(each) if isinstance(one, ast.Raise) and one.exc]
+                if others and "raised_by_handler(" not in ast.unparse(each):
+                    found.add(name)
+    assert {name for name in found if not name.startswith("lakelog_testing")} == set(OTHERWISE)
+
+
 # --- the core's own modules ---
 
 

@@ -24,13 +24,13 @@ from pathlib import Path
 from threading import Thread, get_ident
 from typing import Final, NamedTuple, Protocol
 
-from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
+from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed, raised_by_handler
 from lakelog.files.filesystem import lacks_resources
 from lakelog.format.record_batch import Blank, Damage, Piece, RecordBatch
 from lakelog.hooks import Dispatcher
 from lakelog.processes.positions import LONGEST_SLEEP_S, PageWaiter, Positions
 from lakelog.runtime.locks import LockFreeEvent, Mutex, WaitList
-from lakelog.runtime.threads import Shortage, may_wait, raised_by_handler, started
+from lakelog.runtime.threads import Shortage, may_wait, started
 
 _log = logging.getLogger("lakelog")
 

@@ -45,9 +45,12 @@ The errors of messages and records; ``LakelogError`` is the base class of all la
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from os import PathLike
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lakelog.arguments import LakelogError as LakelogError  # noqa: PLC0414  # exported: users import it from here, but the rooms put it above
@@ -423,3 +426,25 @@ class OffsetOutOfRange(LakelogError, LookupError):
     def __init__(self, what: str, *, offset: int) -> None:
         super().__init__(what)
         self.offset = offset
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether ``error`` passed through a signal handler, and so is not a fault of the called code.
+
+    The handler is recognised by its code object among the frames of the traceback.
+    """
+    codes = {_code(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
+    at = error.__traceback__
+    while at is not None and at.tb_frame.f_code not in codes:
+        at = at.tb_next
+    return at is not None
+
+
+def _code(handler: object) -> CodeType | None:
+    while isinstance(handler, partial):
+        handler = handler.func
+    for each in (handler, getattr(handler, "__func__", None), type(handler).__call__):
+        code = getattr(each, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 import crcmod.predefined
 import lz4.frame
@@ -22,6 +24,7 @@ from lakelog.format.record import decode
 from lakelog.format.record_batch import decode_run
 from lakelog.message import Message, PropertiesLike, StoredMessage
 from lakelog.results import PutResult, PutStatus
+from lakelog_testing import interrupted
 
 pytestmark = pytest.mark.both_ways
 
@@ -129,6 +132,29 @@ def test_wrong_data(
     name = "ZLIB" if way is Compression.UNSET else way.name  # the meaning of no bits
     with pytest.raises(ValueError, match=f"no {name} data"):
         decompress(wrong[damage], sys_flag)
+
+
+@pytest.mark.parametrize(("sys_flag", "way", "pack"), _WAYS)
+def test_an_exception_of_a_signal_handler_is_no_wrong_data(
+    sys_flag: int, way: Compression, pack: Callable[[bytes], bytes]
+) -> None:
+
+    class TooLate(ValueError):
+        pass
+
+    def too_late() -> None:
+        raise TooLate
+
+    packed = pack(_BODY)
+    assert decompress(packed, sys_flag) == _BODY  # the library is imported
+    for at in itertools.count():
+        try:
+            came = interrupted(partial(decompress, packed, sys_flag), at, act=too_late)
+        except TooLate:
+            continue
+        if came.place is None:
+            break
+    assert at > 2, way
 
 
 def test_a_body_that_is_not_packed_and_bits_without_a_meaning() -> None:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from lakelog.arguments import WrongValue, listed, shown
 from lakelog.errors import CorruptRecord
 from lakelog.format import layout
-from lakelog.format.compression import decompress
+from lakelog.format.compression import NotUnpacked, decompress
 from lakelog.format.message_id import decode_host
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog.format.record_batch import LONG_BYTES, SUFFIX_BYTES, RecordBatch, anywhere
@@ -445,7 +445,7 @@ def sys_flags(batch: RecordBatch) -> NDArray[np.int32]:
 def _unpacked(batch: RecordBatch, body: pa.BinaryScalar, row: int) -> bytes:
     try:
         return decompress(body.as_py(), int(sys_flags(batch)[row]))
-    except ValueError as error:
+    except NotUnpacked as error:
         raise CorruptRecord(str(error), offset=int(batch.physical_offsets[row])) from error
 
 

@@ -6,8 +6,12 @@ import zlib
 from collections.abc import Callable
 from enum import Enum
 
-from lakelog.errors import LakelogError
+from lakelog.errors import LakelogError, raised_by_handler
 from lakelog.format.layout import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
+
+
+class NotUnpacked(ValueError):
+    """A compressed body that cannot be unpacked."""
 
 
 class Compression(Enum):
@@ -32,20 +36,23 @@ def compression(sys_flag: int) -> Compression | None:
 def decompress(body: bytes, sys_flag: int) -> bytes:
     """The decompressed body; an uncompressed one is returned unchanged.
 
-    Raises ``ValueError`` if decompression fails, and :class:`~lakelog.errors.LakelogError`
+    Raises :class:`NotUnpacked` if decompression fails, and :class:`~lakelog.errors.LakelogError`
     if the library for the method is not installed.
     """
-    way = compression(sys_flag)
-    if way is None:
-        return body
-    name = (Compression.ZLIB if way is Compression.UNSET else way).name
+    name = "compressed"
     try:
+        way = compression(sys_flag)
+        if way is None:
+            return body
+        name = (Compression.ZLIB if way is Compression.UNSET else way).name
         return _UNPACK[way](body)
     except ImportError as error:
         what = f"{error.name} unpacks bodies that are compressed with {name}"
         raise LakelogError(f"{what}: pip install 'lakelog[compression]'") from error
     except Exception as error:
-        raise ValueError(f"a body of {len(body)} bytes is no {name} data: {error}") from error
+        if raised_by_handler(error):
+            raise
+        raise NotUnpacked(f"a body of {len(body)} bytes is no {name} data: {error}") from error
 
 
 def _lz4(body: bytes) -> bytes:

@@ -25,6 +25,7 @@ from lakelog.errors import (
     StoreFailed,
     StrategyFailed,
     ThreadNotStarted,
+    raised_by_handler,
 )
 from lakelog.format.encoder import EncodedBatch
 from lakelog.format.layout import BLANK_MIN_BYTES
@@ -35,7 +36,7 @@ from lakelog.log.put_future import BatchFuture, Late, PutFuture, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult, PutStatus
 from lakelog.runtime.locks import WaitList
-from lakelog.runtime.threads import Background, raised_by_handler
+from lakelog.runtime.threads import Background
 
 MAX_WAITING: Final = 65_536
 """The largest number of waiting messages; a further caller blocks."""

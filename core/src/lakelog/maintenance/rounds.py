@@ -27,7 +27,14 @@ import attrs
 
 from lakelog import hooks
 from lakelog.dispatch import DispatchRunner, NamedDispatcher, forget_topic
-from lakelog.errors import DispatchStopped, StoreClosed, StoreError, StoreFailed, StoreReadOnly
+from lakelog.errors import (
+    DispatchStopped,
+    StoreClosed,
+    StoreError,
+    StoreFailed,
+    StoreReadOnly,
+    raised_by_handler,
+)
 from lakelog.files.preallocation import MakingFailed
 from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
@@ -424,7 +431,9 @@ class MaintenanceRounds:
         """Check the disks; an error of the watcher must not stop the cleaner."""
         try:
             return self.disk()
-        except Exception:  # noqa: BLE001  # a watcher is a plugin: it may raise anything
+        except Exception as error:  # a watcher is a plugin: it may raise anything
+            if raised_by_handler(error):
+                raise
             _LOG.exception("%s: the disk-space watcher failed", self._health.path)
             return None
 

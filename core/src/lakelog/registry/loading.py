@@ -24,10 +24,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pluggy
 
-from lakelog.errors import BadHook, DuplicateName, MissingPlugin, PluginError
+from lakelog.errors import BadHook, DuplicateName, MissingPlugin, PluginError, raised_by_handler
 from lakelog.hooks import Kind
 from lakelog.hooks.hookspecs import PROJECT, Hooks
-from lakelog.runtime.threads import raised_by_handler
 from lakelog.settings.effective import nearest
 
 BUILTIN: Final = "builtin"

@@ -30,14 +30,20 @@ import attrs
 import pluggy
 
 from lakelog.arguments import wrong_type
-from lakelog.errors import BadStrategy, DuplicateName, LakelogError, ReadFailed, StoreError
+from lakelog.errors import (
+    BadStrategy,
+    DuplicateName,
+    LakelogError,
+    ReadFailed,
+    StoreError,
+    raised_by_handler,
+)
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format import layout
 from lakelog.hooks import PROTOCOLS, Context, DiskState, Factory, Kind, NoSettings
 from lakelog.hooks.dispatching import KeyIndex, QueueReader
 from lakelog.hooks.kinds import StoreSettings
 from lakelog.registry import loading
-from lakelog.runtime.threads import raised_by_handler
 from lakelog.settings.effective import Catalog, Formats, Settings, required
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

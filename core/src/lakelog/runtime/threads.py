@@ -14,7 +14,6 @@ A signal handler starts a thread by :func:`soon`.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 from _thread import start_new_thread
@@ -26,8 +25,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Thread, current_thread, get_ident, main_thread
-from traceback import walk_tb
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 from weakref import ref
 
@@ -554,22 +552,3 @@ def never_wait() -> None:
 def may_wait() -> bool:
     """Whether reads of this thread may wait for dispatching."""
     return not getattr(_here, "never_waits", False)
-
-
-def raised_by_handler(error: BaseException) -> bool:
-    """Whether ``error`` passed through a signal handler, and so is not a fault of the called code.
-
-    The handler is recognised by its code object among the frames of the traceback.
-    """
-    codes = {_code(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
-    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
-
-
-def _code(handler: object) -> CodeType | None:
-    while isinstance(handler, partial):
-        handler = handler.func
-    for each in (handler, getattr(handler, "__func__", None), type(handler).__call__):
-        code = getattr(each, "__code__", None)
-        if isinstance(code, CodeType):
-            return code
-    return None

@@ -22,9 +22,14 @@ from typing import Any, Final, Literal, NamedTuple
 import attrs
 from attrs import field, validators
 
-from lakelog.errors import LakelogError, PluginError, SettingsError, UnknownSetting
+from lakelog.errors import (
+    LakelogError,
+    PluginError,
+    SettingsError,
+    UnknownSetting,
+    raised_by_handler,
+)
 from lakelog.hooks.kinds import Infer, SettingsFormat, StoreSettings, Translation
-from lakelog.runtime.threads import raised_by_handler
 
 BROKER_CONF: Final = "broker-conf"
 """The format of the file given as ``broker_conf=``."""

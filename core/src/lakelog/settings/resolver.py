@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from lakelog.arguments import encodable, file_path
-from lakelog.errors import SettingsError
+from lakelog.errors import SettingsError, raised_by_handler
 from lakelog.files.filesystem import RealFileSystem, read_file, unreadable
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, SETTINGS_FILE, is_segment_name
 from lakelog.hooks.kinds import Infer
@@ -91,7 +91,9 @@ def _places(module: ModuleType | None) -> list[str]:
     places = getattr(module, "__dict__", {}).get("__path__", ())
     try:
         return [os.path.abspath(place) for place in places if isinstance(place, str)]
-    except Exception:  # noqa: BLE001  # a foreign __path__ may raise anything
+    except Exception as error:  # a foreign __path__ may raise anything
+        if raised_by_handler(error):
+            raise
         return []
 
 

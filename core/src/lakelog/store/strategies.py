@@ -33,7 +33,7 @@ from lakelog.hooks.kinds import StoreSettings
 from lakelog.message import StoredMessage
 from lakelog.registry import Registry, check_object, loading
 from lakelog.runtime.locks import LockFreeEvent
-from lakelog.runtime.threads import raised_by_handler, started
+from lakelog.runtime.threads import started
 from lakelog.settings.effective import Settings
 
 PAGE_BYTES: Final = 4096
@@ -130,7 +130,7 @@ class CheckedDecoder:
         except errors.LakelogError:
             raise
         except Exception as error:
-            if raised_by_handler(error):
+            if errors.raised_by_handler(error):
                 raise
             did = f"raised {type(error).__name__}: {error}"
             raise self.failed(f"{did}, decoding {_shown(messages)}") from error

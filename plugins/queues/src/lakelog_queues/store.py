@@ -35,6 +35,7 @@ from lakelog.log.log_reader import Reads, failing, iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
 from lakelog.runtime.forks import register_forked
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 from lakelog.store.log_store import LogStore
 from lakelog.store.parts import RoleParts
@@ -96,6 +97,7 @@ class QueueParts:
         self._ends: Sequence[tuple[int, int] | None] = [None for _ in _WAITING]
         self._delivering: Thread | None = None
         self._has_ended = False
+        self._looking = Mutex()
         self._unsubscribe: Callable[[], object] = lambda: None
         register_forked(self)
 
@@ -110,14 +112,14 @@ class QueueParts:
         from lakelog_queues.delays.delivering import DelayAccess
         from lakelog_queues.delays.service import DelayService
 
-        log, parts, lists = self.log, self._parts, self.finder.lists
+        log, parts = self.log, self._parts
         assert parts is not None  # deliver() was called
         assert log.sync is not None
         access = DelayAccess(
             log.files,
             log.path,
-            lists.bounds,
-            lists.units,
+            lambda *queue: self.finder.lists.bounds(*queue),  # noqa: PLW0108  # built in the thread
+            lambda *units: self.finder.lists.units(*units),  # noqa: PLW0108  # the same
             log.reader.look_up,
             parts.puts.put,
             log.sync,
@@ -145,15 +147,18 @@ class QueueParts:
         """Start or wake the thread if messages have begun to wait; must not raise."""
         assert self._queues is not None
         ends = [self._queues.bounds(each, 0) for each in _WAITING]
-        if ends == self._ends or self._has_ended:
+        if ends == self._ends:
             return
-        if self._delivering is None:
-            thread = Thread(target=self._deliver, name="lakelog-delays", daemon=True)
-            with suppress(ThreadNotStarted):  # the next round tries again
-                self._delivering = started(thread)
-                self._ends = ends
-            return
-        self._ends = ends
+        with self._looking:  # a close, or the open, may be here too
+            if self._has_ended:
+                return
+            if self._delivering is None:
+                thread = Thread(target=self._deliver, name="lakelog-delays", daemon=True)
+                with suppress(ThreadNotStarted):  # the next round tries again
+                    self._delivering = started(thread)
+                    self._ends = ends
+                return
+            self._ends = ends
         if "delays" in self.__dict__:
             self.delays.wake()
 
@@ -203,7 +208,8 @@ class QueueParts:
             closing.callback(self._end_delivery)
 
     def _end_delivery(self) -> None:
-        self._has_ended = True
+        with self._looking:
+            self._has_ended = True
         self._unsubscribe()
         if self._delivering is not None:
             self.delays.end()
@@ -774,8 +780,10 @@ class Store(LogStore):
         from lakelog_queues.groups.overview import group_status
 
         text("group", group, "billing")
-        log = queue_parts(self._current.now()).log
-        return group_status(log.files, log.path, group, boot_ms())
+        parts = self._current.now()
+        log, clock = queue_parts(parts).log, parts.request.clock
+        now_ms = boot_ms() if clock is None else clock.monotonic_ms()
+        return group_status(log.files, log.path, group, now_ms)
 
     # --- removing topics ---
 

@@ -131,6 +131,27 @@ def test_a_commit_does_not_undo_a_reset_by_others(store: Store, is_rocketmq: boo
         assert store.groups()["g"]["t"] == {0: 2}
 
 
+def test_a_lease_in_the_place_of_a_dropped_one_is_another_one(store: Store) -> None:
+    """Both are of one poll, and the offset was set anew in between."""
+    fill(store, 2, queues=2)
+    with joined(store, orderly=True) as member:
+        (first,) = member.poll(1)
+        assert first.queue_id == 0
+        member.nack(first)
+        get = member._access.get
+
+        def get_after_a_reset(topic: str, queue_id: int, *more: Any, **named: Any) -> PlacedResult:
+            if queue_id == 1:
+                store.commit_offsets([("g", "t", {0: 0})])
+            return get(topic, queue_id, *more, **named)
+
+        member._access = attrs.evolve(member._access, get=get_after_a_reset)
+        again, other = member.poll(2)
+        assert (again.queue_id, other.queue_id) == (0, 1)
+        assert not member.ack(again)
+        assert member.ack(other)
+
+
 class TimeLimitError(Exception):
     """Raised by a signal handler."""
 
@@ -201,3 +222,29 @@ def test_a_queue_made_while_nobody_was_there_is_read_from_its_first_message(stor
     assert store.wait_dispatched()
     with joined(store, start="latest") as member:
         assert bodies(member.poll()) == [101]
+
+
+def test_a_state_that_another_program_cut_is_made_anew_at_a_join(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, 4, queues=1)
+    with joined(store) as member:
+        member.ack(*drain(member, count=4)[:2])
+    (file,) = store.path.glob("lakelog/groups/g.state")
+    with file.open("r+b") as cut:
+        cut.truncate(file.stat().st_size // 2)
+    with joined(store) as other:
+        assert f"{file}: it is damaged" in caplog.text
+        assert bodies(drain(other, count=2)) == [2, 3]
+
+
+def test_a_member_sees_once_a_second_whether_its_state_was_cut(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is not cut in earnest: the end of its map would kill this process."""
+    with joined(store) as member:
+        file = member._state.file._file
+        with monkeypatch.context() as patched:
+            patched.setattr(type(file), "size", lambda _: 4096)
+            with pytest.raises(StoreError, match="another program has cut the file"):
+                member._turn()

@@ -112,6 +112,18 @@ def test_a_message_comes_again_once_its_time_is_over(store: Store) -> None:
         assert consumer.poll() == []
 
 
+def test_a_renewal_leaves_others_their_time(store: Store) -> None:
+    fill(store, 3, queues=1)
+    clock = Clock()
+    with joined(store) as member:
+        clock.set_for(member)
+        held = member.poll(3)
+        assert member.renew(held[0], 10)
+        clock.ms += 20
+        assert member.poll() == []
+        assert member.ack(*held)
+
+
 def test_a_wall_clock_that_is_set_delays_nothing_and_hands_out_nothing_twice(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from lakelog import Delivery, GroupConsumer, Store
+from lakelog_queues.groups.state import _AFTER, _RESERVES
 from plugins.queues.tests.groups.support import bodies, fill
 
 COUNT: Final = 6
@@ -101,3 +102,18 @@ def test_taking_over_costs_by_the_messages(store: Store) -> None:
             read.append(words.read)
             file.words = words.words
     assert read[1] < 6 * read[0]
+
+
+def test_a_due_lease_that_was_freed_is_left_out(store: Store) -> None:
+    """Its place may be the reserve of another lease, with many acknowledged messages."""
+    fill(store, 60, queues=1)
+    with store.subscribe("g", "t") as member:
+        held = member.poll(60)
+        assert member.ack(*held[:-1])
+        words, state = member._state.file.words, member._state
+        reserves = [words[state._place + _RESERVES]]
+        while after := words[reserves[-1] + _AFTER]:
+            reserves.append(after)
+        now_ms = member._access.now_ms()
+        assert state.claim(reserves, COUNT, 1, now_ms, now_ms) == []
+        assert member.ack(held[-1])

@@ -339,7 +339,10 @@ class _Case:
         queued = list[bytes]()
         while batch := store.get(TOPIC, 0, len(queued)).messages:
             queued += (bytes(each.body) for each in batch)
-        assert queued == found, "the queue has other messages than the log"
+        only = sorted({*queued} ^ {*found})
+        assert queued == found, (
+            f"queue: {len(queued)} messages, log: {len(found)}; not both: {only}"
+        )
         trial.known, trial.doubtful = found, []
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
+from lakelog.errors import raised_by_handler
 from lakelog_lake.bodies import schema_registry
 from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, needs, refused
 
@@ -290,6 +291,8 @@ def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
         what = "no such symbol of an enum, or branch of a union"
         raise ValueError(f"byte {file.tell()}: {what}") from error
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         what = str(error) or type(error).__name__
         raise ValueError(f"byte {file.tell()}: {what}") from error
     if file.tell() != end:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lakelog.errors import SettingsError
+from lakelog.errors import SettingsError, raised_by_handler
 from lakelog_lake.errors import TemporaryError
 from lakelog_lake.log.records import ERROR, NAMES
 
@@ -126,7 +126,9 @@ class Rowwise:
                     good.append((row, self._decode(body.as_py())))
                 except TemporaryError:  # not an error of the body
                     raise
-                except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
+                except Exception as error:  # a library may raise anything for arbitrary bytes
+                    if raised_by_handler(error):
+                        raise
                     faults[row] = _error_text(error)
             parts += _columns(good, self.fields, faults)
         return parsed(self.fields, parts, faults, len(bodies))

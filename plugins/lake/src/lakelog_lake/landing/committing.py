@@ -33,7 +33,7 @@ from typing import IO, Final
 
 import attrs
 
-from lakelog.errors import LakelogError
+from lakelog.errors import LakelogError, raised_by_handler
 from lakelog_lake.errors import Conflict, LayoutChanged, SparkLost, TooManyConflicts, Unreachable
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.data_files import FileFacts, discard
@@ -66,6 +66,8 @@ def table_errors(table: str) -> Iterator[None]:
     except LakelogError:
         raise
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         if is_lost(error):
             raise SparkLost(error_text(error)) from error
         raise Unreachable(table, error_text(error)) from error
@@ -172,7 +174,9 @@ def _tried(
             raise LayoutChanged(sink.name)
         try:
             sink.commit(head, store, files, position)
-        except Exception as error:  # noqa: BLE001  # the table's position shows the outcome
+        except Exception as error:  # the table's position shows the outcome
+            if raised_by_handler(error):
+                raise
             failure = error
             refused += not isinstance(error, Conflict)
         else:

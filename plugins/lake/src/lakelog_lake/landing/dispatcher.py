@@ -48,7 +48,7 @@ from typing import Any, Final
 import attrs
 
 import lakelog
-from lakelog.errors import SettingsError
+from lakelog.errors import SettingsError, raised_by_handler
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog.maintenance import pins
@@ -311,7 +311,9 @@ class LandingDispatcher:
         for each in engine_provider.observers():
             try:
                 each(self.source.path, tables, begun_ns, done)
-            except Exception:  # noqa: BLE001  # an observer of a plugin may raise anything
+            except Exception as error:  # an observer of a plugin may raise anything
+                if raised_by_handler(error):
+                    raise
                 _log.exception("an observer of landing failed")
 
     def _pass(self) -> Landed | None:

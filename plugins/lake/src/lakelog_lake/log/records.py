@@ -79,7 +79,7 @@ def unpacked(
         if message.sys_flag & layout.COMPRESSED:
             try:
                 bodies[row] = compression.decompress(message.body, message.sys_flag)
-            except ValueError as error:
+            except compression.NotUnpacked as error:
                 errors[row] = CorruptRecord(str(error), offset=message.physical_offset)
     at = stored.schema.get_field_index("body")
     return stored.set_column(at, "body", pa.array(bodies, pa.binary())), errors

@@ -35,7 +35,7 @@ import attrs
 import pyarrow as pa
 from pyarrow import parquet
 
-from lakelog.errors import SettingsError
+from lakelog.errors import SettingsError, raised_by_handler
 from lakelog_lake.errors import Conflict, TooBusy
 from lakelog_lake.landing.targets import Targets
 from lakelog_lake.maintenance import terms
@@ -342,7 +342,9 @@ class PeriodicCompaction:
                     done = compact_parquet(each, self.target_bytes)
                 else:
                     done = compact_new(cast("DeltaSink", each), self.target_bytes)
-            except Exception as error:  # noqa: BLE001  # it only cleans up; the next pass tries again
+            except Exception as error:  # it only cleans up; the next pass tries again
+                if raised_by_handler(error):
+                    raise
                 _log.warning("%s: cannot merge small files: %s", each.name, error)
             else:
                 _log.info("%s: %d files became %d", each.name, done.removed, done.made)

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import attrs
 from pyarrow import fs
 
+from lakelog.errors import raised_by_handler
 from lakelog_lake.errors import TableMismatch
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Remote:
         except OSError:
             raise
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             raise OSError(f"{type(error).__name__}: {error}") from error
 
 

@@ -189,8 +189,8 @@ class Timers(delivering.Scheduled):
 
         One that is deleted or damaged is left out, and one that is refused is tried again later.
         """
-        former = -1
-        while (lowest := self._table.lowest_offset(former + 1)) is not None:
+        former, end = -1, self._reader.next_offset  # not those that this call appends
+        while (lowest := self._table.lowest_offset(former + 1)) is not None and lowest < end:
             former = lowest
             with delivering.one_of_many(f"the renewal of timer message {lowest}"):
                 if not self._roll_one(lowest):

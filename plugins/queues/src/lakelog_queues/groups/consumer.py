@@ -473,8 +473,10 @@ class GroupConsumer(OfThisProcess):
             if not chosen:
                 break
             if orderly:
-                taken = self._leased(chosen, lease.number, lease.until_ms)
-                found += self._deliveries(taken, lease)
+                number, lost = self._numbered(lease)
+                new = self._deliveries(self._leased(chosen, number, lease.until_ms), lease)
+                lost += new
+                found += new
             else:
                 number = self._hand_out(lease.now_ms)
                 self._reserve = self._leased(chosen, number, lease.until_ms)
@@ -635,16 +637,18 @@ class GroupConsumer(OfThisProcess):
 
     def _again(self, most: int, lease: _Lease) -> list[Delivery]:
         """Hand out messages whose invisible time is over, or set them aside."""
-        places = self._places
-        until = lease.number, lease.now_ms, lease.until_ms
+        places, found = self._places, list[Delivery]()
+        if not self._options.orderly:
+            self._due = self._due or self._state.due(places, lease.now_ms)
+            if not self._due:
+                return found
+        number, lost = self._numbered(lease)
+        lease = lease._replace(number=number)
+        until = number, lease.now_ms, lease.until_ms
         if self._options.orderly:
             claims = self._state.claim_in_order(places, most, *until)
         else:
-            self._due = self._due or self._state.due(places, lease.now_ms)
-            claims = self._state.claim(self._due, most, *until) if self._due else []
-        found: list[Delivery] = []
-        if not claims:
-            return found
+            claims = self._state.claim(self._due, most, *until)
         for claim, message in self._claimed(claims):
             queue = self._state.name(claim.queue)
             handle = claim.lease, lease.number, claim.offset
@@ -660,7 +664,18 @@ class GroupConsumer(OfThisProcess):
                 self._state.remove([handle])
             else:
                 self._state.postpone(handle, lease.until_ms)
+        lost += found
         return found
+
+    def _numbered(self, lease: _Lease) -> tuple[int, list[Delivery]]:
+        """A number for the next turn, and what was handed out before in this poll.
+
+        Between two turns a lease may be dropped, and its place used again: with one number for
+        both, an acknowledgement could hit the other lease.
+        """
+        thread = get_ident()
+        self._taken[thread] = taken = self._hand_out(lease.now_ms), self._taken[thread][1]
+        return taken
 
     def _claimed(
         self, claims: list[state.Claim]

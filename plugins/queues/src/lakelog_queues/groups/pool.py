@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lakelog.arguments import WrongValue, shown, span_ms, whole, wrong_type
-from lakelog.errors import LakelogError, StoreError, StoreReadOnly
+from lakelog.errors import LakelogError, StoreError, StoreReadOnly, raised_by_handler
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.registry.loading import BUILTIN
@@ -121,6 +121,8 @@ def _sent(job: _Job) -> bytes:
     try:
         return pickle.dumps(job)
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         name = getattr(job.handle, "__qualname__", repr(job.handle))
         raise WrongValue(
             f"{name} cannot be sent to another process ({error}): give a function that is defined "

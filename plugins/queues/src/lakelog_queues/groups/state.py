@@ -274,6 +274,7 @@ class GroupState:
 
     def members(self, now_ms: int, idle_ms: int) -> list[int]:
         """Note that this member is active, remove dead members, and return the active ones."""
+        self.file.check_length()
         return self.file.run(self._active, now_ms, idle_ms)
 
     def _active(self, now_ms: int, idle_ms: int) -> list[int]:
@@ -705,10 +706,12 @@ class GroupState:
 
     def _is_due(self, lease: int, living: Collection[int], now_ms: int) -> bool:
         words = self.file.words
+        if not words[lease]:  # it is freed, and may be used as something else
+            return False
         if _deadline(words, lease) <= now_ms:
-            return bool(words[lease])
+            return True
         member = words[lease + _MEMBER] & _MEMBER_BITS
-        return bool(words[lease] and member and member not in living)
+        return bool(member and member not in living)
 
     def _again(
         self, lease: int, offsets: Sequence[int], number: int, deadline_ms: int
@@ -725,11 +728,17 @@ class GroupState:
         self, queues: Collection[int], most: int, number: int, now_ms: int, deadline_ms: int
     ) -> list[Claim]:
         """As :meth:`claim`, from those of ``queues`` of which all messages that are out are due."""
-        words, found = self.file.words, list[Claim]()
+        words = self.file.words
+        due = [each for each in queues if words[each + HEAD] and words[each + DUE] <= now_ms]
+        return self.file.run(self._in_order, due, most, number, now_ms, deadline_ms) if due else []
+
+    def _in_order(
+        self, queues: Sequence[int], most: int, number: int, now_ms: int, deadline_ms: int
+    ) -> list[Claim]:
+        found = list[Claim]()
         for queue in queues:
-            if words[queue + HEAD] and words[queue + DUE] <= now_ms and len(found) < most:
-                left = most - len(found)
-                found += self.file.run(self._ordered, queue, left, number, now_ms, deadline_ms)
+            if len(found) < most:
+                found += self._ordered(queue, most - len(found), number, now_ms, deadline_ms)
         return found
 
     def _ordered(

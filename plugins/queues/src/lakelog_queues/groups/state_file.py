@@ -1,7 +1,8 @@
 """The file ``lakelog/groups/NAME.state`` of a group: 8-byte words that its members map and change.
 
-It is state of this boot, never synced while in use. A file of another boot (unless its last member
-left it whole), a copy, or a damaged one is replaced by an empty one. Words in machine byte order::
+It is state of this boot, never synced while in use. A program that cuts it can kill the members.
+A file of another boot (unless its last member left it whole), a copy, or a damaged one is replaced
+by an empty one. Words in machine byte order::
 
     word    0  magic and version; words 1 and 2 the boot id; word 3 the inode; word 4 their CRC-32
     word    5  lock of the turn, and word 6 lock of commits: u32 waited, u32 sequence
@@ -194,6 +195,18 @@ class StateFile(Section):
     def _remap(self) -> None:
         count = self.words[CAPACITY]
         self.words = memoryview(self._file.map(count * 8, writable=True)).cast("Q")
+
+    def check_length(self) -> None:
+        """Raise ``StoreError`` if another program has cut the file: its map would end the process.
+
+        Called once a second: to look before each change would cost more than most of them.
+        """
+        if self._file.size() < len(self.words) * 8:
+            raise StoreError(
+                "another program has cut the file; close all members of the group, and subscribe "
+                "again: it goes on at its committed offsets",
+                path=self.path,
+            )
 
     def repair(self) -> None:
         """Finish what a killed member, or an exception, left half done."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import RLock, Thread
 from typing import Final
 
-from lakelog.errors import LakelogError, StoreError
+from lakelog.errors import LakelogError, StoreError, raised_by_handler
 from lakelog.files.filesystem import FileSystem
 from lakelog.hooks import Context, CopiedEnd, ReplicatedLog
 from lakelog.maintenance.pins import Pin, read_pins, write_pin
@@ -306,7 +306,7 @@ class HaServer:
         try:
             return bool(work())
         except (LakelogError, OSError) as error:
-            if threads.raised_by_handler(error):  # in the thread of a put
+            if raised_by_handler(error):  # in the thread of a put
                 raise
             self._log_end(link, error)
         self._end_link(link)

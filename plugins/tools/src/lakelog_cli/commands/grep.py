@@ -18,7 +18,7 @@ import typer
 from numpy.typing import NDArray
 
 from lakelog import Store, times
-from lakelog.format.compression import decompress
+from lakelog.format.compression import NotUnpacked, decompress
 from lakelog.format.layout import COMPRESSED
 from lakelog.format.record_batch import Damage, RecordBatch
 from lakelog_cli import findings, options, output
@@ -92,7 +92,7 @@ def _body(batch: RecordBatch, at: int) -> bytes:
     message = batch.message(at)
     try:
         return decompress(message.body, message.sys_flag)
-    except ValueError:
+    except NotUnpacked:
         return message.body
 
 
