@@ -46,6 +46,11 @@ def test_what_cannot_be_done_is_refused(given: dict[str, str], said: str) -> Non
         ReadOptions.of({"path": "/s", **given})
 
 
+def test_what_spark_adds_to_a_table_is_no_option() -> None:
+    """``CREATE TABLE … USING lakelog`` comes with the user's name."""
+    assert ReadOptions.of({"path": "/s", "owner": "me"}) == ReadOptions.of({"path": "/s"})
+
+
 def test_an_unknown_option_is_refused_with_what_is_known() -> None:
     with pytest.raises(UnknownSetting, match="known are path, store_id, topics"):
         ReadOptions.of({"path": "/s", "xyzzy": "x"})

@@ -116,13 +116,49 @@ class TableMismatch(LandingError):
 
 
 class PositionMissing(TableMismatch):
-    """A table has rows of a store, but no position for it."""
+    """A table does not show up to where a store has landed.
 
-    def __init__(self, table: str, store: str) -> None:
+    :ivar marked: the end of the position outside of commits, if there is one
+    :ivar rows: the end of the last row, if there is one
+    """
+
+    def __init__(
+        self, table: str, store: str, marked: int | None = None, rows: int | None = None
+    ) -> None:
+        if marked is None:
+            why = f"it has rows of the store up to offset {rows}, but no position for it"
+        else:
+            last = "no row" if rows is None else f"rows up to offset {rows}"
+            why = f"it notes offset {marked}, and has {last}"
+        ways = []
+        if marked is not None and (rows is None or rows <= marked):
+            ways.append(
+                f"--resume position goes on from {marked}, if rows up to there landed and were "
+                "deleted later"
+            )
+        if rows is not None:
+            ways.append(
+                f"--resume rows goes on from {rows}, behind the last row, and lands again what was "
+                "deleted behind it"
+            )
         super().__init__(
-            f"{table} has rows of the store {store}, but no position for it: the table was "
-            "replaced, copied, or rolled back to a version whose position has expired. To land the "
-            f"rows again, delete them (DELETE ... WHERE store = '{store}'); or land in a new table"
+            f"{table} does not show up to where the store {store} has landed: {why}, and the "
+            "commits that would show it were removed, or the table was replaced or copied. Nothing "
+            f"was changed. Say with lakelog dispatch what counts: {'; '.join(ways)}; or land in a "
+            "new table"
+        )
+        self.marked, self.rows = marked, rows
+
+
+class TableElsewhere(TableMismatch):
+    """A table has its files outside of the place where it was opened."""
+
+    def __init__(self, table: str, opened: object, found: object) -> None:
+        super().__init__(
+            f"{table} was opened in {opened}, but its files are in {found}: the folder is a copy "
+            "or was moved, and Iceberg's paths are absolute, so that rows would land there. "
+            "Nothing was changed: give the folder of the files, or land in a new folder. A table "
+            "that is meant to be elsewhere can be named by its catalog: catalog:NAME"
         )
 
 
@@ -147,10 +183,21 @@ class TemporaryError(LandingError):
     exit_code: ClassVar[int] = 4
 
 
+class LayoutChanged(TemporaryError):
+    """The columns or partitions of a table changed after files were written for it."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"the columns or partitions of {table} changed while messages landed; nothing was "
+            "committed, and their files are written again"
+        )
+
+
 class TooManyConflicts(TemporaryError):
     """Other writers committed first in each of several tries."""
 
 
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _NO_ACCESS: Final = re.compile(
     r"\b40[13]\b|bucket|credential|denied|forbidden|unauthor|access.?key|signature|region", re.I
 )
@@ -231,8 +278,11 @@ class NotWritten(TemporaryTaskError):
     """A task could not write its files."""
 
     def __init__(self, folder: object, why: str) -> None:
+        way = "make room, or repair the disk"
+        if not isinstance(folder, Path):
+            way = "see to the object store and the access to it"
         super().__init__(
-            f"data files cannot be written to {folder}: {why}; make room, or repair the disk: "
+            f"data files cannot be written to {folder}: {_COLORS.sub('', why)}; {way}: "
             "nothing is lost, the range lands when they can be written"
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog_lake.errors import Conflict, CorruptLog, WrongLog
+from lakelog_lake.landing import committing
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.task import LandingSource, TaskLimits, Written, write
@@ -52,6 +53,21 @@ class LyingSink:
         if self._times:
             self._times -= 1
             raise OSError("the answer was lost")
+
+
+class LateSink(LyingSink):
+    """A table whose first commit is done, but reports an error when another one has followed."""
+
+    def __init__(self, inner: Any, then: Callable[[], object]) -> None:
+        super().__init__(inner, does=True)
+        self._then = then
+
+    def commit(self, *given: Any) -> None:
+        try:
+            super().commit(*given)
+        except OSError:
+            self._then()
+            raise
 
 
 class SinkContract:
@@ -206,6 +222,28 @@ class SinkContract:
         assert landed.won
         assert table.commits() == 1
         table.assert_exactly(keys_of(source.path, "S", landed.end))
+
+    def test_a_commit_whose_answer_is_lost_keeps_its_files_when_others_go_on(
+        self, table: SinkTable, source: LandingSource
+    ) -> None:
+        """The position is neither that of the start nor that of the commit."""
+        beside = table.made()
+        late: Any = LateSink(table.made(), lambda: land_one(source, beside))
+        landed = land_one(source, late)
+        assert landed.won
+        assert table.commits() == 2
+        table.assert_exactly(keys_of(source.path, "S", position_in(beside).end))
+
+    def test_files_of_an_unknown_commit_stay(
+        self, table: SinkTable, source: LandingSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where the history does not tell whether the commit was done."""
+        first, second, before = table.made(), table.made(), table.in_folder()
+        monkeypatch.setattr(committing, "lists", lambda *_: None)
+        meanwhile = when("written", lambda: land_one(source, first))
+        landed = land_one(source, second, on_phase=meanwhile)
+        assert not landed.won
+        assert len(table.in_folder() - before) == 2 * len(table.files())
 
     @of_any_table
     def test_a_task_that_fails_lands_nothing(self, table: SinkTable, source: LandingSource) -> None:

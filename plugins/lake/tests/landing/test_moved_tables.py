@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lakelog_lake.errors import PositionMissing, RetentionGap
+from lakelog_lake.errors import PositionMissing, RetentionGap, WrongLog
+from lakelog_lake.landing.dispatcher import LandingDispatcher
+from lakelog_lake.landing.targets import Target, Targets
+from lakelog_lake.sinks.delta import _replaces
+from lakelog_lake.sinks.iceberg_history import TableSnapshots, _snapshots_of
 from lakelog_lake.tables import position
+from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.passes import land
@@ -289,9 +295,10 @@ def test_an_overwritten_delta_table_is_refused(sources: list[LandingSource], pat
 
 @slow
 @pytest.mark.parametrize("is_expired", [False, True])
-def test_an_iceberg_table_overwritten_in_part_is_refused(
+def test_an_iceberg_table_overwritten_in_part_goes_on(
     sources: list[LandingSource], path: Path, is_expired: bool
 ) -> None:
+    """What somebody deletes does not land again."""
     land_by_turns(sources, "iceberg", path)
     table, rest = iceberg(path), without_a_topic("iceberg", path)
     with table.transaction() as transaction:  # as Spark replaces a table
@@ -299,10 +306,7 @@ def test_an_iceberg_table_overwritten_in_part_is_refused(
     iceberg(path).append(rest)
     if is_expired:
         expire_all(path)
-        with pytest.raises(PositionMissing):
-            land_by_turns(sources, "iceberg", path)
-    else:
-        assert land_by_turns(sources, "iceberg", path) == 0
+    assert land_by_turns(sources, "iceberg", path) == 0
 
 
 def test_the_deletes_of_others_are_no_hindrance(source: LandingSource, path: Path) -> None:
@@ -333,6 +337,174 @@ def test_others_may_append_compact_and_delete(
     assert land_by_turns(sources, kind, path) == 0
     expected = [row for row in all_keys(sources) if row[0] == "S" or row[2] != 3]
     assert keys_in(read(kind, path)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("operation", "replaces"),
+    [
+        ("REPLACE COLUMNS", False),
+        ("SET TBLPROPERTIES", False),
+        ("OPTIMIZE", False),
+        ("REPLACE TABLE AS SELECT", True),
+        ("CREATE OR REPLACE TABLE", True),
+        ("CLONE", True),
+        ("RESTORE", True),
+    ],
+)
+def test_a_change_of_columns_replaces_no_rows(operation: str, replaces: bool) -> None:
+    assert _replaces({"operation": operation}) is replaces
+
+
+# --- deleted rows ---
+
+
+def land_resumed(source: LandingSource, kind: str, path: Path, resume: Resume) -> int:
+    """As ``lakelog dispatch --once --resume``; how many rows."""
+    targets = Targets([Target(make(kind, path), resume=resume)])
+    with LandingDispatcher(source, targets, in_process, SMALL) as lander:
+        return sum(each.rows for each in iter(lander.one_pass, None) if each is not None)
+
+
+def delete_rows(kind: str, path: Path, *conditions: str) -> None:
+    """One commit for each condition."""
+    for each in conditions:
+        DeltaTable(str(path)).delete(each) if kind == "delta" else iceberg(path).delete(each)
+
+
+def forget_metadata(path: Path) -> None:
+    """Of an Iceberg table, all metadata files but the newest."""
+    table = iceberg(path)
+    for each in table.metadata.metadata_log:
+        Path(each.metadata_file.removeprefix("file://")).unlink()
+
+
+LATER = ("physical_offset >= 40000 and store = 'S'", "physical_offset >= 30000 and store = 'S'")
+
+
+@pytest.mark.parametrize("left", ["some", "none", "whole queue"])
+def test_deleted_rows_stay_away_after_expiry(
+    sources: list[LandingSource], path: Path, left: str
+) -> None:
+    """The newest rows, all rows, or a queue, in two commits; both stores go on behind."""
+    land_by_turns(sources, "iceberg", path)
+    gone = {"some": LATER, "none": ("store = 'S'", "store = 'O'"), "whole queue": ("queue_id = 3",)}
+    delete_rows("iceberg", path, *gone[left])
+    rest = read("iceberg", path).num_rows
+    expire_all(path)
+    assert land_by_turns(sources, "iceberg", path) == 0
+    filled(sources[1].path, 20)
+    assert land_by_turns(sources, "iceberg", path) == 20
+    assert read("iceberg", path).num_rows == rest + 20
+
+
+def test_the_property_decides_behind_its_own_snapshot(
+    sources: list[LandingSource], path: Path
+) -> None:
+    """The one snapshot left has as its parent that of the position, as Java's expiry leaves it."""
+    land_by_turns(sources, "iceberg", path)
+    delete_rows("iceberg", path, LATER[0])
+    table = iceberg(path)
+    history = TableSnapshots(table)
+    parent = next(history.ancestors()).parent
+    history.versions = lambda: iter([_only(table)])  # type: ignore[method-assign]  # as if older files were gone
+    known = position.KnownPositions(history, "t")
+    assert known.position("S") == position_in(make("iceberg", path), "S")
+    assert parent is not None
+    assert known.position("O") == position_in(make("iceberg", path), "O")
+
+
+def _only(table: Any) -> Any:
+    """The current snapshot, and no other."""
+    of_version, current = _snapshots_of(table.metadata), table.metadata.current_snapshot_id
+    return lambda number: of_version(number) if number == current else None
+
+
+def test_a_table_that_went_back_and_lost_its_history_stops(
+    source: LandingSource, path: Path
+) -> None:
+    """Its property is ahead of the rows, and nothing shows that they were not deleted."""
+    land_all(source, make("iceberg", path))
+    roll_back(path, 1)
+    forget_history("iceberg", path)
+    forget_metadata(path)
+    with pytest.raises(PositionMissing, match="--resume rows goes on from"):
+        land_all(source, make("iceberg", path))
+    land_resumed(source, "iceberg", path, Resume.ROWS)
+    assert_exactly("iceberg", path, keys_of(source.path, "S"))
+
+
+@pytest.mark.parametrize("resume", list(Resume))
+@both_kinds
+@pytest.mark.parametrize("gone", ["some", "all"])
+def test_deleted_rows_without_any_history_stop_until_a_word(
+    kind: str, source: LandingSource, path: Path, resume: Resume, gone: str
+) -> None:
+    if (gone, resume) == ("all", Resume.ROWS):
+        pytest.skip("no row is left to go on from")
+    if kind == "delta":
+        keep_nothing(path, "log")
+    land_all(source, make(kind, path))
+    before = position_in(make(kind, path))
+    delete_rows(kind, path, *(LATER if gone == "some" else ("store = 'S'",)))
+    rest = read(kind, path).num_rows
+    assert rest < 300
+    assert (rest > 0) is (gone == "some")
+    forget_history(kind, path)
+    if kind == "iceberg":
+        forget_metadata(path)
+    with pytest.raises(PositionMissing, match="--resume position goes on from") as found:
+        land_all(source, make(kind, path))
+    assert found.value.marked == before.end
+    assert read(kind, path).num_rows == rest
+    again = 0 if resume is Resume.POSITION else 300 - rest
+    assert land_resumed(source, kind, path, resume) == again
+    filled(source.path, 20)
+    assert land_by_turns([source], kind, path) == 20, "the word was needed once"
+    assert read(kind, path).num_rows == rest + again + 20
+
+
+def test_a_word_for_one_store_makes_no_other_one_new(
+    sources: list[LandingSource], path: Path
+) -> None:
+    keep_nothing(path, "log")
+    land_by_turns(sources, "delta", path)
+    delete_rows("delta", path, LATER[1], LATER[1].replace("'S'", "'O'"))
+    forget_history("delta", path)
+    assert land_resumed(sources[0], "delta", path, Resume.POSITION) == 0
+    with pytest.raises(PositionMissing, match="store O"):
+        land_all(sources[1], make("delta", path))
+    assert land_resumed(sources[1], "delta", path, Resume.POSITION) == 0
+    assert land_by_turns(sources, "delta", path) == 0
+
+
+def test_rows_behind_the_position_stop(source: LandingSource, path: Path) -> None:
+    """A table that was restored by copying rows; the position would land them twice."""
+    land_all(source, make("iceberg", path))
+    rows = read("iceberg", path)
+    roll_back(path, 0)
+    land_one(source, make("iceberg", path))
+    iceberg(path).append(rows)
+    expire_all(path)
+    forget_metadata(path)
+    with pytest.raises(PositionMissing) as found:
+        land_all(source, make("iceberg", path))
+    assert "--resume position" not in str(found.value)
+    with pytest.raises(PositionMissing):
+        land_resumed(source, "iceberg", path, Resume.POSITION)
+
+
+def test_rows_of_a_store_that_was_made_anew_are_not_taken_as_landed(
+    source: LandingSource, path: Path
+) -> None:
+    """Records of the same sizes stand at the same places; only their store times differ."""
+    keep_nothing(path, "log", "setTransaction")
+    land_all(source, make("delta", path))
+    forget_history("delta", path)
+    shutil.rmtree(source.path)
+    filled(filled(source.path, 300), 20)
+    with pytest.raises(WrongLog, match="store time"):
+        land_resumed(source, "delta", path, Resume.ROWS)
+    assert read("delta", path).num_rows == 300
 
 
 def test_other_text_is_no_position() -> None:

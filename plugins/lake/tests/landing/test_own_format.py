@@ -17,6 +17,7 @@ from lakelog_lake.sinks.base import Head
 from lakelog_lake.sinks.locations import TableLocation
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position, from_text, to_text
+from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tables.shape import Layout, TableShape
 from plugins.lake.tests.landing.tables import keys_in, keys_of
 from plugins.lake.tests.landing.test_cli import run
@@ -56,7 +57,7 @@ class ListedSink:
             return 0, {"files": [], "positions": {}}
         return number, json.loads((self.path / f"{number}.json").read_text())
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: Resume | None = None) -> Head:
         number, content = self._newest()
         text = content["positions"].get(store)
         return Head(None if text is None else from_text(text), (number, content))

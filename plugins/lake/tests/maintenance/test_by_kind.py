@@ -75,6 +75,18 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
 
 
+def test_a_topic_whose_folder_would_have_too_long_a_name_stays(tmp_path: Path) -> None:
+    """Deltalake writes it percent-encoded; the files of others are merged."""
+    source, path = LandingSource(tmp_path / "s", "S"), tmp_path / "t"
+    for _ in range(2):
+        with open_small(source.path) as store:
+            store.put_batch([Message(name, b"1", queue_id=0) for name in ("|" * 127, "short")])
+        land_all(source, make("delta", path))
+    compact("delta", path)
+    assert len(files("delta", path)) == 3
+    assert keys_in(read("delta", path)) == keys_of(source.path, "S")
+
+
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_a_compaction_while_a_dispatcher_writes(
     kind: str, store_path: Path, tmp_path: Path

@@ -35,7 +35,15 @@ from lakelog_lake.verify.landed_table import LandedTable
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.passes import land
-from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign, opened
+from plugins.lake.tests.landing.tables import (
+    SMALL,
+    files,
+    iceberg,
+    land_all,
+    make,
+    make_foreign,
+    opened,
+)
 from plugins.lake.tests.landing.test_cli import of_integers, run
 from plugins.lake.tests.maintenance.planting import (
     change,
@@ -98,6 +106,13 @@ def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path)
     assert 0 < sum(each.log for each in tallies) == sum(each.table for each in tallies) < 300
     assert "body" in found.columns
     assert verify(f"{kind}:{tmp_path / 't'}", other, "O").is_clean
+
+
+def test_columns_in_another_order_are_the_same(store_path: Path, tmp_path: Path) -> None:
+    land_all(LandingSource(store_path, "S"), make("iceberg", tmp_path / "t"))
+    with iceberg(tmp_path / "t").update_schema() as update:
+        update.move_first("born_host")
+    assert verify(f"iceberg:{tmp_path / 't'}", store_path).is_clean
 
 
 def test_rows_that_are_gone_are_one_range(landed: Path, store_path: Path) -> None:
@@ -243,8 +258,9 @@ def test_what_is_no_table_of_messages_is_refused(kind: str, tmp_path: Path) -> N
             opened(to, "x.y" if kind == "iceberg" else None)
 
 
-def test_a_table_of_another_store_is_refused_in_one_line(landed: Path, store_path: Path) -> None:
-    done = run("lake", "verify", store_path, "--to", f"parquet:{landed}")
+def test_a_table_of_another_store_is_refused_in_one_line(landed: Path, tmp_path: Path) -> None:
+    other = filled(tmp_path / "other", 10)
+    done = run("lake", "verify", other, "--to", f"parquet:{landed}")
     assert done.exit_code == 2
     assert "it has S" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -16,21 +16,23 @@ during the commit, directly after it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict
-from lakelog_lake.sinks import iceberg, locations
+from lakelog_lake.errors import Conflict, TableElsewhere
+from lakelog_lake.sinks import iceberg, iceberg_history, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.tables import position as positions
+from lakelog_lake.tables import settings
 from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.remote import local_folder, sync
+from lakelog_lake.tables.remote import is_local, local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
 from lakelog_spark.sessions import ICEBERG_JAR, check_jar
 
@@ -44,6 +46,7 @@ SPARK: Final = "spark:"
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_METADATA_PATH: Final = "write.metadata.path"
 _LEAST_PARTS: Final = 3
 
 
@@ -125,6 +128,7 @@ class SparkIcebergSink:
     shape: TableShape
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
+    _form: Hashable = attrs.field(default=None, init=False)
     _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
@@ -142,7 +146,8 @@ class SparkIcebergSink:
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        return Layout(self.shape.columns, self.shape.partition, iceberg.ids(self._fields))
+        ids = iceberg.ids(self._fields)
+        return Layout(self.shape.columns, self.shape.partition, ids, form=self._form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -157,6 +162,7 @@ class SparkIcebergSink:
             self.session.sql(f"ALTER TABLE {_quoted(self.table)} ADD COLUMNS ({columns})")
             table = self._load()
         self._location, self._fields = str(table.location()), self._schema(table)
+        self._form = _form(table.operations().current())
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 
@@ -184,15 +190,21 @@ class SparkIcebergSink:
         found = properties.get(iceberg.TOPIC)
         return None if found is None else str(found)
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
         operations = self._load().operations()
         metadata = operations.current()
         handles = (operations, metadata)  # Java's TableOperations and TableMetadata
         location = str(metadata.metadataFileLocation())
-        line = _History(self.session, _quoted(self.table), metadata)
+        line = _Snapshots(
+            self.session,
+            _quoted(self.table),
+            metadata,
+            partial(self._iceberg.TableMetadataParser.read, operations.io()),
+        )
         found = positions.cached_version(self._known, location, handles, line, self.name)
-        return Head(found.known.position(store), found)
+        position = found.known.position(store, resume)
+        return Head(position, found, _form(metadata), found.known.line, found.known.texts)
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -224,14 +236,18 @@ class SparkIcebergSink:
         """The metadata with ``files`` and the position; writes its manifests."""
         operations, metadata = version.table
         transaction = self._iceberg.Transactions.newTransaction(self.table, operations)
-        properties, own = version.known.properties(store, position), positions.key(store)
-        transaction.updateProperties().set(own, properties[own]).commit()
+        properties = version.known.properties(store, position)
         append = transaction.newAppend()
         for name, value in properties.items():
             append = append.set(name, value)
         for each in self._data_files(metadata, files):
             append.appendFile(each)
         append.commit()
+        update = transaction.updateProperties()
+        snapshot = transaction.table().currentSnapshot().snapshotId()
+        for name, value in positions.marks(properties, snapshot).items():
+            update = update.set(name, value)
+        update.commit()
         return transaction.table().operations().current()
 
     def _data_files(self, metadata: Any, files: Sequence[FileFacts]) -> Iterator[Any]:
@@ -274,6 +290,13 @@ class SparkIcebergSink:
         util = self._iceberg.spark.Spark3Util
         table = util.loadIcebergTable(self.session._jsparkSession, _quoted(self.table))
         table.refresh()
+        metadata, place = table.operations().current(), str(table.location())
+        found = str(metadata.metadataFileLocation())
+        is_given = metadata.properties().get(_METADATA_PATH) is not None
+        if is_local(place) and is_local(found) and not is_given:
+            folder = local_folder(place)
+            if not local_folder(found).is_relative_to(folder):
+                raise TableElsewhere(self.name, local_folder(found).parent.parent, folder)
         return table
 
     @property
@@ -284,39 +307,52 @@ class SparkIcebergSink:
 
 
 @attrs.define(slots=False)
-class _History(iceberg.IcebergHistory):
+class _Snapshots(iceberg_history.IcebergHistory):
     """A version's snapshots and rows, from Java's ``TableMetadata``.
 
     A call of Java takes a fraction of a ms.
 
     :ivar table: the quoted name of the table
+    :ivar read: reads an older metadata file
     """
 
     session: SparkSession
     table: str
     metadata: Any
+    read: Callable[[str], Any]
 
     def properties(self) -> Mapping[str, str]:
         return dict(self.metadata.properties())
 
-    def ancestors(self) -> Iterator[iceberg.Snapshot]:
-        at = self.metadata.currentSnapshot()
-        while at is not None:
-            parent = at.parentId()
-            operation = str(at.operation() or "")
-            yield iceberg.Snapshot(at.sequenceNumber(), operation, dict(at.summary()))
-            at = None if parent is None else self.metadata.snapshot(parent)
+    def newest(self) -> int | None:
+        found = self.metadata.currentSnapshot()
+        return None if found is None else int(found.snapshotId())
+
+    def count(self) -> int:
+        return len(self.metadata.snapshots())
+
+    def versions(self) -> Iterator[iceberg_history.SnapshotOf]:
+        from py4j.protocol import Py4JJavaError
+
+        yield _snapshots_of(self.metadata)
+        for each in reversed(list(self.metadata.previousFiles())):
+            try:
+                yield _snapshots_of(self.read(each.file()))
+            except Py4JJavaError as error:
+                if "NotFound" not in error.java_exception.getClass().getName():
+                    raise
+                return
 
     def last_rows(self) -> Sequence[pa.RecordBatch]:
         from pyspark.sql import functions
 
-        queue, (queue_offset, place, size) = positions.LAST_ROWS[:3], positions.LAST_ROWS[3:]
+        queue, (queue_offset, place, *others) = positions.LAST_ROWS[:3], positions.LAST_ROWS[3:]
         last = (
             self._rows()
             .groupBy(*queue)
             .agg(
                 functions.max(queue_offset).alias(queue_offset),
-                functions.max_by(size, place).alias(size),
+                *(functions.max_by(each, place).alias(each) for each in others),
                 functions.max(place).alias(place),
             )
         )
@@ -333,6 +369,26 @@ class _History(iceberg.IcebergHistory):
         if snapshot is None:
             return self.session.table(self.table).limit(0)
         return self.session.sql(f"SELECT * FROM {self.table} VERSION AS OF {snapshot.snapshotId()}")
+
+
+def _form(metadata: Any) -> Hashable:
+    """The columns and partitions of a table, and which table it is, from Java's metadata."""
+    numbers = (int(metadata.currentSchemaId()), int(metadata.defaultSpecId()))
+    return (str(metadata.uuid()), str(metadata.location()), *numbers)
+
+
+def _snapshots_of(metadata: Any) -> iceberg_history.SnapshotOf:
+    """Those of one version of Java's metadata."""
+
+    def snapshot_of(number: int) -> iceberg_history.Snapshot | None:
+        found = metadata.snapshot(number)
+        if found is None:
+            return None
+        return iceberg_history.Snapshot(
+            found.sequenceNumber(), found.parentId(), dict(found.summary())
+        )
+
+    return snapshot_of
 
 
 def data_file(

@@ -39,6 +39,7 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     the errors of reading the table.
     """
     source.register(spark)
+    asked = asked.named()
     position = position_of(asked.table, asked.store)
     columns = comparing.compared(asked.table.columns())
     with lakelog.open(asked.path, mode="read") as store:

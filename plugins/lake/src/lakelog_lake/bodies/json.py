@@ -105,6 +105,8 @@ def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBat
         )
         if table.num_rows != len(bodies):
             raise Unread("more than one JSON value")
+        if any(_has_infinite(each) for column in table.columns for each in column.chunks):
+            raise Unread("a number does not fit its column")
         return pa.RecordBatch.from_arrays(
             [_field(_whole(table.column(at)), f) for at, f in enumerate(shape.fields)],
             schema=schema,
@@ -112,6 +114,16 @@ def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBat
     except pa.ArrowException as error:
         found = _PARSE.fullmatch(str(error))
         raise (Unread(found[1], int(found[2])) if found else Unread(str(error))) from error
+
+
+def _has_infinite(column: pa.Array) -> bool:
+    """Whether a number was too large for its type; JSON has no infinite ones."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_struct(kind):
+        return any(_has_infinite(each) for each in column.flatten())
+    return pa.types.is_list(kind) and _has_infinite(column.flatten())
 
 
 def joined(bodies: pa.Array) -> Any:
@@ -152,6 +164,7 @@ def _array(read: pa.Array, shape: FieldShape) -> pa.Array:
 
 
 _BITS: Final = {"int": 32, "bigint": 64}
+_FLOATS: Final[dict[str, type[np.floating[Any]]]] = {"float": np.float32, "double": np.float64}
 _CALLED: Final = {
     **dict.fromkeys(_BITS, "an integer"),
     **dict.fromkeys(("float", "double"), "a number"),
@@ -251,9 +264,19 @@ def _bound(value: Any, kind: str, at: str) -> str | None:
     bits = _BITS.get(kind)
     if bits is not None and not -(1 << bits - 1) <= value < 1 << bits - 1:
         return f"{at}: {_shown(value)} does not fit {bits} bits"
+    if kind in _FLOATS and not _is_finite(value, _FLOATS[kind]):
+        return f"{at}: {_shown(value)} does not fit a {kind}"
     if kind in json_schema.FROM_TEXT and not json_schema.is_time(value, kind):
         return f"{at}: {_shown(value)} is not {_CALLED[kind]}"
     return None
+
+
+def _is_finite(value: float, kind: type[np.floating[Any]]) -> bool:
+    try:
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(kind(value)))
+    except OverflowError:  # an integer beyond the range of a double
+        return False
 
 
 def _shown(value: Any) -> str:
@@ -331,6 +354,10 @@ class Json:
             return [read(bodies, self.shape, self.fields)]
         except Unread as error:
             if is_checked and len(bodies) == 1:
+                known = _of_schema(bodies[0].as_py(), self.shape)
+                if known is not None and known != bodies[0].as_py():
+                    only = pa.array([known], bodies.type)
+                    return self._read(only, rows, faults, is_checked=True)
                 faults[int(rows[0])] = str(error)
                 return []
             bad = error.row
@@ -351,6 +378,23 @@ class Json:
         faults.update({int(rows[row]): why for row, why in bad.items()})
         left, kept = without(bodies, bad)
         return self._read(left, rows[kept], faults, is_checked=True)
+
+
+def _of_schema(body: bytes, shape: FieldShape) -> bytes | None:
+    """The body without other fields than those of the schema, which Arrow reads, too."""
+    try:
+        value = _kept(_DECODER.decode(body.decode()), shape)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except (RecursionError, ValueError):
+        return None
+
+
+def _kept(value: Any, shape: FieldShape) -> Any:
+    if shape.kind == "struct" and isinstance(value, dict):
+        return {f.key: _kept(value[f.key], f) for f in shape.fields if f.key in value}
+    if shape.kind == "array" and isinstance(value, list):
+        return [_kept(each, shape.fields[0]) for each in value]
+    return value
 
 
 def _around(bad: int | None, count: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from lakelog_cli.options import AsJson, Since
 from lakelog_lake.commands import options
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
-from lakelog_lake.tables.settings import ParquetCompression
+from lakelog_lake.tables.settings import ParquetCompression, Resume
 
 if TYPE_CHECKING:
     from lakelog_lake.bodies.base import BodyParser
@@ -123,6 +123,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         Literal["refuse", "accept"],
         typer.Option(help="Action if unlanded messages were deleted."),
     ] = "refuse",
+    resume: Annotated[
+        Resume | None,
+        typer.Option(help="What counts if a table does not show how far the store has landed."),
+    ] = None,
     system_topics: SystemTopics = False,
     partition: Annotated[
         str,
@@ -206,7 +210,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     given, storing = parsers_of(bodies or []), options.pairs_of(storage)
     if not to.startswith(SPARK_CATALOG):
         location_of(to, storing)  # refused before Spark starts, which takes seconds
-    spec = targets.TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
+    spec = targets.TableSpec(
+        to, table, keys, given, dead_letters, storing, compression, history, resume
+    )
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = dispatcher.WatchdogNotifier.of_this_process()

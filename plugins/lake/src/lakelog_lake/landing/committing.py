@@ -4,7 +4,12 @@ After a failed commit the table is read again, and the next step depends on its 
 
 - it is the position of this commit: the commit was done
 - it is the position at the start of this pass: commit the same files again, on the new version
-- it is any other position: another dispatcher landed the range, so these files are discarded
+- it is any other position: another dispatcher landed the range, or went on behind this commit. The
+  history of the table shows which. Files are removed only if it shows that no version that the
+  table keeps has them; otherwise they stay, and ``lake expire`` removes what nothing lists
+
+Before each try the layout of the files is compared with that of the version to which they are
+committed: somebody may have changed columns or partitions since they were written.
 
 If many dispatchers of different stores commit to one table concurrently, most tries conflict, and
 each writes metadata that is then discarded. :class:`CommitLock` makes the dispatchers of one
@@ -29,10 +34,10 @@ from typing import IO, Final
 import attrs
 
 from lakelog.errors import LakelogError, raised_by_handler
-from lakelog_lake.errors import Conflict, SparkLost, TooManyConflicts, Unreachable
+from lakelog_lake.errors import Conflict, LayoutChanged, SparkLost, TooManyConflicts, Unreachable
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.data_files import FileFacts, discard
-from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.position import Position, lists
 
 _MOST: Final = 300
 _CAUSE: Final = "\u21b3"
@@ -138,8 +143,8 @@ def commit(
     :param commit_lock: if given, the table is read again before the first try, as other dispatchers
         may have committed since ``head`` was read
 
-    Raises :class:`~lakelog_lake.errors.TooManyConflicts` and
-    :class:`~lakelog_lake.errors.Unreachable`.
+    Raises :class:`~lakelog_lake.errors.TooManyConflicts`,
+    :class:`~lakelog_lake.errors.LayoutChanged` and :class:`~lakelog_lake.errors.Unreachable`.
     """
     if commit_lock is None:
         return _tried(sink, head, store, files, position)
@@ -160,7 +165,13 @@ def _tried(
     began, refused = _mark(head), 0
     pause = _FIRST_PAUSE_SECONDS
     failure: Exception | None = None
-    for _ in range(_TRIES):
+    for tried in range(_TRIES):
+        if files and head.form != sink.layout.form:
+            if tried:
+                _is_ours(head, store, files, position, began)
+            else:
+                discard(files)
+            raise LayoutChanged(sink.name)
         try:
             sink.commit(head, store, files, position)
         except Exception as error:  # the table's position shows the outcome
@@ -175,8 +186,7 @@ def _tried(
         if _mark(head) == (position.commit, position.end):
             return True
         if _mark(head) != began:
-            discard(files)
-            return False
+            return _is_ours(head, store, files, position, began)
         if refused == _TRIES_AFTER_ERRORS and failure is not None:
             raise Unreachable(sink.name, error_text(failure)) from failure
         _log.info("%s: trying again after %r", sink.name, failure)
@@ -185,6 +195,21 @@ def _tried(
     raise TooManyConflicts(
         f"{sink.name} could not be committed to in {_TRIES} tries; the last error: {failure}"
     ) from failure
+
+
+def _is_ours(
+    head: Head,
+    store: str,
+    files: Sequence[FileFacts],
+    position: Position,
+    began: tuple[int, int] | None,
+) -> bool:
+    """Whether another commit followed this one; if it was not done, its files are removed."""
+    since = None if began is None else began[0]
+    known = None if head.history is None else lists(head.history, store, position.commit, since)
+    if known is False:
+        discard(files)
+    return known is True
 
 
 def _mark(head: Head) -> tuple[int, int] | None:

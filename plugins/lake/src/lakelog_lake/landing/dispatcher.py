@@ -55,18 +55,21 @@ from lakelog.maintenance import pins
 from lakelog.runtime.threads import soon
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_lake import engine_provider
-from lakelog_lake.errors import TemporaryError, TooManyDeadLetters
+from lakelog_lake.errors import LayoutChanged, TemporaryError, TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.targets import CommitResult, PassStore, TableSpec, Targets, targets_for
-from lakelog_lake.log.extent import CachedStore, DurableEnd
+from lakelog_lake.log.extent import CachedStore, DurableEnd, segment_starts
 from lakelog_lake.log.records import LogSpan
 from lakelog_lake.sinks.locations import TableLocation, location_of
+from lakelog_lake.tables.data_files import discard
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tasks.engines import Engine, ReadAhead, drop
 from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits, Written, next_spans
 
 RENEW_MS: Final = 60_000
 """Interval at which an unchanged pin is written again, so that it does not expire."""
+_LAYOUTS: Final = 2
+"""Most passes in a row that are repeated for changed columns or partitions."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _WORD_LENGTH: Final = 40
 
@@ -281,7 +284,7 @@ class LandingDispatcher:
         self._looked_to = None
         begun_ns = time.time_ns()
         try:
-            landed = self._pass()
+            landed = self._pass_again()
         except BaseException as error:
             self.close()  # the next pass must not rely on any cached state
             self._notify_observers(begun_ns, error)
@@ -289,6 +292,18 @@ class LandingDispatcher:
         if landed is not None:
             self._notify_observers(begun_ns, attrs.asdict(landed))
         return landed
+
+    def _pass_again(self) -> Landed | None:
+        """Run a pass; repeat it for tables whose columns or partitions changed meanwhile."""
+        for _ in range(_LAYOUTS):
+            try:
+                return self._pass()
+            except LayoutChanged as error:
+                _log.warning("%s", error)
+                self.close()
+                for each in self.targets.served:
+                    each.forget()
+        return self._pass()
 
     def _notify_observers(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
         """Call all observers; one that fails is logged, and landing continues."""
@@ -332,7 +347,11 @@ class LandingDispatcher:
     def _looked(self, store: lakelog.Store) -> int:
         """Read the positions of all tables; return the start of the next range."""
         source, targets = self.source, self.targets
-        start = targets.look(PassStore(store, source.store, source.chosen, source.accept_gaps))
+        asked = PassStore(store, source.store, source.chosen, source.accept_gaps)
+        start = targets.look(asked)
+        if asked.identity != source.store:
+            _log.info("the store %s goes on as %s in the tables", source.store, asked.identity)
+            self.source = attrs.evolve(source, store=asked.identity)
         if self.pin is not None:
             self.pin.renew(targets.landed() or Position(start, start))
         return start
@@ -365,10 +384,11 @@ class LandingDispatcher:
                 ahead.drop()
 
     def finish(self) -> None:
-        """End in an orderly way: commit the positions that are only in memory."""
+        """End in an orderly way: commit the positions that are only in memory, and are far on."""
+        segments = segment_starts(self._kept.now())
         self.close()
         for each in self.targets.served:
-            each.finish(self.source.store)
+            each.finish(self.source.store, segments)
 
     def __enter__(self) -> LandingDispatcher:
         return self
@@ -404,7 +424,12 @@ class LandingDispatcher:
         done: list[CommitResult] = []
         for number, target in enumerate(self.targets.served):
             parts = [each.parts[number] for each in written if number in each.parts]
-            settled = target.settle(self.source.store, end, last, parts, self.commit_lock)
+            try:
+                settled = target.settle(self.source.store, end, last, parts, self.commit_lock)
+            except LayoutChanged:
+                later = (part for each in written for n, part in each.parts.items() if n > number)
+                discard(file for part in later for file in part.files)
+                raise
             if settled is not None:
                 done.append(settled)
                 self.on_phase("one committed")

@@ -14,7 +14,8 @@ between these steps loses no row.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Final
@@ -26,14 +27,14 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.errors import SelectionChanged
+from lakelog_lake.errors import PositionMissing, SelectionChanged
 from lakelog_lake.landing.committing import CommitLock, commit, table_errors
 from lakelog_lake.log import extent, records, wanted
 from lakelog_lake.sinks import locations
 from lakelog_lake.sinks.base import Head, Sink, Trimmed
 from lakelog_lake.tables import settings, shape
-from lakelog_lake.tables.position import Position, QueueEnds, merged
-from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart, first_offset
+from lakelog_lake.tables.position import Position, QueueEnds, from_text, merged
+from lakelog_lake.tasks.task import ANY_TOPIC, Outlet, TablePart, first_offset, record_at
 
 
 @attrs.frozen
@@ -88,6 +89,7 @@ class Target:
     :ivar idle_bytes: a position is committed without rows only after this many bytes of the log
     :ivar compression: compression of its data files
     :ivar start: all rows of the table before this physical offset have landed
+    :ivar resume: what counts until a commit shows the position
     """
 
     sink: Sink
@@ -98,6 +100,7 @@ class Target:
     idle_bytes: int = 0
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
     start: int = 0
+    resume: settings.Resume | None = None
     _head: Head | None = None
     _empty_to: Position | None = None
     _chosen: str | None = None
@@ -108,10 +111,15 @@ class Target:
 
         :param first: returns the start for a table without a position
 
-        Raises the errors of :func:`~lakelog_lake.tasks.task.first_offset`, and
+        Raises the errors of :func:`~lakelog_lake.tasks.task.first_offset`,
+        :class:`~lakelog_lake.errors.PositionMissing` and
         :class:`~lakelog_lake.errors.SelectionChanged`.
         """
         if self._head is None or not self.idle_bytes:
+            self._head = self.newest(asked.identity)
+        if self._head.form != self.sink.layout.form:
+            with table_errors(self.sink.name):
+                self.sink.prepare()
             self._head = self.newest(asked.identity)
         self._chosen = asked.chosen.description(of_one_topic=self.topics is not None)
         before = None if self._head.position is None else self._head.position.chosen
@@ -123,10 +131,28 @@ class Target:
         self.start = first_offset(
             asked.store, self._reached, self.sink.name, accept_gaps=asked.accept_gaps
         )
+        if self.resume is not None:
+            self._head = self._confirmed(asked.identity, self._head)
 
     def newest(self, identity: str) -> Head:
         """Read the newest version of the table."""
         with table_errors(self.sink.name):
+            return self.sink.head(identity, self.resume)
+
+    def _confirmed(self, identity: str, head: Head) -> Head:
+        """Commit a position that only the user's word shows, without rows; the newest version."""
+        with table_errors(self.sink.name):
+            try:
+                return self.sink.head(identity)
+            except PositionMissing:
+                said = head.position
+                if said is None:
+                    raise
+            position = Position(
+                said.end, said.end, said.last, said.next_offsets, chosen=said.chosen
+            )
+            self.sink.commit(head, identity, [], position)
+            self.resume = None
             return self.sink.head(identity)
 
     def has_landed(self, identity: str) -> bool:
@@ -206,10 +232,22 @@ class Target:
             return self.start
         return before.end
 
-    def finish(self, identity: str) -> None:
-        """Commit a position that is only in memory."""
+    def forget(self) -> None:
+        """Read the table again before the next pass."""
+        self._head = None
+
+    def finish(self, identity: str, segments: Sequence[int]) -> None:
+        """Commit a position that is only in memory, unless it is in the segment of the last one.
+
+        Retention removes whole segments: so no gap can come between the two, and a run without
+        news for the table leaves no version in it.
+
+        :param segments: the starts of the log's segments
+        """
         known, head = self._empty_to, self._head
-        if known is not None and head is not None and head.position is not None:
+        if known is None or head is None or head.position is None:
+            return
+        if any(head.position.end < start <= known.end for start in segments):
             commit(self.sink, head, identity, [], known)
             self._head = self._empty_to = None
 
@@ -226,6 +264,7 @@ class TableSpec:
     :ivar compression: compression of data files
     :ivar history: the history that the tables keep, see
         :mod:`~lakelog_lake.tables.settings`; ``None`` leaves each table's own setting
+    :ivar resume: what counts in a table that does not show its position
     """
 
     to: str
@@ -236,6 +275,7 @@ class TableSpec:
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
     history: str | None = attrs.field(default=None)
+    resume: settings.Resume | None = None
 
     @history.validator
     def _says_history(self, _field: object, history: str | None) -> None:
@@ -286,6 +326,7 @@ class TopicTables:
                 is_dead_letters=True,
                 idle_bytes=IDLE_BYTES,
                 compression=self.spec.compression,
+                resume=self.spec.resume,
             )
         return Target(
             self._made(self.name, main),
@@ -294,6 +335,7 @@ class TopicTables:
             dead,
             idle_bytes=0 if topic is None else IDLE_BYTES,
             compression=self.spec.compression,
+            resume=self.spec.resume,
         )
 
     def _parsers(self, topic: str | None) -> Mapping[str, BodyParser]:
@@ -356,20 +398,28 @@ class Targets:
         numbers = {each: number for number, each in enumerate(self.served)}
         return tuple(each.outlet(number, numbers) for each, number in numbers.items())
 
-    def starts(self, at: int) -> list[tuple[Target, int]]:
-        """The start of each table after a pass up to ``at``, in the order of :meth:`outlets`.
+    def starts(self, at: int) -> list[tuple[Target, int, Hashable]]:
+        """The start and form of each table after a pass up to ``at``, as in :meth:`outlets`.
 
         A task for a range from ``at`` on writes the same rows before and after the commit of that
         pass: rows behind ``at`` that a table already has are left out, and no record before ``at``
         is read.
         """
-        return [(each, max(each.start, at)) for each in self.served]
+        return [(each, max(each.start, at), each.sink.layout.form) for each in self.served]
 
     def look(self, asked: PassStore) -> int:
-        """Read the position of each table; return the start of the next range."""
-        if self._tables is None or self._looked:
+        """Read the position of each table; return the start of the next range.
+
+        The first time, the store gets the name in ``asked`` under which its log has landed.
+        """
+        if self._looked:
+            return self._start(asked)
+        if self._tables is None:
+            self._looked = True
+            self._rename(asked)
             return self._start(asked)
         self.make(each for each in sorted(self._tables.topics()) if asked.chosen.takes(each))
+        self._rename(asked)
         start, landed = self._start(asked), self._has_landed(asked.identity)
         self.make(
             topic
@@ -378,6 +428,14 @@ class Targets:
         )
         self._looked = True
         return self._start(asked)
+
+    def _rename(self, asked: PassStore) -> None:
+        if asked.identity != records.store_name(asked.store.path):
+            return  # the user has named it
+        heads = (each.newest(asked.identity) for each in self._targets)
+        asked.identity = landed_as(asked.store, asked.identity, (each.texts for each in heads))
+        for each in self.served:
+            each.forget()
 
     def _has_landed(self, identity: str) -> bool:
         return any(each.has_landed(identity) for each in self._targets)
@@ -437,11 +495,40 @@ def targets_for(spec: TableSpec, place: locations.TableLocation | None = None) -
     return Targets([tables.target(None)])
 
 
+def landed_as(store: lakelog.Store, identity: str, tables: Iterable[Mapping[str, str]]) -> str:
+    """The name under which the log of a store has landed; ``identity`` if it has not.
+
+    A store gets a UUID when lakelog first owns it, and a directory of RocketMQ may be renamed. The
+    log is known by its bytes: it has the last record of a position, at the same offset.
+
+    :param identity: the present name of the store
+    :param tables: the texts of the positions of all stores, for each table
+    """
+    found: dict[str, int] = {}
+    for texts in tables:
+        if identity in texts:
+            return identity
+        for name, text in texts.items():
+            with suppress(ValueError):
+                position = from_text(text)
+                if _has_record(store, position.last):
+                    found[name] = max(found.get(name, 0), position.end)
+    return max(found, key=lambda name: found[name], default=identity)
+
+
+def _has_record(store: lakelog.Store, last: Fingerprint | None) -> bool:
+    if last is None or last.offset < store.min_offset:
+        return False
+    record = record_at(store, last.offset, last.offset + last.size)
+    return record is not None and record[0] == last
+
+
 def identity_of(path: Path, store_id: str | None) -> str:
     """The identity of the store in ``path``: ``store_id``, else its UUID, else its folder's name.
 
-    Two stores in folders of one name are distinguished by their records: the second one is
-    refused. Raises :class:`~lakelog.errors.NotAStore` before any table is created, and
+    A table that has its log under another name keeps that, see :func:`landed_as`. Two stores in
+    folders of one name are distinguished by their records: the second one is refused. Raises
+    :class:`~lakelog.errors.NotAStore` before any table is created, and
     :class:`~lakelog.errors.SettingsError` for a name without a visible character.
     """
     if store_id is not None and not store_id.strip():

@@ -188,9 +188,7 @@ class RecordStarts:
     def of(cls, store: lakelog.Store, files: FileSystem | None = None) -> Iterator[RecordStarts]:
         """Open the queue files of a store."""
         with queue_files(store.path, files) as queues:
-            folder = log_folder(store)
-            names = os.listdir(folder) if folder.is_dir() else []
-            yield cls(store, queues, sorted(int(each) for each in names if _NAME.fullmatch(each)))
+            yield cls(store, queues, segment_starts(store))
 
     @cached_property
     def longest(self) -> list[QueueFiles]:
@@ -243,6 +241,13 @@ class RecordStarts:
             each for each in reversed(self.starts) if any(_read(self, each, layout.BLANK.size))
         )
         return next(written, None)
+
+
+def segment_starts(store: lakelog.Store) -> list[int]:
+    """The start offset of each segment, ascending."""
+    folder = log_folder(store)
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(int(each) for each in names if _NAME.fullmatch(each))
 
 
 def log_folder(store: lakelog.Store) -> Path:

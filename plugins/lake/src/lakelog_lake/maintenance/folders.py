@@ -23,11 +23,12 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
 from uuid import uuid4
 
 import attrs
@@ -53,6 +54,7 @@ ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
 """Most bytes merged at once; a merge needs a few times as much memory."""
 _STEP_ROWS: Final = 16_384
+_LONGEST_NAME: Final = 255
 
 
 def bins(
@@ -231,6 +233,9 @@ def compact_delta(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
     removed = made = 0
     properties = WriterProperties(compression="ZSTD", compression_level=1)
     for partition in _with_small_files(opened(sink.path), target_bytes):
+        if isinstance(sink.path, Path) and not _has_folder(partition):
+            _log.warning("%s: a folder's name is too long for %s", sink.name, partition)
+            continue
         table = opened(sink.path)
         try:
             found = table.optimize.z_order(
@@ -244,6 +249,12 @@ def compact_delta(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
         removed += found["numFilesRemoved"]
         made += found["numFilesAdded"]
     return terms.Compacted(removed, made)
+
+
+def _has_folder(partition: Mapping[str, str]) -> bool:
+    """Whether the folder that deltalake makes for each value has a name that a disk takes."""
+    names = (f"{name}={quote(value, safe='')}" for name, value in partition.items())
+    return all(len(each) <= _LONGEST_NAME for each in names)
 
 
 def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, Any]]:

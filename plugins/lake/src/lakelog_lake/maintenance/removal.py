@@ -259,6 +259,7 @@ def planned(
     Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
     for each in landed_table.all_opened(to, table, dead_letters):
+        store = landed_table.landed_name(path, store, [each.table])
         start = _first_unknown(path, store, each)
         for one in reversed(each.each) if start is not None else ():
             before = one.position(store)
@@ -386,6 +387,9 @@ class _Store:
                 head = sink.head(self.store)
             if head.position is None:
                 return 0  # its first range has not landed yet
+            if head.form != sink.layout.form:
+                sink.prepare()
+                continue
             files = self._written(self._in_both(), head.position.end)
             if not files:
                 return 0

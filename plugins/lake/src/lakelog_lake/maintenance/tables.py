@@ -157,7 +157,7 @@ def statuses(
         durable = opened.flushed_offset if opened.is_flushed_known else None
     for each in landed_table.all_opened(to, table, None, storage):
         with table_errors(each.table.name):
-            position = each.table.position(store)
+            position = each.table.position(landed_table.landed_name(path, store, [each.table]))
             size = each.table.size()
             commits = tuple(each.table.commits())
             dead = 0 if each.dead_letters is None else each.dead_letters.size().rows
@@ -191,7 +191,7 @@ def expire_iceberg(sink: IcebergSink, retention: RetentionTerms) -> Expired:
     from lakelog_lake.sinks.iceberg_expiry import expirable
 
     for _ in range(_TRIES):
-        table = sink.catalog.load_table(sink.table)
+        table = sink.load()
         old = expirable(table.metadata, max(1, retention.keep), retention.cutoff)
         gone = [each.snapshot_id for each in old]
         before = _files_of(table, gone)
@@ -200,7 +200,7 @@ def expire_iceberg(sink: IcebergSink, retention: RetentionTerms) -> Expired:
                 table.maintenance.expire_snapshots().by_ids(gone).commit()
             except CommitFailedException:
                 continue
-            table = sink.catalog.load_table(sink.table)
+            table = sink.load()
         return Expired(len(gone), _clean(table, before, retention))
     raise TooBusy(f"{sink.name} could not be expired in {_TRIES} tries: others committed first")
 

@@ -182,6 +182,8 @@ def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
     return attrs.evolve(wanted, **changed)
 
 
+OF_CATALOG: Final = frozenset({"owner"})
+"""Options that Spark adds to those of a table of a catalog."""
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _PLACE_KEYS: Final = ("offset", "store", "version")
@@ -333,6 +335,7 @@ class ReadOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         """Check options given as text; raises :class:`~lakelog.errors.SettingsError`."""
+        given = {key: value for key, value in given.items() if key.lower() not in OF_CATALOG}
         for key in given:
             if key == "paths":
                 raise refused(key, "one load reads one store: union several")

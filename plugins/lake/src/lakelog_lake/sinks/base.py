@@ -10,7 +10,7 @@ registered in ``locations.py``, or by an entry point in ``lakelog_lake.formats``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -18,7 +18,8 @@ import attrs
 
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.tables import data_files, remote
-from lakelog_lake.tables.position import Position
+from lakelog_lake.tables.position import Position, TableHistory
+from lakelog_lake.tables.settings import Resume
 from lakelog_lake.tables.shape import Layout, TableShape, keys_text
 
 
@@ -28,10 +29,16 @@ class Head:
 
     :ivar position: the position of one store; ``None`` if that store never landed in the table
     :ivar version: the sink's own handle of the version, for a commit
+    :ivar form: identifies what files must look like: that of :class:`Layout` if they still fit
+    :ivar history: the commits that led to the version; ``None`` if they are not known
+    :ivar texts: the texts of the positions of all stores, as far as commits show them
     """
 
     position: Position | None
     version: Any = attrs.field(repr=False)
+    form: Hashable = None
+    history: TableHistory | None = attrs.field(default=None, repr=False)
+    texts: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 class Sink(Protocol):
@@ -55,8 +62,13 @@ class Sink(Protocol):
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
 
-    def head(self, store: str) -> Head:
-        """Read the newest version, without any cache."""
+    def head(self, store: str, resume: Resume | None = None) -> Head:
+        """Read the newest version, without any cache.
+
+        :param resume: what counts if the table does not show the position
+
+        Raises :class:`~lakelog_lake.errors.PositionMissing`.
+        """
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position

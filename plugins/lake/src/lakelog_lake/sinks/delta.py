@@ -2,8 +2,8 @@
 
 The positions of all stores are in the ``userMetadata`` of each commit, and so belong to the version
 that the commit makes. Transaction identifiers are not suitable: a restore of the table does not
-restore them, and they expire by the table's settings. One identifier per store only marks that the
-store has landed in the table::
+restore them, and they expire by the table's settings. One identifier per store marks how far the
+store has landed, for a table whose commits were cleaned up::
 
     lakelog/STORE    end of the landed range, a physical offset in bytes
 """
@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,15 +52,27 @@ class DeltaHistory:
 
     _table: DeltaTable
     _oldest: int = -1
+    _is_straight: bool = True
 
     def commits(self) -> Iterator[positions.PositionedVersion]:
-        """The commits back to the oldest version that log clean-up has left."""
-        read_count = 0
+        """The commits back to the oldest version that log clean-up has left.
+
+        Behind a RESTORE come the commits that led to the version restored.
+        """
+        read_count, newest = 0, self._table.version()
         for count in _STEPS:
             found = self._table.history(count)
             for each in found[read_count:]:
+                if each["version"] > newest:
+                    continue
                 self._oldest = each["version"]
-                yield positions.PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
+                restored = _restored(each)
+                if restored is not None:
+                    newest = restored
+                    self._is_straight = False
+                    continue
+                texts = _json_of(each.get("userMetadata"))
+                yield positions.PositionedVersion.of(texts, replaces=_replaces(each))
             read_count = len(found)
             if count is None or read_count < count:
                 return
@@ -69,13 +81,18 @@ class DeltaHistory:
         """Whether the log still has version 0."""
         return self._oldest == 0
 
-    def marks(self) -> Collection[str] | None:
-        """``None``: deltalake cannot list transaction identifiers."""
-        return None
+    def is_straight(self) -> bool:
+        """Whether no restore was met."""
+        return self._is_straight
 
     def mark(self, store: str) -> str | None:
-        """An empty text if the store has a transaction identifier, also in a restored table."""
-        return None if self._table.transaction_version(app_of(store)) is None else ""
+        """The transaction identifier of the store, which a restore does not set back."""
+        found = self._table.transaction_version(app_of(store))
+        return None if found is None else str(found)
+
+    def is_of_parent(self, snapshot: int) -> bool:  # noqa: ARG002  # identifiers have no version
+        """False: an identifier does not say with which version it came."""
+        return False
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         """The columns :data:`LAST_ROWS` of all rows."""
@@ -91,25 +108,33 @@ class DeltaHistory:
 
 def texts_of(metadata: Any) -> dict[str, str]:
     """The positions in a commit; none in that of another writer."""
+    return positions.texts_in(_json_of(metadata))
+
+
+def _json_of(metadata: Any) -> Mapping[str, Any]:
     try:
         found = json.loads(str(metadata or ""))
     except ValueError:
         return {}
-    return positions.texts_in(found) if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
-def _left(commit: Mapping[str, Any]) -> positions.Left:
-    """How a commit changed earlier rows, by its operation."""
-    operation = str(commit.get("operation", ""))
+def _restored(commit: Mapping[str, Any]) -> int | None:
+    """The version that a commit restored, if it is known by its number."""
+    given = str((commit.get("operationParameters") or {}).get("version"))
+    is_restore = str(commit.get("operation", "")).startswith("RESTORE")
+    return int(given) if is_restore and given.isdecimal() else None
+
+
+def _replaces(commit: Mapping[str, Any]) -> bool:
+    """Whether a commit may have replaced earlier rows, by its operation.
+
+    A restore to a time does not tell which version that was. ``REPLACE COLUMNS`` changes no row.
+    """
     given = commit.get("operationParameters") or {}
-    if operation.startswith(("RESTORE", "CLONE")):
-        return positions.Left.THOSE_OF_AN_OLDER_VERSION
     is_whole = given.get("mode") == "Overwrite" and not given.get("predicate")
-    return (
-        positions.Left.NONE
-        if is_whole or operation.startswith(("REPLACE", "CREATE OR REPLACE", "CONVERT"))
-        else positions.Left.ALL
-    )
+    names = ("RESTORE", "CLONE", "REPLACE TABLE", "CREATE OR REPLACE", "CONVERT")
+    return is_whole or str(commit.get("operation", "")).startswith(names)
 
 
 _log = logging.getLogger("lakelog_lake")
@@ -167,13 +192,16 @@ class DeltaSink(FolderTable[remote.Folder]):
     _known: dict[Any, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
+    _forms: list[Hashable] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    """The form of the table at the last :meth:`prepare`, if any."""
 
     @property
     def layout(self) -> Layout:
         """The columns without partition columns, whose values are only in the table's log."""
         shape = self.shape
         stored = [each for each in shape.stored() if each.name not in shape.partition]
-        return Layout(pa.schema(stored), shape.partition)
+        form = self._forms[-1] if self._forms else None
+        return Layout(pa.schema(stored), shape.partition, form=form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns and fields of columns."""
@@ -204,7 +232,9 @@ class DeltaSink(FolderTable[remote.Folder]):
         self._add_columns(table)
         check_partition(self.name, table.metadata().partition_columns, shape.partition)
         check_topic(self.name, self.marked(), shape.topic)
-        self.sync_version(opened(self.path).version())
+        table = opened(self.path)
+        self._forms[:] = [_form(table)]
+        self.sync_version(table.version())
         if isinstance(self.path, Path):
             remote.sync(self.path)
             remote.sync(self.path.parent)
@@ -253,14 +283,20 @@ class DeltaSink(FolderTable[remote.Folder]):
             return None
         return opened(self.path).metadata().configuration.get(_TOPIC)
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Read the newest version from the table's log."""
+        found = self._newest()
+        position, known = found.known.position(store, resume), found.known
+        return Head(position, found, _form(found.table), known.line, known.texts)
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts of the positions of all stores, as far as commits show them."""
+        return self._newest().known.texts
+
+    def _newest(self) -> positions.TableVersion:
         table = opened(self.path)
         version = (table.metadata().id, table.version())
-        found = positions.cached_version(
-            self._known, version, table, DeltaHistory(table), self.name
-        )
-        return Head(found.known.position(store), found)
+        return positions.cached_version(self._known, version, table, DeltaHistory(table), self.name)
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
@@ -346,6 +382,12 @@ class DeltaSink(FolderTable[remote.Folder]):
         with suppress(FileNotFoundError):
             remote.sync(log / f"{version:020d}.json")
         remote.sync(log)
+
+
+def _form(table: DeltaTable) -> Hashable:
+    """The columns and partitions of a table, and which table it is."""
+    metadata = table.metadata()
+    return (str(metadata.id), table.schema().to_json(), tuple(metadata.partition_columns))
 
 
 def drop_versions(log: Path, first: int) -> None:

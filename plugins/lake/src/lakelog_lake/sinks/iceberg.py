@@ -1,10 +1,10 @@
 """An Iceberg table, written with pyiceberg, without a JVM; and the catalogs that have such tables.
 
 The positions of all stores are properties of the snapshot that a commit makes
-(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets the
-position of the landing store as a property of the table, which only marks that the store has
-landed there. It is not rolled back with the table. The snapshots that led to a version are read by
-pyiceberg here, and by Java in Spark.
+(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets them as
+properties of the table, each with the snapshot's id. They outlive the snapshot, and are not rolled
+back with the table. The snapshots that led to a version are read by pyiceberg here, and by Java in
+Spark.
 
 A commit requires that the branch is still at the snapshot from which the position was read. After a
 conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,8 +27,9 @@ import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict
+from lakelog_lake.errors import Conflict, TableElsewhere
 from lakelog_lake.sinks.base import Head, Kinds, check_partition, check_topic, missing
+from lakelog_lake.sinks.iceberg_history import TableSnapshots
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.position import Position
@@ -124,32 +126,6 @@ TOPIC: Final = "lakelog.topic"
 """The table property with the only topic of a table."""
 
 
-def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = None) -> Table:
-    """Create the table ``name`` if it does not exist; tolerates a concurrent creation.
-
-    :param location: location of a new table; ``None`` leaves it to the catalog
-    """
-    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
-
-    try:
-        return catalog.load_table(name)
-    except NoSuchTableError:
-        pass
-    catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
-    schema = wanted(shape.columns)
-    topic = {} if shape.topic is None else {TOPIC: shape.topic}
-    try:
-        return catalog.create_table(
-            name,
-            schema,
-            location=location,
-            partition_spec=_partitions(schema, shape.partition),
-            properties={**TABLE_PROPERTIES, **topic},
-        )
-    except TableAlreadyExistsError:
-        return catalog.load_table(name)
-
-
 def fitted(table: Table, name: str, shape: TableShape) -> Table:
     """Return ``table`` with all columns; raises ``TableMismatch`` if it cannot take the rows."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -241,66 +217,6 @@ def _bounds(schema: Schema, values: Any) -> dict[str, bytes]:
     }
 
 
-@attrs.frozen
-class Snapshot:
-    """One snapshot.
-
-    :ivar number: its sequence number, from 1 on
-    :ivar operation: its operation, such as ``append``
-    :ivar summary: the properties of its summary
-    """
-
-    number: int
-    operation: str
-    summary: Mapping[str, str]
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the table was empty before it; also true after a replacement.
-
-        A missing parent does not prove this: expiry removes parents.
-        """
-        added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
-        return self.number == 1 or (
-            self.operation in ("append", "overwrite") and added == total != "0"
-        )
-
-
-class IcebergHistory:
-    """The part of a :class:`~lakelog_lake.tables.position.TableHistory` without the rows.
-
-    A base of classes that read the metadata of one version.
-    """
-
-    _is_cut: bool = False
-
-    def properties(self) -> Mapping[str, str]:
-        """The properties of the table."""
-        raise NotImplementedError
-
-    def ancestors(self) -> Iterator[Snapshot]:
-        """The snapshots that have not expired, newest first."""
-        raise NotImplementedError
-
-    def commits(self) -> Iterator[positions.PositionedVersion]:
-        """The commits of the snapshots that have not expired, newest first."""
-        for each in self.ancestors():
-            self._is_cut = not each.is_first
-            yield positions.PositionedVersion(positions.texts_in(each.summary))
-
-    def begins(self) -> bool:
-        """Whether the oldest known snapshot was the first of the table."""
-        return not self._is_cut
-
-    def marks(self) -> Collection[str]:
-        """The stores with a position among the table's properties."""
-        return positions.texts_in(self.properties())
-
-    def mark(self, store: str) -> str | None:
-        """The newest position of ``store``, from the table's properties."""
-        return self.properties().get(positions.key(store))
-
-
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
 """The subclass of pyiceberg's Arrow FileIO that syncs local files."""
 
@@ -386,6 +302,7 @@ class IcebergSink:
     :ivar catalog: any of pyiceberg's
     :ivar table: ``NAMESPACE.TABLE``
     :ivar warehouse: the URI below which to create the table; by default the catalog chooses
+    :ivar within: the local folder that must have the files of the table; ``None`` for any place
     :ivar clock: returns seconds since 1970, for the retention of versions
     :ivar layout: the columns and partitions, with the field ids of the table
     """
@@ -394,6 +311,7 @@ class IcebergSink:
     table: str
     shape: TableShape = attrs.field(factory=TableShape)
     warehouse: str | None = None
+    within: Path | None = None
     clock: Callable[[], float] = time.time
     _location: str = ""
     _properties: remote.Pairs = attrs.field(default=(), repr=False)
@@ -419,32 +337,91 @@ class IcebergSink:
         """Create the table, or add missing columns."""
         root = self.warehouse
         place = None if root is None else "/".join([root.rstrip("/"), *self.table.split(".")])
-        made = make(self.catalog, self.table, self.shape, place)
-        table = fitted(made, self.name, self.shape)
+        table = fitted(self._made(place), self.name, self.shape)
         self._location, self._properties = table.location(), remote.pairs(table.io.properties)
-        self.layout = Layout(self.shape.columns, self.shape.partition, ids(table.schema()))
+        self.layout = Layout(
+            self.shape.columns, self.shape.partition, ids(table.schema()), form=_form(table)
+        )
         folder = self.folder
         if isinstance(folder, Path):
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, *list(folder.parents)[1:3]):
                 remote.sync(each)
 
+    def _made(self, location: str | None) -> Table:
+        """Create the table if it does not exist; tolerates a concurrent creation.
+
+        :param location: location of a new table; ``None`` leaves it to the catalog
+        """
+        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+        with suppress(NoSuchTableError):
+            return self.load()
+        self.catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+        schema, shape = wanted(self.shape.columns), self.shape
+        topic = {} if shape.topic is None else {TOPIC: shape.topic}
+        try:
+            return self.catalog.create_table(
+                self.table,
+                schema,
+                location=location,
+                partition_spec=_partitions(schema, shape.partition),
+                properties={**TABLE_PROPERTIES, **topic},
+            )
+        except TableAlreadyExistsError:
+            return self.load()
+
+    def load(self) -> Table:
+        """The newest version of the table, from the catalog.
+
+        Raises :class:`~lakelog_lake.errors.TableElsewhere`, and pyiceberg's ``NoSuchTableError``.
+        """
+        try:
+            table = self.catalog.load_table(self.table)
+        except FileNotFoundError as error:
+            if self.within is None:
+                raise
+            raise TableElsewhere(
+                self.name, self.within, f"a place that is gone ({error})"
+            ) from None
+        return self._checked(table)
+
+    def _checked(self, table: Table) -> Table:
+        """Refuse a table in the copy of a folder, whose absolute paths lead to the original."""
+        for place in (table.location(), table.metadata_location):
+            if self.within is not None and not (
+                remote.is_local(place)
+                and remote.local_folder(place).resolve().is_relative_to(self.within.resolve())
+            ):
+                raise TableElsewhere(self.name, self.within, table.location())
+        return table
+
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
-            return self.catalog.load_table(self.table).properties.get(TOPIC)
+            return self.load().properties.get(TOPIC)
         except NoSuchTableError:
             return None
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: settings.Resume | None = None) -> Head:
         """Load the table from the catalog."""
-        table = self.catalog.load_table(self.table)
+        found = self._newest()
+        position, known = found.known.position(store, resume), found.known
+        return Head(position, found, _form(found.table), known.line, known.texts)
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts of the positions of all stores, as far as commits show them."""
+        return self._newest().known.texts
+
+    def _newest(self) -> positions.TableVersion:
+        table = self.load()
         version = table.metadata_location
         self._properties = remote.pairs(table.io.properties)  # credentials may expire
-        found = positions.cached_version(self._known, version, table, _History(table), self.name)
-        return Head(found.known.position(store), found)
+        return positions.cached_version(
+            self._known, version, table, TableSnapshots(table), self.name
+        )
 
     def commit(
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
@@ -464,13 +441,19 @@ class IcebergSink:
     ) -> None:
         """Add ``files`` and the position to a transaction, and commit it."""
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId
 
         properties = head.version.known.properties(store, position)
-        table, own = head.version.table, positions.key(store)
+        table = head.version.table
         schema, spec_id = table.schema(), table.metadata.default_spec_id
         added = (data_file(schema, spec_id, each, self._uri(each.path)) for each in files)
-        committed = self._expiry.append(transaction, added, properties)
-        transaction.set_properties({own: properties[own]})
+        snapshot, committed = self._expiry.append(transaction, added, properties)
+        transaction.set_properties(positions.marks(properties, snapshot))
+        built_on = (  # a catalog compares only the snapshot by itself
+            AssertCurrentSchemaId(**{"current-schema-id": schema.schema_id}),
+            AssertDefaultSpecId(**{"default-spec-id": spec_id}),
+        )
+        transaction._apply((), built_on)
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
             transaction.commit_transaction()
@@ -486,7 +469,7 @@ class IcebergSink:
 
     def keep(self, history: str) -> None:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
-        table = self.catalog.load_table(self.table)
+        table = self.load()
         if table.properties.get(settings.HISTORY) != history:
             table.transaction().set_properties({settings.HISTORY: history}).commit_transaction()
 
@@ -498,29 +481,8 @@ class IcebergSink:
         return f"{self._location.rstrip('/')}/{within}"
 
 
-@attrs.define(slots=False)
-class _History(IcebergHistory):
-    """A version's snapshots and rows, from pyiceberg."""
-
-    table: Table
-
-    def properties(self) -> Mapping[str, str]:
-        return self.table.properties
-
-    def ancestors(self) -> Iterator[Snapshot]:
-        from lakelog_lake.sinks.iceberg_expiry import line_of
-
-        metadata = self.table.metadata
-        for each in line_of(metadata, metadata.current_snapshot_id):
-            number, summary = each.sequence_number or 0, each.summary
-            more = {} if summary is None else summary.additional_properties
-            yield Snapshot(number, "" if summary is None else summary.operation.value, more)
-
-    def last_rows(self) -> Iterator[pa.RecordBatch]:
-        yield from self.table.scan(selected_fields=positions.LAST_ROWS).to_arrow_batch_reader()
-
-    def holds(self, store: str) -> bool:
-        from pyiceberg.expressions import EqualTo
-
-        scan = self.table.scan(EqualTo("store", store), selected_fields=("store",), limit=1)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
-        return bool(scan.to_arrow().num_rows)
+def _form(table: Table) -> Hashable:
+    """The columns and partitions of a table, and which table it is."""
+    metadata = table.metadata
+    numbers = (metadata.current_schema_id, metadata.default_spec_id)
+    return (str(metadata.table_uuid), table.location(), *numbers)

@@ -161,8 +161,10 @@ class SnapshotExpiry:
 
     def append(
         self, transaction: Transaction, files: Iterable[Any], properties: dict[str, str]
-    ) -> Callable[[], None]:
-        """Stage an append of data files and due expiry; return a function to call after the commit.
+    ) -> tuple[int, Callable[[], None]]:
+        """Stage an append of data files and due expiry.
+
+        Returns the id of the snapshot, and a function to call after the commit.
 
         :param properties: properties of the snapshot
         """
@@ -192,7 +194,7 @@ class SnapshotExpiry:
                 with suppress(Exception):  # only cleaning; a later commit tries again
                     self._sweep(table, now - ABANDONED_SECONDS)
 
-        return committed
+        return append.snapshot_id, committed
 
     def _due(self, metadata: TableMetadata) -> list[Snapshot]:
         """The oldest snapshots, which expire with a commit on this version."""

@@ -182,7 +182,8 @@ class IcebergLocation(TableLocation):
     def sink(self, name: str, shape: TableShape) -> iceberg.IcebergSink:
         """See :class:`TableLocation`."""
         warehouse = self.path if isinstance(self.path, str) else None
-        return iceberg.IcebergSink(self._catalog, name, shape, warehouse)
+        within = self.path if isinstance(self.path, Path) else None
+        return iceberg.IcebergSink(self._catalog, name, shape, warehouse, within)
 
     def beside(self, name: str) -> list[str]:
         """See :class:`TableLocation`."""

@@ -35,8 +35,9 @@ from pyarrow import parquet
 from lakelog_lake.errors import Conflict, TableMismatch
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
 from lakelog_lake.tables import data_files, shape
-from lakelog_lake.tables.position import Position, from_text, to_text
+from lakelog_lake.tables.position import Position, PositionedVersion, from_text, to_text
 from lakelog_lake.tables.remote import sync
+from lakelog_lake.tables.settings import Resume
 
 MANIFESTS: Final = "_lakelog"
 WHOLE_EVERY: Final = 64
@@ -55,7 +56,9 @@ class ParquetSink(FolderTable[Path]):
     @property
     def layout(self) -> shape.Layout:
         """Partition columns are stored in the files as well."""
-        return shape.Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
+        own = self.shape
+        form = (own.partition, own.topic)
+        return shape.Layout(own.stored(), own.partition, is_hidden=True, form=form)
 
     def prepare(self) -> None:
         """Create the folders; an empty table gets a manifest only if it is for one topic."""
@@ -110,16 +113,29 @@ class ParquetSink(FolderTable[Path]):
             "topic": self.shape.topic,
         }
 
-    def head(self, store: str) -> Head:
+    def head(self, store: str, resume: Resume | None = None) -> Head:  # noqa: ARG002  # it is known
         """Read the newest manifest, and make its files visible."""
         version = self.newest()
-        text = version[1]["positions"].get(store)
-        return Head(None if text is None else from_text(text), version)
+        found = version[1]
+        text = found["positions"].get(store)
+        form = self.layout.form
+        if "partition" in found:
+            form = (tuple(found["partition"]), found["topic"])
+        position = None if text is None else from_text(text)
+        return Head(position, version, form, _Manifests(self), found["positions"])
 
     def position(self, store: str) -> Position | None:
         """The position of ``store``; changes nothing."""
-        text = self._latest().get("positions", {}).get(store)
+        text = self.texts().get(store)
         return None if text is None else from_text(text)
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts of the positions of all stores; changes nothing."""
+        return dict(self._latest().get("positions", {}))
+
+    def positions(self, version: int) -> Mapping[str, str]:
+        """The texts of the positions in one manifest, by store."""
+        return dict(self._read(version)["positions"])
 
     def newest(self) -> Version:
         """The newest version, with its files made visible."""
@@ -292,3 +308,22 @@ class ParquetSink(FolderTable[Path]):
             temporary.unlink()
         sync(self.manifests)
         self._show(version)
+
+
+@attrs.define
+class _Manifests:
+    """The history of a table; see :class:`~lakelog_lake.tables.position.TableHistory`."""
+
+    table: ParquetSink
+    _oldest: int = -1
+
+    def commits(self) -> Iterator[PositionedVersion]:
+        for version in reversed(self.table.versions()):
+            self._oldest = version
+            yield PositionedVersion(self.table.positions(version))
+
+    def begins(self) -> bool:
+        return self._oldest == 0
+
+    def is_straight(self) -> bool:
+        return True

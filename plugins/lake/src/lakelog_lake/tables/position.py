@@ -14,25 +14,29 @@ one line of compact JSON under :func:`key`, with these members::
     commit   random number of the commit, by which its writer recognises it
     chosen   the selection of messages, see log.selection; null if not known
     took     [commit, ms]: duration of the writer's previous commit; null for its first
+    snapshot id of the Iceberg snapshot of that position, in a property of the table only
 
-Each commit of lakelog has the positions of all stores in the table. The newest commit with
-positions counts, if all later commits keep the landed rows (appends, compactions, deletes).
-Otherwise, or if expiry has removed the earlier commits:
+Each commit of lakelog has the positions of all stores in the table. The position of a store is
+found in this order:
 
-- if the table was restored or cloned, positions are computed from its rows, which are those of the
-  commits up to some version
-- if commits are missing and the table has a mark of the store, the same; a mark with a position
-  counts if its last record is the record of the store's last row
-- if the table was replaced, or the origin of a store's rows is unknown, an error is raised
+- the newest commit with a position of the store decides, among those that led to the present
+  version: a rollback or restore of the table goes back to its position. Appends, compactions and
+  deletes by others change nothing, whatever rows are missing
+- if these commits are no longer known, the mark of the store outside of commits decides, provided
+  that it belongs to the commit before the oldest known one, or that the row it ends at is there.
+  Expiry does not remove a mark, and a rollback does not set it back. Rows behind it are refused
+- otherwise an error is raised, and the user says which of both counts
 
-A store that once landed in the table, but has no row in it now, lands again from the beginning.
+A store whose table once had its position, but went back to a commit before the store's first one,
+lands again from the beginning. A commit on a history that is not known to its begin says so
+(:data:`OTHERS`): a store that it does not list may have landed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from enum import Enum, auto
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from secrets import randbits
 from typing import Any, Final, Protocol, TypeAlias
@@ -42,11 +46,13 @@ import pyarrow as pa
 
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import PositionMissing, TableMismatch
+from lakelog_lake.tables.settings import Resume
 
 PREFIX: Final = "lakelog.position."
 UNCHECKED: Final = 1 << 32
 """Stands for an unknown CRC-32, in positions that were computed from rows."""
 _VERSION: Final = 2
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMIT_BITS: Final = 53  # integers that every JSON reader keeps exactly
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
 """The offset of each queue's next message, by topic and queue id."""
@@ -63,6 +69,7 @@ class Position:
     :ivar commit: random number by which a writer recognises its own commit
     :ivar chosen: the selection of messages as text; ``None`` if not known
     :ivar took_ms: number and duration of an earlier commit of the same writer
+    :ivar stored_ms: the store time of the last record, of a position from rows; not in the text
     """
 
     start: int
@@ -72,6 +79,11 @@ class Position:
     commit: int = attrs.field(factory=lambda: randbits(_COMMIT_BITS))
     chosen: str | None = None
     took_ms: tuple[int, int] | None = None
+    stored_ms: int | None = None
+
+    def up_to(self, other: Position) -> Position:
+        """This position, with the end of ``other``, behind which no row is."""
+        return attrs.evolve(self, start=other.end, end=other.end)
 
 
 def key(store: str) -> str:
@@ -132,18 +144,15 @@ def merged(old: QueueEnds, new: QueueEnds) -> QueueEnds:
 
 LAST_ROWS: Final = (
     *("store", "topic", "queue_id"),
-    *("queue_offset", "physical_offset", "store_size"),
+    *("queue_offset", "physical_offset", "store_size", "store_timestamp"),
 )
 """The columns from which positions follow."""
 _BEGINNING: Final = Position(0, 0, commit=0)
-
-
-class Left(Enum):
-    """The part of the earlier rows that a commit keeps."""
-
-    ALL = auto()
-    THOSE_OF_AN_OLDER_VERSION = auto()
-    NONE = auto()
+OTHERS: Final = "lakelog.others"
+"""The property of a commit whose positions may not be those of all stores."""
+_UNKNOWN: Final = {OTHERS: "unknown"}
+_SNAPSHOT: Final = "snapshot"
+"""The member of a mark's text with the snapshot that has the same position."""
 
 
 @attrs.frozen
@@ -151,30 +160,63 @@ class PositionedVersion:
     """One commit to a table.
 
     :ivar texts: texts of the commit's positions, by store
-    :ivar left: the part of the earlier rows that the commit keeps
+    :ivar is_whole: whether all other stores have not landed, if there are texts
+    :ivar replaces: whether the commit may have replaced the rows of earlier ones
     """
 
     texts: Mapping[str, str]
-    left: Left = Left.ALL
+    is_whole: bool = True
+    replaces: bool = False
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], *, replaces: bool = False) -> PositionedVersion:
+        """The commit with these properties, of which other writers set some."""
+        return cls(texts_in(properties), OTHERS not in properties, replaces)
 
 
 class TableHistory(Protocol):
-    """The history of one version of a table."""
+    """The commits that led to one version of a table."""
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """The known commits, newest first."""
+        """Those that are known, newest first."""
 
     def begins(self) -> bool:
         """Whether the last one of :meth:`commits` is the table's first commit."""
 
-    def marks(self) -> Collection[str] | None:
-        """The stores with marks outside of commits; ``None`` where marks cannot be listed."""
+    def is_straight(self) -> bool:
+        """Whether the table keeps no other version than those of :meth:`commits`."""
+
+
+def lists(history: TableHistory, store: str, commit: int, since: int | None) -> bool | None:
+    """Whether a commit is in a version that the table keeps; ``None`` if that is not known.
+
+    :param commit: the number of the commit
+    :param since: the number of a commit of ``store`` before it; ``None`` if there was none
+    """
+    for each in history.commits():
+        text = each.texts.get(store)
+        found = None if text is None else _parsed(text, store).commit
+        if found == commit:
+            return True
+        if found is not None and found == since:
+            break
+    else:
+        if since is not None or not history.begins():
+            return None
+    return False if history.is_straight() else None
+
+
+class MarkedHistory(TableHistory, Protocol):
+    """A history with marks outside of commits, and the rows of the version."""
 
     def mark(self, store: str) -> str | None:
-        """The mark of ``store`` outside of commits: its newest position, or an empty text.
+        """The mark of ``store`` outside of commits: its newest position, or the end of it.
 
         Marks are not rolled back with the rows. ``None`` for a store that never landed.
         """
+
+    def is_of_parent(self, snapshot: int) -> bool:
+        """Whether ``snapshot`` was replaced by the oldest one of :meth:`commits`."""
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
         """:data:`LAST_ROWS` of the last row of each queue; may include other rows."""
@@ -186,74 +228,94 @@ class TableHistory(Protocol):
 class KnownPositions:
     """The positions of all stores in one version of a table."""
 
-    def __init__(self, line: TableHistory, name: str) -> None:
+    def __init__(self, line: MarkedHistory, name: str) -> None:
         """Read the commits.
 
         :param line: the history of the version
         :param name: name of the table in messages
         """
-        self._line, self._name = line, name
-        self._texts: dict[str, str] = {}
-        self._before = frozenset[str]()
-        self._left = Left.ALL
-        self._is_cut = self._walk()
+        self.line, self._name = line, name
+        self.texts: Mapping[str, str] = {}
+        self._is_replaced = False
+        self._is_whole = self._walk()
 
     def _walk(self) -> bool:
-        """Go back to a commit with the positions of all stores; return whether none was found."""
-        for commit in self._line.commits():
+        """Go back to a commit with positions; return whether all other stores never landed."""
+        for commit in self.line.commits():
             if commit.texts:
-                self._before = frozenset(commit.texts)
-                self._texts = dict(commit.texts) if self._left is Left.ALL else {}
+                self.texts = commit.texts
+                return commit.is_whole
+            if commit.replaces:
+                self._is_replaced = True
                 return False
-            if self._left is Left.ALL:
-                self._left = commit.left
-        return not self._line.begins()
+        return self.line.begins()
 
-    def position(self, store: str) -> Position | None:
-        """The position of ``store``, or ``None``.
+    def position(self, store: str, resume: Resume | None = None) -> Position | None:
+        """The position of ``store``, or ``None`` if it has not landed.
+
+        :param resume: what counts if no commit shows the position
 
         Raises :class:`~lakelog_lake.errors.PositionMissing` and ``TableMismatch``.
         """
-        text = self._texts.get(store) or self._from_rows.get(store)
+        text = self.texts.get(store)
         if text is not None:
             return _parsed(text, self._name)
-        if self._line.holds(store):
-            raise PositionMissing(self._name, store)
-        has_been = store in self._before or self._line.mark(store) is not None
-        return _BEGINNING if has_been else None
+        mark = self.line.mark(store)
+        if mark is None or self._is_whole:
+            if not self.line.holds(store):
+                return None if mark is None else _BEGINNING
+            mark = None
+        return self._resumed(store, mark, resume)
+
+    def _resumed(self, store: str, mark: str | None, resume: Resume | None) -> Position:
+        """The position by the mark or by the rows, if that is shown, or the user says so."""
+        marked = None if mark is None else _of_mark(mark, self._name)
+        rows = self._rows.get(store)
+        if mark is not None and marked is not None and (rows is None or rows.end <= marked.end):
+            is_last = rows is not None and rows.end == marked.end and not self._is_replaced
+            if is_last or self._is_shown(mark) or resume is Resume.POSITION:
+                return marked if marked.last is not None or rows is None else rows.up_to(marked)
+        if resume is Resume.ROWS and rows is not None:
+            return rows
+        ends = [None if each is None else each.end for each in (marked, rows)]
+        raise PositionMissing(self._name, store, *ends)
+
+    @cached_property
+    def _rows(self) -> Mapping[str, Position]:
+        return positions_of(self.line.last_rows(), self._name)
+
+    def _is_shown(self, mark: str) -> bool:
+        """Whether the mark is that of the commit before the oldest known one."""
+        snapshot = None if self._is_replaced else _snapshot_of(mark)
+        return snapshot is not None and self.line.is_of_parent(snapshot)
 
     def properties(self, store: str, position: Position) -> dict[str, str]:
         """The properties of the next commit: positions of all stores; that of ``store`` is new."""
-        texts = {**self._texts_now(), store: to_text(position)}
-        return {key(name): text for name, text in texts.items()}
+        texts = {**self.texts, store: to_text(position)}
+        return {key(name): text for name, text in texts.items()} | (
+            {} if self._is_whole else _UNKNOWN
+        )
 
-    def _texts_now(self) -> dict[str, str]:
-        if self._left is Left.ALL and (not self._is_cut or self._has_all_marks()):
-            return self._texts
-        return {**self._from_rows, **self._texts}
 
-    def _has_all_marks(self) -> bool:
-        marks = self._line.marks()
-        return marks is not None and set(marks) <= set(self._texts)
+def marks(properties: Mapping[str, str], snapshot: int) -> dict[str, str]:
+    """The marks that go with a commit of these properties.
 
-    @cached_property
-    def _from_rows(self) -> Mapping[str, str]:
-        """The positions of stores, where the rows are known to be complete up to the last one."""
-        is_older = self._left is Left.THOSE_OF_AN_OLDER_VERSION
-        if not is_older and not (self._left is Left.ALL and self._is_cut):
-            return {}
-        return {
-            store: self._confirmed(store, position) or to_text(position)
-            for store, position in positions_of(self._line.last_rows(), self._name).items()
-            if is_older or self._line.mark(store) is not None
-        }
+    :param snapshot: the snapshot that the commit makes
+    """
+    return {
+        key(store): f'{text[:-1]},"{_SNAPSHOT}":{snapshot}}}'
+        for store, text in texts_in(properties).items()
+    }
 
-    def _confirmed(self, store: str, position: Position) -> str | None:
-        """The mark's text, more complete than rows, if it ends at the record of the last row."""
-        text = self._line.mark(store)
-        last, row = _parsed(text, self._name).last if text else None, position.last
-        same = last and row and (last.offset, last.size) == (row.offset, row.size)
-        return text if same else None
+
+def _snapshot_of(mark: str) -> int | None:
+    found = json.loads(mark)
+    return found.get(_SNAPSHOT) if isinstance(found, dict) else None
+
+
+def _of_mark(mark: str, name: str) -> Position:
+    """The position of a mark, which may only have its end."""
+    return Position(int(mark), int(mark), commit=0) if mark.isdecimal() else _parsed(mark, name)
 
 
 @attrs.frozen
@@ -269,7 +331,7 @@ class TableVersion:
 
 
 def cached_version(
-    cache: dict[Any, KnownPositions], version: object, table: Any, line: TableHistory, name: str
+    cache: dict[Any, KnownPositions], version: object, table: Any, line: MarkedHistory, name: str
 ) -> TableVersion:
     """The version of ``table``; its positions are read again only if it is another version.
 
@@ -294,6 +356,7 @@ class _Last:
 
     offset: int = -1
     size: int | None = None
+    stored: datetime | None = None
     ends: dict[str, dict[int, int]] = attrs.Factory(dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -301,6 +364,7 @@ class _Last:
         queues[row["queue_id"]] = max(queues.get(row["queue_id"], 0), row["queue_offset"] + 1)
         if row["physical_offset"] > self.offset:
             self.offset, self.size = row["physical_offset"], row["store_size"]
+            self.stored = row["store_timestamp"]
 
 
 def positions_of(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, Position]:
@@ -321,9 +385,9 @@ def _last_of_queues(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """One row for each queue in ``batch``; its largest offsets are all of one record."""
     table = pa.table(batch).sort_by("physical_offset")
     aggregated = table.group_by(["store", "topic", "queue_id"], use_threads=False).aggregate(
-        [("queue_offset", "max"), ("physical_offset", "last"), ("store_size", "last")]
+        [("queue_offset", "max"), *((each, "last") for each in LAST_ROWS[4:])]
     )
-    found = ("queue_offset_max", "physical_offset_last", "store_size_last")
+    found = ("queue_offset_max", *(f"{each}_last" for each in LAST_ROWS[4:]))
     last: pa.Table = aggregated.select([*LAST_ROWS[:3], *found]).rename_columns(list(LAST_ROWS))
     rows: list[dict[str, Any]] = last.to_pylist()
     return rows
@@ -337,4 +401,5 @@ def _behind(last: _Last, name: str) -> Position:
         )
     end = last.offset + last.size
     mark = Fingerprint(last.offset, last.size, UNCHECKED)
-    return Position(last.offset, end, mark, last.ends, commit=0)
+    stored_ms = None if last.stored is None else (last.stored - _EPOCH) // timedelta(milliseconds=1)
+    return Position(last.offset, end, mark, last.ends, commit=0, stored_ms=stored_ms)

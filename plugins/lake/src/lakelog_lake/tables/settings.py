@@ -1,5 +1,7 @@
 """Settings of a table: the history that it keeps while messages land, and its compression.
 
+Also what counts where a table does not show its position.
+
 ``lakelog.history``, of an Iceberg table's properties or a Delta table's configuration::
 
     100     the newest 100 versions
@@ -69,6 +71,13 @@ def duration(text: str, key: str = "--older-than") -> int:
     if found_ms is None:
         raise SettingsError(f"{text!r} is not a duration; write 7d, 12h, 30m or 90s", key=key)
     return -(-found_ms // 1000)
+
+
+class Resume(StrEnum):
+    """What a user trusts where no commit shows the position of a store."""
+
+    POSITION = "position"
+    ROWS = "rows"
 
 
 class ParquetCompression(StrEnum):

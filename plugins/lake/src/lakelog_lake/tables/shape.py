@@ -11,7 +11,7 @@ run together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -153,12 +153,15 @@ class Layout:
         ``keys.element``, ``properties.key``, ``properties.value``, ``order.price``; ``None``
         without field ids
     :ivar is_hidden: whether a file has a hidden name until it is committed
+    :ivar form: identifies the columns and partitions of the table for which it was made; a commit
+        to a version of another form would misplace the rows
     """
 
     columns: pa.Schema = attrs.field(factory=message_columns)
     partition: tuple[str, ...] = DEFAULT
     field_ids: Mapping[str, int] | None = None
     is_hidden: bool = False
+    form: Hashable = None
 
 
 def file_schema(layout: Layout) -> pa.Schema:

@@ -172,26 +172,26 @@ class ReadAhead:
     the tasks are done.
 
     :ivar spans: the ranges of the log of this pass
-    :ivar _starts: the tables with the start offsets that the pass assumes
+    :ivar _starts: the tables with the start offsets and forms that the pass assumes
     """
 
     spans: Sequence[records.LogSpan]
-    _starts: Sequence[tuple[Any, int]]
+    _starts: Sequence[tuple[Any, ...]]
     _written: Future[Sequence[Written]]
 
     @classmethod
     def begun(
         cls,
         spans: Sequence[records.LogSpan],
-        starts: Sequence[tuple[Any, int]],
+        starts: Sequence[tuple[Any, ...]],
         write: Callable[[], Sequence[Written]],
     ) -> ReadAhead:
         """Start ``write`` in a thread; run it here if the system can start no thread."""
         name = "lakelog-landing-ahead"
         return cls(spans, starts, soon_done(partial(_in_a_thread, name), name, write))
 
-    def is_of(self, starts: Sequence[tuple[Any, int]]) -> bool:
-        """Whether it was written for these tables and start offsets."""
+    def is_of(self, starts: Sequence[tuple[Any, ...]]) -> bool:
+        """Whether it was written for these tables, start offsets and forms."""
         return list(self._starts) == list(starts)
 
     def written(self) -> Sequence[Written]:

@@ -79,7 +79,7 @@ def first_offset(
         return store.min_offset
     minimum = _first_before(store, position.end)
     if position.last is not None:
-        _check_last(store, position.last, position.end, table)
+        _check_last(store, position, position.last, table)
     if minimum > position.end:
         if not accept_gaps:
             raise RetentionGap(store.path, table, position.end, minimum)
@@ -92,34 +92,44 @@ def _first_before(store: lakelog.Store, offset: int) -> int:
     return store.min_offset if store.min_offset <= offset else store.oldest_offset
 
 
-def _check_last(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> None:
+def _check_last(store: lakelog.Store, position: Position, last: Fingerprint, table: str) -> None:
     """Raise :class:`WrongLog` unless the log has the record ``last``, or retention deleted it."""
     if _first_before(store, last.offset) > last.offset:
         return
     behind = last.offset + last.size
-    found = _fingerprint_at(store, last.offset, behind)
+    found = record_at(store, last.offset, behind)
     if found is None:
         raise WrongLog(
             store.path,
             table,
             f"the last record that landed stood at offset {last.offset} to {behind}, and no whole "
-            f"record is there (the table holds what is before {end})",
+            f"record is there (the table holds what is before {position.end})",
         )
-    if found.size != last.size or last.crc not in (found.crc, UNCHECKED):
+    record, stored_ms = found
+    if record.size != last.size or last.crc not in (record.crc, UNCHECKED):
         raise WrongLog(
             store.path,
             table,
             f"the last record that landed, at offset {last.offset}, has {last.size} bytes"
             f"{'' if last.crc == UNCHECKED else f' with the checksum {last.crc:08x}'}, and the one "
-            f"there has {found.size} with {found.crc:08x}",
+            f"there has {record.size} with {record.crc:08x}",
+        )
+    if position.stored_ms not in (None, stored_ms):
+        raise WrongLog(
+            store.path,
+            table,
+            f"the last row, at offset {last.offset}, has the store time {position.stored_ms}, and "
+            f"the record there {stored_ms}, in ms since 1970",
         )
 
 
-def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint | None:
+def record_at(store: lakelog.Store, offset: int, end: int) -> tuple[Fingerprint, int] | None:
+    """The record that starts at ``offset``, and its store time in ms; ``None`` without one."""
     for piece in store.scan_pieces(offset, end):
         if isinstance(piece, RecordBatch) and piece.base_offset + int(piece.starts[0]) == offset:
             record = piece.record(0)
-            return Fingerprint(offset, len(record), zlib.crc32(record))
+            found = Fingerprint(offset, len(record), zlib.crc32(record))
+            return found, int(piece.decoded[0].store_timestamp_ms)
         break
     return None
 

@@ -19,10 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import dataset
 
+import lakelog
 from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable, NotLanded, Unreadable
 from lakelog_lake.landing.committing import table_errors
+from lakelog_lake.landing.targets import landed_as
+from lakelog_lake.log.records import store_name
 from lakelog_lake.sinks import delta, iceberg, parquet
-from lakelog_lake.sinks.base import KEY, Sink
+from lakelog_lake.sinks.base import KEY
 from lakelog_lake.sinks.locations import TableLocation, is_template, location_of, named
 from lakelog_lake.tables import remote, shape
 from lakelog_lake.tables.position import Position, from_text, texts_in
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 16_384
 DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
 """A path or URI, and the columns that the file itself does not hold."""
+
+
+Texts: TypeAlias = "Mapping[str, str]"
+"""Texts of positions by store."""
 
 
 @attrs.frozen
@@ -65,6 +72,9 @@ class LandedTable(Protocol):
     def position(self, store: str) -> Position | None:
         """The position of ``store``; ``None`` if it never landed here."""
 
+    def texts(self) -> Texts:
+        """The texts of the positions of all stores."""
+
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of ``store``, or of all stores, in any order."""
 
@@ -81,8 +91,6 @@ class LandedTable(Protocol):
         """The last commits, oldest first; empty if not known."""
 
 
-Texts: TypeAlias = "Mapping[str, str]"
-"""Texts of positions by store."""
 MOST: Final = 40
 """Number of commits to show."""
 
@@ -143,7 +151,7 @@ def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]
     return commits
 
 
-_Sink = TypeVar("_Sink", bound=Sink)
+_Sink = TypeVar("_Sink", delta.DeltaSink, iceberg.IcebergSink, parquet.ParquetSink)
 
 
 @attrs.frozen
@@ -163,6 +171,10 @@ class RowsOfSink(Generic[_Sink]):
     def position(self, store: str) -> Position | None:
         """The position in the newest version; for Iceberg maybe from the table's property."""
         return self.sink.head(store).position
+
+    def texts(self) -> Texts:
+        """The texts of the positions of all stores, as far as commits show them."""
+        return self.sink.texts()
 
 
 class ParquetRows(RowsOfSink[parquet.ParquetSink]):
@@ -373,7 +385,7 @@ class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
-            return self.sink.catalog.load_table(self.sink.table)
+            return self.sink.load()
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             spaces = map(self.sink.catalog.list_tables, self.sink.catalog.list_namespaces())
             known = ", ".join(".".join(each) for space in spaces for each in space) or "none"
@@ -464,6 +476,14 @@ def _if_there(place: TableLocation, to: str, name: str) -> LandedTable | None:
         return _one(place, to, name)
     except NoTable:
         return None
+
+
+def landed_name(path: Path, identity: str, tables: Iterable[LandedTable]) -> str:
+    """The name of the store in ``path`` in tables where its log landed under another one."""
+    if identity != store_name(path):
+        return identity  # the user has named it
+    with lakelog.open(path, mode="read") as log:
+        return landed_as(log, identity, [each.texts() for each in tables])
 
 
 def position_of(table: LandedTable, store: str) -> Position:

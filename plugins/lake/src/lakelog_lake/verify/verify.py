@@ -108,7 +108,7 @@ def log_facts(
 class VerifyRequest:
     """The parameters of a comparison.
 
-    :ivar store: its identity in the table
+    :ivar store: its identity, under which it landed if the user gave it, see :meth:`named`
     :ivar chosen: the selection of messages that should have landed
     :ivar dead: the table's dead letters, which are committed before its own rows
     """
@@ -119,16 +119,23 @@ class VerifyRequest:
     chosen: Chosen
     dead: landed_table.LandedTable | None = None
 
+    def named(self) -> VerifyRequest:
+        """The same, with the identity under which the log landed."""
+        name = landed_table.landed_name(self.path, self.store, [self.table])
+        return attrs.evolve(self, store=name)
+
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of both tables; dead letters behind the position of the table are left out.
 
         :param columns: with the physical offset
         """
-        yield from self.table.batches(self.store, columns)
+        for batch in self.table.batches(self.store, columns):
+            yield batch.select(columns)  # a table may have them in another order
         if self.dead is not None:
             end = landed_table.position_of(self.table, self.store).end
             for batch in self.dead.batches(self.store, columns):
-                yield batch.filter(pc.less(batch.column("physical_offset"), end))
+                kept = batch.filter(pc.less(batch.column("physical_offset"), end))
+                yield kept.select(columns)
 
     def data_files(self) -> list[landed_table.DataFile]:
         """The data files of both tables; raises :class:`~lakelog_lake.errors.NeedsEngine`."""
@@ -177,6 +184,7 @@ def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verifi
 
     Raises the errors of reading the table, and :class:`~lakelog_lake.errors.NotLanded`.
     """
+    asked = asked.named()
     position = landed_table.position_of(asked.table, asked.store)
     columns = comparing.compared(asked.table.columns())
     queues = comparing.Queues()
