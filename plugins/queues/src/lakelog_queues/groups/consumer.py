@@ -202,7 +202,7 @@ class GroupConsumer(OfThisProcess):
             number, lost = self._taken.get(thread, _NOTHING)
             if number:
                 self._state.undo(number, map(_handle, lost))
-            taken_ms = time.time_ns() // 1_000_000  # first: visible_ms is not after the end of the lease
+            taken_ms = time.time_ns() // 1_000_000  # first: the lease ends later
             now_ms, span = self._access.now_ms(), self._options.invisible_ms
             number = self._hand_out(now_ms)
             self._taken[thread] = number, []
