@@ -116,7 +116,7 @@ def test_what_an_interrupted_put_has_appended_is_dispatched(tmp_path: Path) -> N
             assert store.wait_dispatched(store.max_offset), f"point {at}: {place}"
             if place is None:
                 break
-        assert at > 2
+        assert at  # Python 3.12 has one point there
 
 
 @at_every(1)

@@ -178,7 +178,8 @@ def check_exclusive(found: list[Step], killed: Collection[int | None], *, orderl
     """No record was taken again within its invisible time, unless its holder had given it up.
 
     An orderly member that returns a message gives up the later ones of its queue too, and one that
-    was killed all.
+    was killed all. A time is a whole ms of the system's clock, while a lease is measured in whole
+    ms of another clock.
     """
     held: dict[Record, Step] = {}
     last = {step.process: number for number, step in enumerate(found)}
@@ -187,7 +188,7 @@ def check_exclusive(found: list[Step], killed: Collection[int | None], *, orderl
             held = {record: by for record, by in held.items() if by.process != step.process}
         elif step.word == "taken" and step.record is not None:
             before = held.get(step.record)
-            is_free = before is None or step.taken_ms >= before.visible_ms
+            is_free = before is None or step.taken_ms + 1 >= before.visible_ms
             if before is not None and before.process in killed:
                 is_free = is_free or last[before.process] < number
             assert is_free, (before, step)

@@ -100,7 +100,8 @@ def test_workers_end_with_a_killed_pool(tmp_path: Path, notes: Path) -> None:
         pool.wait(60)
         (tmp_path / "gate").touch()
         until(lambda: not any(is_alive(pid) for _, pid in lines(notes, "begin")), seconds=120)
-    assert len(lines(notes, "end")) == 2
+    begun = lines(notes, "begin")  # a worker may begin another one before it sees that
+    assert sorted(lines(notes, "end")) == sorted(begun)
 
 
 # --- stops -------------------------------------------------------------------------------------
