@@ -24,10 +24,10 @@ from lakelog_replication.remoting import BrokerRefused, call
 from lakelog_replication.settings import Address
 from plugins.broker.tests.raw_client import answer_to, send
 from tests.broker.later import lakelogs_broker
-from tests.faults.checking import rebooted
 from tests.faults.disks import Disk, eat, made, small
 from tests.faults.recorder import recording
 from tests.replication.masterbroker import SEGMENT
+from tests.support.rebooting import rebooted
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import tempfile
-import uuid
-import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +12,12 @@ import pytest
 import lakelog
 from lakelog import Store, StoredMessage
 from lakelog.errors import StoreError
-from lakelog.processes import shared_page
 from lakelog.recovery.report import RecoveryReport
 from tests.faults.conftest import Outcome
 from tests.faults.workload import SEGMENT_BYTES, TOPIC, body_of, message_of
 
 DURABLE: Final = ("inline", "group-commit")
 """Flush strategies with which what was acknowledged outlasts anything."""
-BOOT_ID_AT: Final = 8
-CHECKED_BYTES: Final = 32
-"""Begin of a group's state; its check sum follows."""
 IN_PAGE_CACHE: Final = ("file", "mmap")
 """Writers with which it outlasts the death of the process, whatever the flush strategy."""
 
@@ -38,21 +30,6 @@ def kept(outcome: Outcome, settings: Mapping[str, Any], *, power_cut: bool = Fal
         return set(outcome.acks)
     flushed = max((event["flushed"] for event in outcome.events if "flushed" in event), default=0)
     return {str(event["ack"]) for event in outcome.told("ack") if event["end"] <= flushed}
-
-
-def rebooted(path: Path) -> None:
-    """As after a power cut: the store was written before the kernel had its present boot id.
-
-    For all processes: only the shared page and the states of groups have that id. The cut may have
-    taken them.
-    """
-    for each in (shared_page.page_path(path), *path.glob("lakelog/groups/*.state")):
-        with suppress(FileNotFoundError), each.open("r+b") as file:
-            file.seek(BOOT_ID_AT)
-            file.write(uuid.uuid4().bytes)
-            if each.suffix == ".state":
-                file.seek(0)
-                file.write(struct.pack("Q", zlib.crc32(file.read(CHECKED_BYTES))))
 
 
 def check_recovered(

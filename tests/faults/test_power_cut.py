@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pytest
 
-from tests.faults.checking import check_recovered, kept, rebooted
+from tests.faults.checking import check_recovered, kept
 from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
 from tests.faults.matrix import named
 from tests.faults.workload import SEGMENT_BYTES
+from tests.support.rebooting import rebooted
 from tests.support.rows import Row, by_kind, difference
 from tests.support.twostores import ours
 

@@ -25,11 +25,11 @@ import pytest
 import lakelog
 from lakelog import Message, Store
 from lakelog.format.properties import TIMER_TOPIC
-from tests.faults.checking import rebooted
 from tests.faults.consuming import LATE, QUEUES, TOPIC, settings_of
 from tests.faults.disks import FILE_SYSTEMS, Disk, made
 from tests.faults.recorder import recording
 from tests.support.killing import ROOT
+from tests.support.rebooting import rebooted
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.root

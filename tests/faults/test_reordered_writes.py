@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import check_recovered, kept, opened, rebooted
+from tests.faults.checking import check_recovered, kept, opened
 from tests.faults.conftest import Workers
 from tests.faults.disks import FILE_SYSTEMS
 from tests.faults.recorder import recording
 from tests.faults.workload import TOPIC
+from tests.support.rebooting import rebooted
 
 pytestmark = pytest.mark.root
 TIMED: Final = {"flush_interval_ms": 20, "flush_least_pages": 0, "flush_thorough_interval_ms": 0}

@@ -29,7 +29,7 @@ from plugins.queues.tests.groups.support import (
     open_store,
     put,
 )
-from tests.faults.checking import rebooted
+from tests.support.rebooting import rebooted
 from tests.support.waiting import until
 
 

@@ -240,14 +240,16 @@ class Target:
         """Commit a position that is only in memory, unless it is in the segment of the last one.
 
         Retention removes whole segments: so no gap can come between the two, and a run without
-        news for the table leaves no version in it.
+        news for the table leaves no version in it. A table of dead letters is different: the next
+        run may have other parsers, which must not read what has landed.
 
         :param segments: the starts of the log's segments
         """
         known, head = self._empty_to, self._head
         if known is None or head is None or head.position is None:
             return
-        if any(head.position.end < start <= known.end for start in segments):
+        is_far = any(head.position.end < start <= known.end for start in segments)
+        if is_far or self.is_dead_letters:
             commit(self.sink, head, identity, [], known)
             self._head = self._empty_to = None
 

@@ -379,7 +379,7 @@ class IcebergSink:
         try:
             table = self.catalog.load_table(self.table)
         except FileNotFoundError as error:
-            if self.within is None:
+            if self.within is None or f"{self.within.resolve()}/" in str(error):
                 raise
             raise TableElsewhere(
                 self.name, self.within, f"a place that is gone ({error})"
