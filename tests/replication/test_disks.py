@@ -27,8 +27,8 @@ from plugins.replication.tests.replica.copies import (
     until,
 )
 from plugins.replication.tests.replica.test_kills import Pair, pair, size_of
-from tests.faults.checking import rebooted
 from tests.faults.disks import Disk, eat, made, small
+from tests.support.rebooting import rebooted
 
 __all__ = ["pair"]  # a fixture
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]

@@ -323,8 +323,8 @@ class CommitLog:
         self.positions.moved()  # a waiter for this process's appends must wait for those of all
         segments = self.segments
         if self.positions.appended > segments.active_offset + segments.size_bytes:
-            with suppress(LakelogError):  # the next put raises it
-                self._inside(lambda: self._follow(self.positions.appended))
+            with suppress(LakelogError):  # the next put raises it; if others append, the next turn
+                self._inside(lambda: self._follow(self.positions.appended), at_once=True)
         segments.release()
 
     def _inside(self, work: Callable[[], object], *, at_once: bool = False) -> None:
