@@ -32,12 +32,23 @@ ROUNDS: Final = "3"
 """The least of so many counts."""
 PROGRAM: Final = """
 import json, resource, sys
+from pathlib import Path
 import lakelog, numpy
+
+read_text, not_counted = Path.read_text, 0
+
+def read_text_of(path, **more):  # the locks of all processes: as long as other tests make it
+    global not_counted
+    text = read_text(path, **more)
+    not_counted += len(text) if str(path) == "/proc/locks" else 0
+    return text
+
+Path.read_text = read_text_of
 
 def reads():
     lines = open("/proc/self/io").read().splitlines()
     read = next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
-    return read, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return read - not_counted, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 def counted(action):
     before = reads()
@@ -119,8 +130,7 @@ def test_it_is_the_same_for_any_length_and_number_of_segments(small: Path, tmp_p
     }
     for name, (read, _) in found["small"].items():
         assert read < MOST_BYTES, found
-        looks = 32 << 10 if name == "find" else 8 << 10  # a reader looks again after 2 ms, at 4 KiB
-        assert abs(found["large"][name][0] - read) < looks, found
+        assert abs(found["large"][name][0] - read) < 8 << 10, found
         units = 2 * 300 * 1024 if name == "find" else 8 << 10  # the record is found, and got
         assert abs(found["many"][name][0] - found["one"][name][0]) < units, found
         assert max(found["large"][name][1], found["many"][name][1]) < MOST_FAULTS, found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -116,7 +117,7 @@ def test_what_an_interrupted_put_has_appended_is_dispatched(tmp_path: Path) -> N
             assert store.wait_dispatched(store.max_offset), f"point {at}: {place}"
             if place is None:
                 break
-        assert at  # Python 3.12 has one point there
+        assert at > (0 if sys.version_info >= (3, 12) else 2)  # from 3.12 on, one point is there
 
 
 @at_every(1)
