@@ -202,11 +202,13 @@ class GroupConsumer(OfThisProcess):
             number, lost = self._taken.get(thread, _NOTHING)
             if number:
                 self._state.undo(number, map(_handle, lost))
-            taken_ms = time.time_ns() // 1_000_000  # first: the lease ends later
+            before_ms = time.time_ns() // 1_000_000
             now_ms, span = self._access.now_ms(), self._options.invisible_ms
             number = self._hand_out(now_ms)
             self._taken[thread] = number, []
-            lease = _Lease(number, now_ms, now_ms + span, (taken_ms, taken_ms + span))
+            # The thread may stand still between two clocks: the lease does not end earlier.
+            times = time.time_ns() // 1_000_000, before_ms + span
+            lease = _Lease(number, now_ms, now_ms + span, times)
             found = self._again(most, lease)
             if len(found) < most:
                 found += self._new(most - len(found), lease)
