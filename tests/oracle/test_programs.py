@@ -91,7 +91,7 @@ def test_puts_go_on_until_the_time_is_over_and_the_store_is_opened_again(
 ) -> None:
     row = oracle.bench(tmp_path, "append", ms=50, body=100, warm_ms=10, flush="SYNC", inflight=8)
     assert row["messages"] > 0
-    assert row["seconds"] >= 0.045  # two clocks, one of ms
+    assert row["seconds"] >= 0.05
     loaded = oracle.bench(tmp_path, "load")
     assert loaded["max_offset"] >= row["messages"] * 100
     assert 0 < loaded["load_ms"] <= loaded["start_ms"] <= loaded["dispatched_ms"]

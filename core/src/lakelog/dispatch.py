@@ -339,14 +339,19 @@ class DispatchRunner:
         self._closing = False
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
 
-    def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def complete(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Dispatch the existing records; does nothing without dispatchers.
 
         :param progress: called with the bytes dispatched so far, and their total
+        :param is_over: called after each run of records; if it returns true, the others are left
         """
         if not self._dispatching.dispatchers:
             return
-        self._round(progress)
+        self._round(progress, is_over)
         if not self._is_behind():
             self._known = 0
 
@@ -500,12 +505,16 @@ class DispatchRunner:
     def _is_behind(self) -> bool:
         return self._dispatching.offset < self._positions.readable_elsewhere
 
-    def _round(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def _round(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         with self._lock:
             if self.failure is not None or not self._is_behind():
                 return
             try:
-                self._dispatch(progress)
+                self._dispatch(progress, is_over)
             except DispatchStopped as stopped:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
@@ -520,7 +529,9 @@ class DispatchRunner:
             finally:
                 self._publish()
 
-    def _dispatch(self, progress: Callable[[int, int], None] | None) -> None:
+    def _dispatch(
+        self, progress: Callable[[int, int], None] | None, is_over: Callable[[], bool]
+    ) -> None:
         dispatching, end = self._dispatching, self._positions.readable_elsewhere
         begun = dispatching.offset
         for piece in self._pieces(begun, end):
@@ -528,7 +539,7 @@ class DispatchRunner:
             self._publish()
             if progress is not None:
                 progress(dispatching.offset - begun, end - begun)
-            if self._asked:
+            if self._asked or is_over():
                 return
 
     def _publish(self) -> None:

@@ -6,8 +6,10 @@ import errno
 import fcntl
 import logging
 import os
+import signal
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +21,11 @@ from core.tests.maintenance.support import MaintenancePlugin
 from core.tests.store.support import NEVER, SEGMENT, a_store, bodies, open_small, read_small
 from core.tests.store.workers import SERVE, a_worker, an_owner
 from lakelog import Message, PutRefused
+from lakelog.dispatch import DispatchCursor
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE, LOCK_CONTENT, OWN_DIR, segment_name
+from lakelog.format.record_batch import Piece
 from lakelog.hooks import DiskState
 from lakelog.processes.membership import Membership
 from lakelog.processes.ownership import is_owned, is_published, is_served
@@ -448,3 +452,32 @@ def test_who_misses_a_removed_file_of_the_processes_says_so(tmp_path: Path, name
         with pytest.raises(StoreError, match=f"{name}: .*gone.*; close the store in all of them"):
             open_small(tmp_path)
         store.put(Message("t", b"x"))
+
+
+def test_a_close_ends_a_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the log is dispatched by the next process with the services."""
+    run, runs = DispatchCursor.run, list[int]()
+    beside = {"take_over": False}
+    with an_owner(tmp_path) as first, open_small(tmp_path, attach=beside) as third:
+        second = open_small(tmp_path)
+        joined = second._current.last().joined
+        assert joined is not None
+
+        def run_late(cursor: DispatchCursor, pieces: Iterable[Piece]) -> None:
+            runs.append(cursor.offset)
+            until(lambda: joined._is_closing)
+            run(cursor, pieces)
+
+        os.kill(first.process.pid, signal.SIGSTOP)
+        for _ in range(3 * SEGMENT // 1000):
+            third.put(Message("t", bytes(1000), queue_id=0))
+        monkeypatch.setattr(DispatchCursor, "run", run_late)
+        first.kill()
+        until(lambda: runs)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(second.close).result()
+        assert len(runs) == 1
+        monkeypatch.undo()
+        with open_small(tmp_path) as fourth:
+            until(lambda: fourth.wait_dispatched(0))
+            assert len(bodies(fourth.scan())) == 3 * SEGMENT // 1000

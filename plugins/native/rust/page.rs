@@ -233,14 +233,18 @@ impl AppendLock {
             if self.take() {
                 return Ok(true);
             }
-            if begun.elapsed() >= most {
-                return Ok(false);
+            let is_late = begun.elapsed() >= most;
+            if !is_late {
+                py.detach(|| sleep(sequence, seen));
+                py.check_signals()?;
             }
-            py.detach(|| sleep(sequence, seen));
-            py.check_signals()?;
-            if self.take() || self.take_from_dead(before) {
+            // A dead holder is looked for even when the time is over: it delays nobody.
+            if self.take() || self.take_from_dead(before) || self.take() {
                 waited.store(1, Ordering::SeqCst); // the waking release cleared it for all
                 return Ok(true);
+            }
+            if is_late {
+                return Ok(false);
             }
         }
     }

@@ -73,6 +73,21 @@ def test_a_holder_that_is_killed_holds_nobody_up(
     assert log.records() == [(0, 1), (0, 2)]
 
 
+@WAYS
+def test_a_dead_holder_is_no_reason_to_give_up(
+    tmp_path: Path, one: MakeLock, other: MakeLock
+) -> None:
+    """The last close does not wait; it repairs what a killed process has left."""
+    log = TinyLog.make(tmp_path)
+    log.page.words[SEVERAL] = 1
+    _, waiter = opened(tmp_path, other)
+    assert os.waitpid(fork(partial(_dies_inside, tmp_path, one)), 0)[1] == signal.SIGKILL
+    if waiter.take():
+        assert waiter.acquire(0)
+    waiter.release()
+    assert not log.page.words[APPEND_HOLDER]
+
+
 def _dies_inside(path: Path, lock: MakeLock) -> None:
     opened(path, lock)[0].section.enter()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -26,6 +26,8 @@ final class Load {
         }
     }
 
+    private static final long FOR_EVER_NS = 1L << 60;
+
     private final int threads;
     private final Operation operation;
     /** The same threads throughout: the store keeps buffers for each that it has met. */
@@ -47,20 +49,19 @@ final class Load {
 
     /** The figures of one run: each operation counts for so many messages of so many bytes. */
     Map<String, Object> measure(int count, int messagesEach, int bodyBytes) throws Exception {
-        return measure(count, Long.MAX_VALUE, messagesEach, bodyBytes);
+        return measure(count, FOR_EVER_NS, messagesEach, bodyBytes);
     }
 
     /** The same for as many operations as are begun within the time. */
     Map<String, Object> measureFor(long milliseconds, int messagesEach, int bodyBytes) throws Exception {
-        long deadline = System.nanoTime() + milliseconds * 1_000_000;
-        return measure(Integer.MAX_VALUE, deadline, messagesEach, bodyBytes);
+        return measure(Integer.MAX_VALUE, milliseconds * 1_000_000, messagesEach, bodyBytes);
     }
 
-    private Map<String, Object> measure(int count, long deadline, int messagesEach, int bodyBytes)
+    private Map<String, Object> measure(int count, long mostNs, int messagesEach, int bodyBytes)
             throws Exception {
         Latencies latencies = new Latencies(Math.min(count, 1 << 16));
         long startNs = System.nanoTime();
-        spread(count, deadline, latencies);
+        spread(count, startNs + mostNs, latencies);
         operation.finish();
         double seconds = (System.nanoTime() - startNs) / 1e9;
         double messages = (double) latencies.count() * messagesEach;

@@ -106,11 +106,13 @@ class AppendLock:
             sequence = self._byte.ask()
             if not self._words[shared_page.APPEND_HOLDER]:
                 break
-            if time.monotonic() >= deadline:
+            is_late = time.monotonic() >= deadline
+            if not is_late:
+                self._byte.sleep(sequence, LONGEST_SLEEP_S)
+            seen = self._without_dead(seen)  # also when the time is over: a dead one delays nobody
+            if seen and is_late:
                 self.release()
                 return False
-            self._byte.sleep(sequence, LONGEST_SLEEP_S)
-            seen = self._without_dead(seen)
         return True
 
     def _without_dead(self, seen: int) -> int:

@@ -194,8 +194,13 @@ def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogRe
     return reader
 
 
-def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
-    """Build the parts of a process that takes the services of its open log."""
+def serving_parts(
+    prepared: OpenRequest, opened: OpenLog, is_over: Callable[[], bool] = lambda: False
+) -> RoleParts:
+    """Build the parts of a process that takes the services of its open log.
+
+    Raises :class:`~lakelog.errors.StoreClosed` once ``is_over`` returns true.
+    """
     registry, settings = prepared.registry, prepared.settings
     context = prepared.context(read_only=False)
     archive = make_archive(registry, settings, context)
@@ -205,16 +210,23 @@ def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lead(strategies, undo)
-        owned = take_services(opened, strategies, context.checkpoint, undo)
+        owned = take_services(opened, strategies, context.checkpoint, undo, is_over)
         parts = owner.with_maintenance(prepared, owned, archive, owned.reput.close)
         undo.pop_all()
     return parts
 
 
 def take_services(
-    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper, undo: ExitStack
+    opened: OpenLog,
+    strategies: Strategies,
+    checkpoint: CheckpointKeeper,
+    undo: ExitStack,
+    is_over: Callable[[], bool],
 ) -> owner.OwnedStore:
-    """Take over the services from a process that released them or died; the log is whole."""
+    """Take over the services from a process that released them or died; the log is whole.
+
+    Raises :class:`~lakelog.errors.StoreClosed` once ``is_over`` returns true.
+    """
     directory, positions = opened.directory, opened.positions
     opened.segments.first_offset = positions.minimum
     publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
@@ -225,7 +237,9 @@ def take_services(
     report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
     owned = owner.with_services(opened, strategies, publisher, checkpoint, report, start)
     undo.callback(owned.reput.close)
-    owned.reput.complete()
+    owned.reput.complete(is_over=is_over)
+    if is_over():  # the next process with the services dispatches the rest
+        raise errors.StoreClosed("the store is closed")
     owner.begin_services(owned)
     return owned
 
@@ -341,7 +355,7 @@ class JoinedLog:
     def _serving_parts(self) -> RoleParts:
         """Build the parts with the services, which are released on an error."""
         try:
-            return serving_parts(self.prepared, self.log)
+            return serving_parts(self.prepared, self.log, lambda: self._is_closing)
         except BaseException:  # Ctrl-C too
             self.log.lock.drop_services()
             raise
@@ -389,7 +403,8 @@ class JoinedLog:
         try:
             parts = self._serving_parts()
         except (errors.LakelogError, OSError) as error:
-            if self._failed != str(error):  # log each error once: the take-over is retried soon
+            # Each error is logged once: the take-over is retried soon.
+            if not self._is_closing and self._failed != str(error):
                 self._failed = str(error)
                 _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
             return
