@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -99,9 +99,8 @@ def table_rows(
 
 def _types(columns: Sequence[str], again: ParsedAgain) -> StructType:
     """The types of the table's columns: files may lack some, or have narrower ones."""
-    names = f"{_schema(columns)}, {ERROR} string"
-    parsed = from_arrow_schema(again.fields).fields
-    return StructType([*parsed, *StructType.fromDDL(names)])
+    ours = cast("StructType", StructType.fromDDL(f"{_schema(columns)}, {ERROR} string"))
+    return StructType([*from_arrow_schema(again.fields).fields, *ours.fields])
 
 
 def _with_parsed(
