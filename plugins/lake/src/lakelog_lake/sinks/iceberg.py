@@ -328,10 +328,7 @@ class IcebergSink:
     @property
     def folder(self) -> remote.Folder:
         """The folder of the data files."""
-        if remote.is_local(self._location):
-            return remote.local_folder(self._location) / "data"
-        files = remote.IcebergFiles(self._properties)
-        return remote.Remote(f"{self._location.rstrip('/')}/data", files)
+        return data_folder(self._location, self._properties)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -479,6 +476,16 @@ class IcebergSink:
             return path
         within = Path(path).relative_to(remote.local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
+
+
+def data_folder(location: str, properties: remote.Pairs) -> remote.Folder:
+    """The folder of the data files of a table.
+
+    :param properties: those of the table's FileIO
+    """
+    if remote.is_local(location):
+        return remote.local_folder(location) / "data"
+    return remote.Remote(f"{location.rstrip('/')}/data", remote.IcebergFiles(properties))
 
 
 def _form(table: Table) -> Hashable:
