@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from lakelog_lake.log.records import NAMES, LogSpan, unpacked
 from lakelog_lake.tables.data_files import FilePlacement, PartitionFiles
 from lakelog_lake.tables.shape import Layout
 from lakelog_lake.tasks.engines import in_process, processes, shares
-from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits
+from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits, Written
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.table_specs import land_spec
 from plugins.lake.tests.landing.tables import any_kind, assert_exactly, files, keys_of, make
@@ -52,11 +52,11 @@ def test_processes_write_one_file_each(source: LandingSource, tmp_path: Path) ->
     bounds = TaskLimits(task_bytes=8 << 10, file_bytes=64 << 10)
     with processes(2, lambda: done.append(1)) as engine:
 
-        def counting(tasks: list[Task]) -> object:
+        def counting(tasks: Sequence[Task]) -> Sequence[Written]:
             planned.extend(tasks)
             return engine(tasks)
 
-        land(source, make("parquet", tmp_path / "t"), counting, bounds)  # type: ignore[arg-type]
+        land(source, make("parquet", tmp_path / "t"), counting, bounds)
     assert len(files("parquet", tmp_path / "t")) == 2 * _TOPICS
     assert len(done) == len(planned) > 2
     assert_exactly("parquet", tmp_path / "t", keys_of(source.path, "S"))
