@@ -63,7 +63,8 @@ def _struct(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.D
     fields = {field.number: field.name for field in message.fields}
 
     def values(of: Any) -> dict[str, Any]:
-        for each in UnknownFieldSet(of):
+        unknown: Any = UnknownFieldSet(of)
+        for each in unknown:
             if each.field_number in fields:
                 name = f"{at}/{fields[each.field_number]}"
                 raise ValueError(f"{name}: number {each.field_number} has another type in the body")
