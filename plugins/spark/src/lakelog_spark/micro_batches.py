@@ -27,6 +27,7 @@ from lakelog_lake.tables import settings, shape
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
+from lakelog_spark.sessions import check_spark
 
 
 def lander(  # noqa: PLR0913  # each says what lands, or where
@@ -40,6 +41,7 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     system_topics: bool = False,
     compression: str = "auto",
     pin: str | None = None,
+    resume: str | None = None,
 ) -> Lander:
     """Make a function for ``foreachBatch`` that lands a store exactly once.
 
@@ -56,6 +58,8 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
         ``auto``, which is zstd, except for bodies that do not shrink
     :param pin: name of the pin by which retention keeps messages that have not landed; ``None``
         derives one
+    :param resume: ``position`` or ``rows``, as for ``lakelog dispatch --resume``: what counts in a
+        table that does not show how far the store has landed
 
     Raises :class:`~lakelog.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
     """
@@ -68,6 +72,7 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
         shape.parse(partition),
         parsers,
         compression=settings.ParquetCompression.of(compression),
+        resume=settings.Resume.of(resume),
     )
     return Lander(source, spec, pin)
 
@@ -110,6 +115,7 @@ class Lander:
                     return
 
     def _started(self, session: SparkSession) -> LandingDispatcher:
+        check_spark(session.version, "the Spark of this query")
         catalog = catalog_in(self.spec.to)
         place = None if catalog is None else SparkCatalogLocation(session, catalog)
         return LandingDispatcher.of(

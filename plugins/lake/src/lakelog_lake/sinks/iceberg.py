@@ -6,9 +6,8 @@ properties of the table, each with the snapshot's id. They outlive the snapshot,
 back with the table. The snapshots that led to a version are read by pyiceberg here, and by Java in
 Spark.
 
-A commit requires that the branch is still at the snapshot from which the position was read. After a
-conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
-list of snapshot producers prevents that (checked with the pinned version of pyiceberg).
+A commit requires that the branch is still at the snapshot from which the position was read, and is
+tried once.
 
 Types of columns are compared as texts without ids, such as ``list<string>``.
 """
@@ -17,9 +16,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -33,17 +34,18 @@ from lakelog_lake.sinks.iceberg_history import TableSnapshots
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.shape import Layout, TableShape, demanding, fits
+from lakelog_lake.tables.shape import Layout, TableShape, demanding, file_schema, fits
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
 
     from lakelog_lake.sinks.iceberg_copies import WarehouseCopy
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
+    from lakelog_lake.sinks.iceberg_internals import SteadyTransaction
 
 IN_FILES: Final = (
     (".list.element", ".element"),
@@ -55,10 +57,11 @@ IN_FILES: Final = (
 
 def wanted(columns: pa.Schema) -> Schema:
     """``columns`` with ids in the order of the fields, those of nested fields last."""
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
     from pyiceberg.schema import assign_fresh_schema_ids
 
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    any_ids = defaultdict[str, int](count(1).__next__)  # pyiceberg takes no columns without ids
+    return assign_fresh_schema_ids(pyarrow_to_schema(file_schema(Layout(columns, (), any_ids))))
 
 
 def text_of(kind: Any) -> str:
@@ -352,10 +355,7 @@ class IcebergSink:
     @property
     def folder(self) -> remote.Folder:
         """The folder of the data files."""
-        if remote.is_local(self._location):
-            return remote.local_folder(self._location) / "data"
-        files = remote.IcebergFiles(self._properties)
-        return remote.Remote(f"{self._location.rstrip('/')}/data", files)
+        return data_folder(self._location, self._properties)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns; a table of a copied warehouse is adopted."""
@@ -478,13 +478,17 @@ class IcebergSink:
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Commit one transaction, without retries."""
-        from lakelog_lake.sinks.iceberg_expiry import SteadyTransaction
+        self.finish(self.begun(head), head, store, files, position)
 
-        self.finish(SteadyTransaction(head.version.table), head, store, files, position)
+    def begun(self, head: Head) -> SteadyTransaction:
+        """A transaction on a version of the table, for :meth:`finish`."""
+        from lakelog_lake.sinks.iceberg_internals import SteadyTransaction
+
+        return SteadyTransaction(head.version.table)
 
     def finish(
         self,
-        transaction: Transaction,
+        transaction: SteadyTransaction,
         head: Head,
         store: str,
         files: Sequence[data_files.FileFacts],
@@ -504,10 +508,8 @@ class IcebergSink:
             AssertCurrentSchemaId(**{"current-schema-id": schema.schema_id}),
             AssertDefaultSpecId(**{"default-spec-id": spec_id}),
         )
-        transaction._apply((), built_on)
-        transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
-            transaction.commit_transaction()
+            transaction.commit_once(*built_on)
         except CommitFailedException as error:
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         committed()
@@ -530,6 +532,16 @@ class IcebergSink:
             return path
         within = Path(path).relative_to(remote.local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
+
+
+def data_folder(location: str, properties: remote.Pairs) -> remote.Folder:
+    """The folder of the data files of a table.
+
+    :param properties: those of the table's FileIO
+    """
+    if remote.is_local(location):
+        return remote.local_folder(location) / "data"
+    return remote.Remote(f"{location.rstrip('/')}/data", remote.IcebergFiles(properties))
 
 
 def _form(table: Table) -> Hashable:

@@ -187,7 +187,8 @@ class WarehouseCopy:
         """Write a manifest; its data files must be in the copy."""
         if manifest.content != ManifestContent.DATA:
             raise ValueError("it has delete files, which name files of the original")
-        read, made = (ManifestFile(*manifest._data) for _ in range(2))
+        values = [manifest[place] for place in range(len(manifest))]
+        read, made = ManifestFile(*values), ManifestFile(*values)
         read[_PATH] = self._moved(manifest.manifest_path)
         entries = read.fetch_manifest_entry(self.io, discard_deleted=False)
         for entry in entries:

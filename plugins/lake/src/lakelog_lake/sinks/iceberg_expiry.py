@@ -15,22 +15,19 @@ not touched.
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
 import attrs
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import TableUpdate, _apply_table_update, _TableMetadataUpdateContext
-from pyiceberg.table.update.snapshot import ExpireSnapshots, _FastAppendFiles, _ManifestMergeManager
-from pyiceberg.utils.properties import property_as_bool, property_as_int
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from lakelog_lake.tables.data_files import FANOUT, Weight, mergeable
+from lakelog_lake.sinks.iceberg_internals import SteadyTransaction, TieredAppend
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
 from lakelog_lake.tables.settings import HISTORY, kept
 
@@ -42,9 +39,6 @@ _SWEPT_EVERY: Final = 256
 """Commits between two searches for unreferenced files."""
 _MOST_AT_ONCE: Final = 100
 """Most snapshots that one commit expires; each requires reading a file."""
-_LARGEST_BYTES: Final = 2 << 20
-"""Most files in a merged manifest; a merge of more would take seconds."""
-_NEWEST_FORMAT: Final = 2
 
 
 def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
@@ -78,70 +72,6 @@ def expirable(metadata: TableMetadata, keep: int, cutoff: float) -> list[Snapsho
     return line[keep:]
 
 
-class SteadyTransaction(Transaction):
-    """A transaction without pyiceberg's deep copies of the metadata, about a dozen per commit."""
-
-    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the staged updates applied; callers must not modify it."""
-        if not self._updates:
-            return self._table.metadata
-        if self._known is None or self._known[0] is not self._updates:
-            made, context = self._table.metadata, _TableMetadataUpdateContext()
-            for each in self._updates:
-                made = _apply_table_update(each, made, context)
-            self._known = self._updates, made
-        return self._known[1]
-
-
-class TieredAppend(_FastAppendFiles):
-    """A fast append that merges older manifests.
-
-    :ivar named: paths of the manifests of its snapshot
-    """
-
-    named: frozenset[str] = frozenset()
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        made = self._merged(manifests) if self._may_merge() else manifests
-        self.named = frozenset(each.manifest_path for each in made)
-        return made
-
-    def _may_merge(self) -> bool:
-        metadata = self._transaction.table_metadata
-        enabled = property_as_bool(
-            metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, True
-        )
-        return enabled and metadata.format_version <= _NEWEST_FORMAT
-
-    def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        properties = self._transaction.table_metadata.properties
-        size = TableProperties.MANIFEST_TARGET_SIZE_BYTES
-        most = min(property_as_int(properties, size, _LARGEST_BYTES) or 0, _LARGEST_BYTES)
-        merging = _ManifestMergeManager(most, FANOUT, True, self)
-        found: dict[int, list[ManifestFile]] = defaultdict(list)
-        stay: list[ManifestFile] = []
-        for each in manifests:
-            is_old = each.added_snapshot_id != self._snapshot_id
-            is_ours = is_old and each.content == ManifestContent.DATA
-            (found[each.partition_spec_id] if is_ours else stay).append(each)
-        for spec, same in found.items():
-            gone = set[int]()
-            for places in mergeable([_weight(each) for each in same], most):
-                group = [same[place] for place in places]
-                stay.append(merging._create_manifest(spec, group))
-                gone.update(places)
-            stay += [each for place, each in enumerate(same) if place not in gone]
-        return stay
-
-
-def _weight(manifest: ManifestFile) -> Weight:
-    files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-    return Weight(files, manifest.manifest_length)
-
-
 def _below(uri: str, io: FileIO) -> Iterable[FoundFile]:
     if not is_local(uri):
         return IcebergFiles(pairs(io.properties)).below(uri)
@@ -160,7 +90,7 @@ class SnapshotExpiry:
     _retired: deque[tuple[float, str]] = attrs.Factory(deque)
 
     def append(
-        self, transaction: Transaction, files: Iterable[Any], properties: dict[str, str]
+        self, transaction: SteadyTransaction, files: Iterable[Any], properties: dict[str, str]
     ) -> tuple[int, Callable[[], None]]:
         """Stage an append of data files and due expiry.
 
@@ -168,10 +98,8 @@ class SnapshotExpiry:
 
         :param properties: properties of the snapshot
         """
-        table = transaction._table
-        append = TieredAppend(
-            Operation.APPEND, transaction, table.io, snapshot_properties=properties
-        )
+        table = transaction.table
+        append = TieredAppend(transaction, properties)
         for each in files:
             append.append_data_file(each)
         append.commit()

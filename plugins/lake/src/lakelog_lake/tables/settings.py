@@ -14,7 +14,7 @@ Tables created by lakelog have the setting. Other tables keep all versions until
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -79,6 +79,11 @@ class Resume(StrEnum):
     POSITION = "position"
     ROWS = "rows"
 
+    @classmethod
+    def of(cls, text: str | None) -> Resume | None:
+        """Parse a name, or ``None``; raises :class:`~lakelog.errors.SettingsError`."""
+        return None if text is None else _one_of(cls, text, "resume")
+
 
 class ParquetCompression(StrEnum):
     """Compression of data files; ``auto`` is zstd, except for bodies that do not shrink."""
@@ -92,9 +97,14 @@ class ParquetCompression(StrEnum):
     @classmethod
     def of(cls, text: str) -> ParquetCompression:
         """Parse a name; raises :class:`~lakelog.errors.SettingsError`."""
-        try:
-            return cls(text)
-        except ValueError:
-            raise SettingsError(
-                f"{text!r} is not one of {', '.join(cls)}", key="compression"
-            ) from None
+        return _one_of(cls, text, "compression")
+
+
+_Named = TypeVar("_Named", bound=StrEnum)
+
+
+def _one_of(names: type[_Named], text: str, key: str) -> _Named:
+    try:
+        return names(text)
+    except ValueError:
+        raise SettingsError(f"{text!r} is not one of {', '.join(names)}", key=key) from None
