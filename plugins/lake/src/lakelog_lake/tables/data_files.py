@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from lakelog_lake.errors import NotWritten
+from lakelog_lake.errors import NotWritten, RowRefused
 from lakelog_lake.tables import remote, settings, shape
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
@@ -246,16 +246,25 @@ class FilePlacement:
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
 
+_PLACE: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
+
+
 def write_files(
     place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[FileFacts]:
-    """Write ``batches``, all of whose rows belong to the partition ``values``."""
+    """Write ``batches``, all of whose rows belong to the partition ``values``.
+
+    Raises :class:`~lakelog_lake.errors.RowRefused` for a row that the table does not allow.
+    """
     schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
     file: _File | None = None
     try:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
+            for column, wrong in shape.refused(batch, place.layout):
+                first = batch.slice(int(np.argmax(wrong)), 1).select(_PLACE).to_pylist()[0]
+                raise RowRefused(place.folder, column, first)
             with writing(place.folder):
                 rows = _in_layout(batch, constants, schema)
                 file = file or _File.begun(place, rows)
