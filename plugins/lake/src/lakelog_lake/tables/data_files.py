@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from lakelog_lake.errors import NotWritten
+from lakelog_lake.errors import NotWritten, RowRefused
 from lakelog_lake.tables import remote, settings, shape
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
@@ -249,6 +249,7 @@ class FilePlacement:
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
 
+_PLACE: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
 HELD_BYTES: Final = 64 << 20
 """Most bytes of rows that :class:`PartitionFiles` holds in memory, beside those being added."""
 _MOST_OPEN: Final = 64
@@ -312,12 +313,16 @@ class PartitionFiles:
 
         :param number: identifies the table, whose placements differ in the prefix only
 
-        Raises :class:`~lakelog_lake.errors.NotWritten`, which may concern other rows.
+        Raises :class:`~lakelog_lake.errors.RowRefused` for a row that the table does not allow, and
+        :class:`~lakelog_lake.errors.NotWritten`, which may concern other rows.
         """
         schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
         part = self._parts.setdefault((number, *values.values()), _Partition(number, place, values))
         most = min(self.held_bytes, place.file_bytes)
         for batch in batches:
+            for column, wrong in shape.refused(batch, place.layout) if batch.num_rows else ():
+                first = batch.slice(int(np.argmax(wrong)), 1).select(_PLACE).to_pylist()[0]
+                raise RowRefused(place.folder, column, first)
             if batch.num_rows:
                 rows = _in_layout(batch, constants, schema)
                 part.held.append(rows)

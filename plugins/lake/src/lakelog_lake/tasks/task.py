@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -347,6 +348,16 @@ def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
         )
 
 
+def _allowed(batch: pa.RecordBatch, layout: shape.Layout, rejects: Rejects) -> pa.RecordBatch:
+    """``batch`` without the rows that the table does not allow, which become dead letters."""
+    places = batch.column("physical_offset").to_numpy()
+    good = np.ones(batch.num_rows, np.bool_)
+    for column, wrong in shape.refused(batch, layout):
+        rejects.add(places[wrong], repeat(f"{column} must not be null", int(wrong.sum())))
+        good &= ~wrong
+    return batch if good.all() else batch.filter(pa.array(good))
+
+
 _STEP_BYTES: Final = 8 << 20
 ANY_TOPIC: Final = "*"
 """A topic key that stands for all topics that are not named."""
@@ -587,10 +598,9 @@ class _Work:
         rejects = self.rejects[outlet.dead_letters]
         for part in runs(rows, self.rows.codes):
             parser = outlet.parser(self.rows.topics[self.rows.codes[part[0]]])
-            if parser is None:
-                yield from self._raw(part)
-            else:
-                yield from self._parsed(part, parser, rejects)
+            batches = self._raw(part) if parser is None else self._parsed(part, parser, rejects)
+            for batch in batches:
+                yield _allowed(batch, outlet.layout, rejects)
 
     def _steps(self, rows: NDArray[np.int64]) -> Iterator[RecordBatch]:
         return steps(self.rows.batch, rows, min(_STEP_BYTES, self.task.file_bytes))
