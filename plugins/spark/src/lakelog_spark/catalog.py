@@ -146,8 +146,9 @@ class SparkIcebergSink:
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        ids = iceberg.ids(self._fields)
-        return Layout(self.shape.columns, self.shape.partition, ids, form=self._form)
+        columns, fields = self.shape.columns, self._fields
+        ids, required = iceberg.ids(fields), iceberg.required(fields, columns)
+        return Layout(columns, self.shape.partition, ids, required, form=self._form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns.
