@@ -34,7 +34,7 @@ from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import is_local, local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
-from lakelog_spark.sessions import ICEBERG, check_package
+from lakelog_spark.sessions import ICEBERG, check_package, need_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,11 +104,7 @@ def spark_iceberg_sink(
     Raises :class:`~lakelog.errors.SettingsError`, and
     :class:`~lakelog_lake.errors.WrongSpark` if the session lacks Iceberg's jar.
     """
-    if type(session).__module__.startswith("pyspark.sql.connect"):
-        raise SettingsError(
-            "a Spark Connect session has no JVM in this process: use a local session, or pyiceberg",
-            key="session",
-        )
+    need_jvm(session)
     if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
         raise SettingsError(f"{table!r} is not CATALOG.NAMESPACE.TABLE", key="table")
     check_package(session, ICEBERG)
