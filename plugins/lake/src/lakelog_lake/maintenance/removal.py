@@ -485,8 +485,10 @@ class _Store:
             return
         rows = pa.concat_tables(held, promote_options="default")
         order = [(TOPIC, "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
-        for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
-            yield from data_files.write_files(place, values, part.combine_chunks().to_batches())
+        with data_files.PartitionFiles() as files:
+            for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
+                files.add(0, place, values, part.combine_chunks().to_batches())
+            yield from files.finished().get(0, ())
 
 
 def _places(table: landed_table.LandedTable, store: str) -> NDArray[np.int64]:
