@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
+from pyarrow import parquet
 from pyiceberg.types import NestedField
 
 from lakelog import Message
-from lakelog_lake.errors import DemandsUnmet, RowRefused, TableMismatch
+from lakelog_lake.errors import DemandsUnmet, PositionMissing, RowRefused, TableMismatch
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.removal import reland
@@ -22,6 +24,7 @@ from lakelog_lake.sinks import iceberg as iceberg_sink
 from lakelog_lake.sinks.base import Sink, missing
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import shape
+from lakelog_lake.tables.settings import ParquetCompression, Resume
 from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
@@ -32,6 +35,7 @@ from plugins.lake.tests.landing.tables import (
     SMALL,
     TABLE,
     assert_exactly,
+    files,
     in_folder,
     keys_of,
     land_all,
@@ -40,7 +44,7 @@ from plugins.lake.tests.landing.tables import (
     read,
     when,
 )
-from plugins.lake.tests.stores import open_small
+from plugins.lake.tests.stores import filled, open_small
 
 
 @pytest.fixture
@@ -195,6 +199,44 @@ def test_a_delta_table_takes_rows_and_is_verified(
     assert found.is_clean
     assert sum(each.table for each in found.differences.tallies.values()) == 300
     assert land_all(source, make("delta", path)) == []
+
+
+def shallow_clone(table: Path, clone: Path) -> None:
+    """As SHALLOW CLONE makes it: a log of its own, which lists the files of the other table."""
+    logs = sorted((table / "_delta_log").glob("*.json"))
+    found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    protocol, metadata = (
+        [each for each in found if name in each][-1] for name in ("protocol", "metaData")
+    )
+    metadata["metaData"]["id"] = "the-clone"
+    added = [each for each in found if "add" in each]
+    for each in added:
+        each["add"]["path"] = f"file://{table}/{each['add']['path']}"
+    info = {"commitInfo": {"timestamp": 1, "operation": "CLONE", "operationParameters": {}}}
+    (clone / "_delta_log").mkdir(parents=True)
+    lines = map(json.dumps, (info, protocol, metadata, *added))
+    (clone / "_delta_log" / f"{0:020d}.json").write_text("\n".join(lines))
+
+
+def test_a_shallow_clone_goes_on_by_its_rows(
+    source: LandingSource, path: Path, tmp_path: Path
+) -> None:
+    """The original stays as it is, and both are verified."""
+    land_all(source, make("delta", path), TaskLimits())
+    shallow_clone(path, tmp_path / "clone")
+    filled(source.path, 20)
+    clone = TableSpec(f"delta:{tmp_path / 'clone'}")
+    with pytest.raises(PositionMissing, match="--resume rows"):
+        land_spec(source, clone)
+    assert (
+        sum(each.rows for each in land_spec(source, attrs.evolve(clone, resume=Resume.ROWS))) == 20
+    )
+    for each, rows in ((tmp_path / "clone", 320), (path, 300)):
+        table = opened(f"delta:{each}")
+        found = verify_here(VerifyRequest(source.path, "S", table, Chosen()))
+        assert found.is_clean
+        assert sum(each.table for each in found.differences.tallies.values()) == rows
+        assert all(Path(name).is_file() for name, _ in table.data_files())
 
 
 def test_a_column_is_not_added_to_a_mapped_delta_table(path: Path) -> None:
@@ -373,3 +415,42 @@ def test_a_foreign_column_with_a_default_is_refused() -> None:
     found = iceberg_sink.kinds(type(wanted)(*wanted.fields, more))
     with pytest.raises(TableMismatch, match="more has a default value"):
         missing("t", found, iceberg_sink.kinds(wanted))
+
+
+def test_an_iceberg_table_says_what_its_files_are(
+    source: LandingSource, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the dispatcher is told otherwise."""
+    make("iceberg", path)
+    properties = {
+        "write.parquet.compression-codec": "gzip",
+        "write.target-file-size-bytes": "8192",
+    }
+    with sqlite_catalog(path).load_table(TABLE).transaction() as change:
+        change.set_properties(properties)
+    monkeypatch.setattr("lakelog_lake.tasks.task._STEP_BYTES", 4096)
+    spec = TableSpec(f"iceberg:{path}")
+    land_spec(source, spec, TaskLimits())
+    there = files("iceberg", path)
+    assert len(there) > 3, "one for each topic would be larger"
+    assert {codec_of(each) for each in there} == {"GZIP"}
+    filled(source.path, 30)
+    told = attrs.evolve(spec, compression=ParquetCompression.SNAPPY)
+    land_spec(source, told, TaskLimits(file_bytes=1 << 30))
+    new = [each for each in files("iceberg", path) if each not in there]
+    assert len(new) == 3
+    assert {codec_of(each) for each in new} == {"SNAPPY"}
+
+
+def codec_of(file: Path) -> str:
+    """Of a column that is always compressed."""
+    metadata = parquet.read_metadata(file)
+    return str(metadata.row_group(0).column(metadata.num_columns - 1).compression)
+
+
+@pytest.mark.parametrize(
+    ("codec", "known"), [("uncompressed", "none"), ("ZSTD", "auto"), ("lz4", "lz4"), ("x", "auto")]
+)
+def test_the_codecs_of_iceberg(codec: str, known: str) -> None:
+    found = iceberg_sink.file_settings({"write.parquet.compression-codec": codec})
+    assert (found.compression, found.file_bytes) == (known, None)

@@ -138,7 +138,10 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
 
     :param on_done: called repeatedly, from another thread, while Spark works and its JVM responds;
         Spark itself monitors the executors
+
+    Raises :class:`~lakelog.errors.SettingsError` for a session of Spark Connect.
     """
+    sessions.need_jvm(session)
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
         if not tasks:

@@ -105,20 +105,26 @@ def form(table: DeltaTable) -> tuple[str, ...]:
     )
 
 
+def is_elsewhere(path: str) -> bool:
+    """Whether a path in the log is a URI: that of a file which a shallow clone shares."""
+    return "://" in path or path.startswith("file:/")
+
+
 BATCH_ROWS: Final = 16_384
 
 
 def rows(table: DeltaTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of all rows of a version, in the table's types and in any order.
 
-    Nothing is yielded if the table has not all of them. Arrow does not read tables with deletion
-    vectors or column mapping. DataFusion does, which is part of deltalake. No filter is given: a
-    file without statistics of a column would count as empty.
+    Nothing is yielded if the table has not all of them. Arrow reads no tables with deletion vectors
+    or column mapping, and no shallow clones. DataFusion does, which is part of deltalake. No filter
+    is given: a file without statistics of a column would count as empty.
     """
     known = pa.schema(table.schema().to_arrow())
     if not set(columns) <= set(known.names):
         return
-    if table.protocol().min_reader_version == 1:
+    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    if table.protocol().min_reader_version == 1 and not any(map(is_elsewhere, paths)):
         dataset = table.to_pyarrow_dataset()
         yield from dataset.to_batches(
             columns=list(columns), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1

@@ -316,7 +316,9 @@ class DeltaRows(RowsOfSink[delta.DeltaSink]):
 
 
 def _found(folder: Path, path: str) -> Path:
-    """The location of a file of the log, whose path may be percent-encoded."""
+    """The location of a file of the log, whose path may be percent-encoded, or a URI."""
+    if delta_protocol.is_elsewhere(path):
+        return remote.local_folder(path)
     plain = folder / path
     return plain if plain.exists() else folder / unquote(path)
 
