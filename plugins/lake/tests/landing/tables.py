@@ -167,7 +167,10 @@ def files(kind: str, path: Path) -> list[Path]:
     if kind == "delta":
         from deltalake import DeltaTable
 
-        return [Path(unquote(urlsplit(each).path)) for each in DeltaTable(str(path)).file_uris()]
+        found = map(Path, DeltaTable(str(path)).file_uris())
+        return [
+            each if each.exists() else Path(unquote(urlsplit(str(each)).path)) for each in found
+        ]
     from lakelog_lake.sinks.parquet import ParquetSink
 
     return ParquetSink(path).paths()

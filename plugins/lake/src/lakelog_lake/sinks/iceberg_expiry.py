@@ -7,32 +7,42 @@ merges manifests of similar size: ten with up to nine files each become one, ten
 again, and so on. Both are part of one atomic commit, so neither a kill nor another writer can leave
 a partial state.
 
+A stream that reads the table needs the snapshot at which it stopped. So snapshots are kept by age,
+as Iceberg keeps them, up to a number that bounds the cost of a commit.
+
 Metadata files of expired snapshots are removed an hour later, so that readers which loaded the
-table before can continue. Files that a killed process left are removed after a day. Data files are
-not touched.
+table before can continue. Files that an ended process left are removed a day after the snapshots
+of their time. Data files are not touched.
+
+The times of a table never fall, though a clock is set back: see :func:`steady`.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, Self, TypeVar
 
 import attrs
+from pydantic import BaseModel
+from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import TableUpdate, _apply_table_update, _TableMetadataUpdateContext
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _FastAppendFiles, _ManifestMergeManager
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
+from lakelog_lake.sinks.iceberg import MAX_AGE
 from lakelog_lake.tables.data_files import FANOUT, Weight, mergeable
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
-from lakelog_lake.tables.settings import HISTORY, kept
+from lakelog_lake.tables.settings import HISTORY, MOST_VERSIONS, kept
 
 GRACE_SECONDS: Final = 3600.0
 """Seconds until the files of expired snapshots are removed."""
@@ -45,6 +55,11 @@ _MOST_AT_ONCE: Final = 100
 _LARGEST_BYTES: Final = 2 << 20
 """Most files in a merged manifest; a merge of more would take seconds."""
 _NEWEST_FORMAT: Final = 2
+_MOST_KNOWN: Final = 256
+"""Snapshots of which the names of the manifests are kept in memory."""
+MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+"""Iceberg's property; it counts for a history that is a time."""
+_MS: Final = 1000
 
 
 def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
@@ -57,17 +72,20 @@ def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
     return found
 
 
-def expirable(metadata: TableMetadata, keep: int, cutoff: float) -> list[Snapshot]:
+def expirable(
+    metadata: TableMetadata, keep: int, cutoff: float, most: float = float("inf")
+) -> list[Snapshot]:
     """The oldest snapshots of the current branch, up to the first that must stay.
 
     :param keep: number of newest snapshots that stay
     :param cutoff: seconds since 1970; snapshots replaced later stay
+    :param most: largest number of snapshots that stay for the cutoff
 
     A snapshot with a tag or branch also keeps all later snapshots: a chain with a gap would look
     like a rolled-back table.
     """
     line = line_of(metadata, metadata.current_snapshot_id)
-    while keep < len(line) and line[keep - 1].timestamp_ms / 1000 >= cutoff:
+    while keep < min(len(line), most) and line[keep - 1].timestamp_ms / _MS >= cutoff:
         keep += 1  # the next snapshot replaced it at its own time
     places = {each.snapshot_id: at for at, each in enumerate(line)}
     for name, ref in metadata.refs.items():
@@ -78,22 +96,75 @@ def expirable(metadata: TableMetadata, keep: int, cutoff: float) -> list[Snapsho
     return line[keep:]
 
 
-class SteadyTransaction(Transaction):
-    """A transaction without pyiceberg's deep copies of the metadata, about a dozen per commit."""
+_Catalog = TypeVar("_Catalog", bound=Catalog)
 
-    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
 
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the staged updates applied; callers must not modify it."""
-        if not self._updates:
-            return self._table.metadata
-        if self._known is None or self._known[0] is not self._updates:
-            made, context = self._table.metadata, _TableMetadataUpdateContext()
-            for each in self._updates:
-                made = _apply_table_update(each, made, context)
-            self._known = self._updates, made
-        return self._known[1]
+def steady(catalog: _Catalog) -> _Catalog:
+    """Let no commit of ``catalog`` set the times of a table back, though a clock was set back.
+
+    Iceberg's Java library refuses metadata whose times fall, so that no engine on it could read the
+    table. A snapshot gets at least the time of the last change plus 1 ms. Nor does a commit copy
+    all metadata a dozen times, which would cost more with each snapshot that the table keeps.
+    """
+    kind = type(catalog)
+    catalog.__class__ = type(kind.__name__, (_SteadyCatalog, kind), {})
+    return catalog
+
+
+class _SteadyCatalog(Catalog):
+    """Comes before the class of a catalog, see :func:`steady`."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        table = super().load_table(identifier)  # type: ignore[safe-super]  # of the kind
+        table.metadata = _uncopied(table.metadata)
+        return table
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        after_ms = table.metadata.last_updated_ms
+        later = tuple(_later(each, after_ms) for each in updates)
+        return super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # of the kind
+
+    def _update_and_stage_table(self, current_table: Table | None, *others: Any) -> StagedTable:
+        """A change without a snapshot has the time of the clock; catalogs of servers set it."""
+        kind: Any = super()
+        staged: StagedTable = kind._update_and_stage_table(current_table, *others)
+        last_ms = 0 if current_table is None else current_table.metadata.last_updated_ms
+        if staged.metadata.last_updated_ms < last_ms:
+            time_ms = {"last_updated_ms": last_ms + 1}
+            staged.metadata = staged.metadata.model_copy(update=time_ms)
+        return staged
+
+
+class _Uncopied(BaseModel):
+    """Comes before the class of metadata, whose parts are frozen: versions may share them."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002  # never
+        return super().model_copy(update=update)
+
+
+@lru_cache
+def _uncopied_kind(kind: type[BaseModel]) -> type[BaseModel]:
+    return type(kind.__name__, (_Uncopied, kind), {"__module__": __name__})
+
+
+def _uncopied(metadata: TableMetadata) -> TableMetadata:
+    """The same metadata, whose versions with updates share what has not changed."""
+    made = metadata.model_copy()
+    object.__setattr__(made, "__class__", _uncopied_kind(type(metadata)))
+    return made
+
+
+def _later(update: TableUpdate, after_ms: int) -> TableUpdate:
+    """The update; a snapshot that it adds is later than ``after_ms``."""
+    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms > after_ms:
+        return update
+    snapshot = update.snapshot.model_copy(update={"timestamp_ms": after_ms + 1})
+    return update.model_copy(update={"snapshot": snapshot})
 
 
 class TieredAppend(_FastAppendFiles):
@@ -185,6 +256,8 @@ class SnapshotExpiry:
             self._named[append.snapshot_id] = append.named
             for each in gone:
                 self._named.pop(each.snapshot_id, None)
+            while len(self._named) > _MOST_KNOWN:
+                del self._named[next(iter(self._named))]
             now = self.clock()
             self._retired.extend((now, each) for each in unnamed)
             self._remove(table.io, now - GRACE_SECONDS)
@@ -201,9 +274,13 @@ class SnapshotExpiry:
         setting = kept(metadata.properties.get(HISTORY))
         if setting is None:
             return []
-        if setting.seconds:  # the newest one is replaced just now
-            return expirable(metadata, 1, self.clock() - setting.seconds)[-_MOST_AT_ONCE:]
-        return expirable(metadata, setting.versions - 1, float("inf"))[-_MOST_AT_ONCE:]
+        if not setting.seconds:
+            return expirable(metadata, setting.versions - 1, float("inf"))[-_MOST_AT_ONCE:]
+        age_ms = property_as_int(metadata.properties, MAX_AGE, setting.seconds * _MS)
+        keep = property_as_int(metadata.properties, MIN_KEPT, 1)
+        # Without the snapshot of this commit; the newest one is replaced just now.
+        keep, cutoff = max(1, (keep or 1) - 1), self.clock() - (age_ms or 0) / _MS
+        return expirable(metadata, keep, cutoff, MOST_VERSIONS - 1)[-_MOST_AT_ONCE:]
 
     def _only_in(self, gone: list[Snapshot], table: Table, append: TieredAppend) -> set[str]:
         """The metadata files that only expired snapshots reference.
@@ -226,10 +303,22 @@ class SnapshotExpiry:
         return self._named[snapshot.snapshot_id]
 
     def _sweep(self, table: Table, before: float) -> None:
-        """Remove old manifests and manifest lists that no snapshot references."""
-        named = {each.manifest_list for each in table.metadata.snapshots}
-        for each in table.metadata.snapshots:
-            named |= self._manifests(each, table.io)
+        """Remove old manifests and manifest lists that no snapshot references.
+
+        A manifest that was there before the oldest snapshot, and is not in it, is in no later one.
+        So of many snapshots only the oldest is read. If there are snapshots outside of the branch,
+        all are read, or nothing is removed.
+        """
+        snapshots = table.metadata.snapshots
+        line = line_of(table.metadata, table.metadata.current_snapshot_id)
+        read = snapshots
+        if len(snapshots) > _MOST_AT_ONCE:
+            if len(line) != len(snapshots):
+                return
+            read = line[-1:]
+            before = min(before, line[-1].timestamp_ms / _MS - ABANDONED_SECONDS)
+        named = {each.manifest_list for each in snapshots}
+        named = named.union(*(self._manifests(each, table.io) for each in read))
         names = {each.rpartition("/")[2] for each in named}
         for found in _below(f"{table.location().rstrip('/')}/metadata", table.io):
             name = found.uri.rpartition("/")[2]

@@ -153,6 +153,7 @@ class Layout:
         ``keys.element``, ``properties.key``, ``properties.value``, ``order.price``; ``None``
         without field ids
     :ivar is_hidden: whether a file has a hidden name until it is committed
+    :ivar has_folders: whether files are in folders named by their partition
     :ivar form: identifies the columns and partitions of the table for which it was made; a commit
         to a version of another form would misplace the rows
     """
@@ -161,6 +162,7 @@ class Layout:
     partition: tuple[str, ...] = DEFAULT
     field_ids: Mapping[str, int] | None = None
     is_hidden: bool = False
+    has_folders: bool = False
     form: Hashable = None
 
 
