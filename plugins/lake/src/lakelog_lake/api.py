@@ -15,7 +15,7 @@ from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing import dispatcher, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.tables import Status, statuses
-from lakelog_lake.tables.settings import DEFAULT_INTERVAL_MS
+from lakelog_lake.tables.settings import DEFAULT_INTERVAL_MS, Resume
 from lakelog_lake.tables.shape import parse
 from lakelog_lake.tasks import engines, task
 from lakelog_lake.tasks.task import LandingSource
@@ -58,6 +58,8 @@ class Landing:
     :ivar storage: options of the object store, or properties of the catalog
     :ivar store_id: the identity of the store in the tables; by default its UUID
     :ivar system_topics: whether RocketMQ's own topics land as well
+    :ivar resume: ``"position"`` or ``"rows"``: what counts in a table that does not show how far
+        the store has landed, as the text of :class:`~lakelog_lake.errors.PositionMissing` explains
     :ivar processes: number of processes that write data files; 1 is this process. More need a main
         module that can be imported, with ``if __name__ == "__main__"``
     """
@@ -70,11 +72,12 @@ class Landing:
     storage: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     store_id: str | None = None
     system_topics: bool = False
+    resume: str | None = None
     processes: int = 1
 
     def __attrs_post_init__(self) -> None:
         """Check the types."""
-        for name in ("to", "table", "partition", "store_id"):
+        for name in ("to", "table", "partition", "store_id", "resume"):
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name in ("to", "partition")):
                 raise wrong_type(name, value, "a str")
@@ -131,7 +134,10 @@ class Landing:
         name, chosen = targets.identity_of(self.store, self.store_id), Chosen(self.system_topics)
         parsers = {topic: parser_for(text) for topic, text in self.bodies.items()}
         keys = parse(self.partition)
-        spec = targets.TableSpec(self.to, self.table, keys, parsers, storage=self.storage)
+        resume = Resume.of(self.resume)
+        spec = targets.TableSpec(
+            self.to, self.table, keys, parsers, storage=self.storage, resume=resume
+        )
         is_here = self.processes == 1
         workers = nullcontext(engines.in_process) if is_here else engines.processes(self.processes)
         source = LandingSource(self.store, name, chosen=chosen)

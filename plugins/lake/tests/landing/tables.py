@@ -167,10 +167,8 @@ def files(kind: str, path: Path) -> list[Path]:
     if kind == "delta":
         from deltalake import DeltaTable
 
-        found = map(Path, DeltaTable(str(path)).file_uris())
-        return [
-            each if each.exists() else Path(unquote(urlsplit(str(each)).path)) for each in found
-        ]
+        uris = DeltaTable(str(path)).file_uris()
+        return [Path(e) if Path(e).exists() else Path(unquote(urlsplit(e).path)) for e in uris]
     from lakelog_lake.sinks.parquet import ParquetSink
 
     return ParquetSink(path).paths()

@@ -56,6 +56,10 @@ def test_wrong_arguments_make_no_table(store: Path, tmp_path: Path) -> None:
     for wrong in (Landing(store, "csv:t"), Landing(store, "parquet:t", bodies={"a": "variant"})):
         with pytest.raises(SettingsError):
             wrong.once()
+    with pytest.raises(SettingsError, match="'all' is not one of position, rows"):
+        Landing(store, "parquet:t", resume="all").once()
+    with pytest.raises(TypeError, match="resume"):
+        Landing(store, "parquet:t", resume=1)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError, match=r"stop is .*; give a threading.Event"):
         Landing(store, f"parquet:{tmp_path / 't'}").follow(print)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

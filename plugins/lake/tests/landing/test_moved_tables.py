@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from lakelog_lake import Landing
 from lakelog_lake.errors import PositionMissing, RetentionGap, WrongLog
-from lakelog_lake.landing.dispatcher import LandingDispatcher
-from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.sinks.delta import _replaces
 from lakelog_lake.sinks.iceberg_history import TableSnapshots, _snapshots_of
 from lakelog_lake.tables import position
@@ -360,9 +359,8 @@ def test_a_change_of_columns_replaces_no_rows(operation: str, replaces: bool) ->
 
 def land_resumed(source: LandingSource, kind: str, path: Path, resume: Resume) -> int:
     """As ``lakelog dispatch --once --resume``; how many rows."""
-    targets = Targets([Target(make(kind, path), resume=resume)])
-    with LandingDispatcher(source, targets, in_process, SMALL) as lander:
-        return sum(each.rows for each in iter(lander.one_pass, None) if each is not None)
+    to = f"{kind}:{path}"
+    return Landing(source.path, to, store_id=source.store, resume=resume.value).once().rows
 
 
 def delete_rows(kind: str, path: Path, *conditions: str) -> None:

@@ -15,11 +15,11 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks import iceberg_expiry
 from lakelog_lake.sinks.delta import drop_versions
-from lakelog_lake.sinks.iceberg import MAX_AGE, IcebergSink
-from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, MIN_KEPT, SnapshotExpiry
+from lakelog_lake.sinks.iceberg import IcebergSink
+from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
 from lakelog_lake.tables import settings
-from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
+from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY, MAX_AGE, MIN_KEPT
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.many_commits import STORE, Day

@@ -40,6 +40,7 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     system_topics: bool = False,
     compression: str = "auto",
     pin: str | None = None,
+    resume: str | None = None,
 ) -> Lander:
     """Make a function for ``foreachBatch`` that lands a store exactly once.
 
@@ -56,6 +57,8 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
         ``auto``, which is zstd, except for bodies that do not shrink
     :param pin: name of the pin by which retention keeps messages that have not landed; ``None``
         derives one
+    :param resume: ``position`` or ``rows``, as for ``lakelog dispatch --resume``: what counts in a
+        table that does not show how far the store has landed
 
     Raises :class:`~lakelog.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
     """
@@ -68,6 +71,7 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
         shape.parse(partition),
         parsers,
         compression=settings.ParquetCompression.of(compression),
+        resume=settings.Resume.of(resume),
     )
     return Lander(source, spec, pin)
 

@@ -8,21 +8,24 @@ of the rows that differ, and the damaged ranges of the log.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 import lakelog
 from lakelog.format import checksum, layout
-from lakelog_lake.log.records import TYPES, LogSpan, merged
+from lakelog_lake.log.records import ERROR, TYPES, LogSpan, merged
 from lakelog_lake.log.wanted import is_system_topic
 from lakelog_lake.verify import comparing
 from lakelog_lake.verify.landed_table import DataFile, position_of
-from lakelog_lake.verify.verify import LogBounds, Verified, VerifyRequest, bounds_of
+from lakelog_lake.verify.verify import LogBounds, ParsedAgain, Verified, VerifyRequest, bounds_of
 from lakelog_spark import sessions, source
 
 MOST_ROWS: Final = 100_000
@@ -30,6 +33,7 @@ MOST_ROWS: Final = 100_000
 _BUT_DOUBLED: Final = tuple(
     kind for kind in comparing.MEANINGS if kind not in (comparing.DOUBLED, comparing.GAP)
 )
+_UNPARSED: Final = int(comparing.UNPARSED.view(np.int64))
 
 
 def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
@@ -42,49 +46,90 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     asked = asked.named()
     position = position_of(asked.table, asked.store)
     columns = comparing.compared(asked.table.columns())
+    again = ParsedAgain.of(asked.table, position)
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
     with sessions.query_errors("the comparison failed"):
-        found_rows = table_rows(asked, spark, columns)
+        found_rows = table_rows(asked, spark, columns, again)
         limits = comparing.VerifiableEnds(
             log.low, position.end, position_of(asked.table, asked.store).end
         )
         at = f.col("physical_offset")  # may be null
         recent = f.coalesce((at >= limits.end) & (at < limits.landed), f.lit(False))
         table = facts_of(found_rows.where(~recent), columns)  # they landed while files were listed
-        records = log_facts(asked, spark, table, log, limits, columns)
+        records = log_facts(asked, spark, table, log, limits, columns, again)
         may_lack = comparing.has_parsed(asked.table.columns())
         joined = joined_with(records, table, limits, may_lack=may_lack)
         joined.persist()
         try:
             found, queues = counts(joined)
+            found.unparsed = joined.where("is_unparsed").count()
             add_differing(found, queues, joined)
             damaged = damaged_spans(joined)
         finally:
             joined.unpersist()
+    columns = (*columns, *again.fields.names)
     return Verified(asked, position, log, columns, queues, found, damaged)
 
 
-def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-    """The rows of the store, from the table's data files.
+def table_rows(
+    asked: VerifyRequest, spark: SparkSession, columns: Sequence[str], again: ParsedAgain
+) -> DataFrame:
+    """The rows of the store, from the table's data files, with the column ``parsed``.
 
     Raises :class:`~lakelog_lake.errors.NeedsEngine`.
     """
     alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for path, constants in asked.data_files():
         alike.setdefault(repr(constants), (dict(constants), []))[1].append(path)
-    parts = [_files(spark, paths, constants) for constants, paths in alike.values()]
-    parts = parts or [spark.createDataFrame([], _schema(columns))]
+    schema = _types(columns, again)
+    parts = [_files(spark, paths, constants, schema) for constants, paths in alike.values()]
+    parts = parts or [spark.createDataFrame([], schema)]
     whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
-    return whole.where(f.col("store") == asked.store).select(*columns)
+    whole = whole.where(f.col("store") == asked.store)
+
+    def parsed(rows: pa.RecordBatch) -> comparing.Words:
+        is_dead = rows.column(ERROR).is_valid().to_numpy(zero_copy_only=False)
+        return np.where(is_dead, comparing.UNPARSED, again.hashed(rows))
+
+    if not again.fields.names:
+        return whole.select(*columns, f.lit(0).cast("long").alias("parsed"))
+    return _with_parsed(whole, columns, parsed)
+
+
+def _types(columns: Sequence[str], again: ParsedAgain) -> StructType:
+    """The types of the table's columns: files may lack some, or have narrower ones."""
+    ours = cast("StructType", StructType.fromDDL(f"{_schema(columns)}, {ERROR} string"))
+    return StructType([*from_arrow_schema(again.fields).fields, *ours.fields])
+
+
+def _with_parsed(
+    frame: DataFrame,
+    columns: Sequence[str],
+    parsed: Callable[[pa.RecordBatch], comparing.Words],
+    *further: str,
+) -> DataFrame:
+    """Some columns of ``frame``, and ``parsed``, the result of a function of all of its columns."""
+    kept = [*columns, *further]
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            words = pa.array(parsed(batch).view(np.int64))
+            yield batch.select(kept).append_column("parsed", words)
+
+    fields = [frame.schema[name] for name in kept]
+    return frame.mapInArrow(run, StructType([*fields, StructField("parsed", LongType())]))
 
 
 def _schema(columns: Sequence[str]) -> str:
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
-def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any) -> DataFrame:
-    found = spark.read.option("recursiveFileLookup", "true").parquet(*map(_escaped, paths))
+def _files(
+    spark: SparkSession, paths: Sequence[DataFile | str], constants: Any, schema: StructType
+) -> DataFrame:
+    reader = spark.read.option("recursiveFileLookup", "true").schema(schema)
+    found = reader.parquet(*map(_escaped, paths))
     for name, value in constants.items():
         found = found.withColumn(name, f.lit(value))
     return found
@@ -103,6 +148,7 @@ def log_facts(
     log: LogBounds,
     limits: comparing.VerifiableEnds,
     columns: Sequence[str],
+    again: ParsedAgain,
 ) -> DataFrame:
     """The compared values of the log's records that should be rows of the table, and its damage.
 
@@ -112,7 +158,8 @@ def log_facts(
     end = min(limits.end, log.end)
     if end <= limits.low:
         none = f.lit(None).cast("int").alias("damaged_bytes")
-        return facts_of(spark.createDataFrame([], _schema(columns)), columns, none)
+        empty = spark.createDataFrame([], f"{_schema(columns)}, parsed long")
+        return facts_of(empty, columns, none)
     system = asked.chosen.system_topics or any(
         is_system_topic(row[0]) for row in table.select("topic").distinct().collect()
     )
@@ -128,6 +175,12 @@ def log_facts(
         options["topics"] = ",".join(sorted(asked.chosen.topics))
     found = spark.read.format("lakelog").options(**options).load(str(asked.path))
     damaged = f.when(f.col("topic").isNull(), f.col("store_size")).alias("damaged_bytes")
+    if again.fields.names:
+        size = () if "store_size" in columns else ("store_size",)
+        found = _with_parsed(found, columns, again.expected, *size)
+    else:
+        unknown = again.spans or comparing.has_parsed(again.table_columns)
+        found = found.withColumn("parsed", f.lit(_UNPARSED if unknown else 0).cast("long"))
     return facts_of(found, columns, damaged)
 
 
@@ -155,6 +208,7 @@ def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataF
         _takes(columns).alias("takes"),
         (_hashed("body") if has_body else f.lit(0)).alias("body"),
         f.xxhash64(*others).alias("rest") if others else f.lit(0).alias("rest"),
+        "parsed",
         crc.alias("bad_crc"),
         *further,
     )
@@ -185,7 +239,7 @@ def joined_with(
     :param table: compared values of the table's rows
     :param may_lack: whether rows without a body are valid, as their body was parsed
     """
-    fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
+    fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "parsed", "bad_crc")
     rows = table.groupBy("at").agg(
         f.count("*").alias("copies"), f.first(f.struct(*fields)).alias("t")
     )
@@ -204,6 +258,7 @@ def joined_with(
     same = left["body"].eqNullSafe(right["body"])
     if may_lack:
         same = same | right["body"].isNull()
+    is_typed = in_both & (right["parsed"] != _UNPARSED)  # else it is a dead letter
     kinds = {
         comparing.DOUBLED: f.col("copies") > 1,
         comparing.CRC: older & right["bad_crc"],
@@ -213,7 +268,12 @@ def joined_with(
         comparing.PLACE: in_both & moved,
         comparing.BODY: in_both & ~same,
         comparing.COLUMNS: in_both & (left["rest"] != right["rest"]),
+        comparing.PARSED: is_typed
+        & (left["parsed"] != _UNPARSED)
+        & (left["parsed"] != right["parsed"]),
     }
+    lacks_body = right["body"].isNull() if may_lack else f.lit(False)
+    is_unparsed = is_typed & (left["parsed"] == _UNPARSED) & lacks_body
     found = f.array_compact(f.array(*(f.when(is_so, kind) for kind, is_so in kinds.items())))
     own = f.coalesce(right, left)
     return both.select(
@@ -223,6 +283,7 @@ def joined_with(
         "copies",
         older.alias("older"),
         found.alias("kinds"),
+        is_unparsed.alias("is_unparsed"),
         "damaged_bytes",
     )
 

@@ -15,6 +15,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import lakelog_spark
+from lakelog.errors import SettingsError
+from lakelog_lake.tables.settings import Resume
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import assert_exactly, keys_in, keys_of, read
 from plugins.lake.tests.stores import filled
@@ -111,3 +113,12 @@ def test_a_stream_that_was_changed_is_refused(spark: SparkSession, tmp_path: Pat
     with pytest.raises(StreamingQueryException, match="has other columns than the store"):
         query("upper(topic) AS shouted")
     assert len(keys_in(read("parquet", tmp_path / "t"))) == 60
+
+
+def test_what_counts_in_a_table_without_a_position_is_an_option(tmp_path: Path) -> None:
+    filled(tmp_path / "s", 1)
+    to = f"delta:{tmp_path / 't'}"
+    assert lakelog_spark.lander(tmp_path / "s", to=to, resume="rows").spec.resume is Resume.ROWS
+    assert lakelog_spark.lander(tmp_path / "s", to=to).spec.resume is None
+    with pytest.raises(SettingsError, match="'row' is not one of position, rows"):
+        lakelog_spark.lander(tmp_path / "s", to=to, resume="row")

@@ -13,10 +13,12 @@ from lakelog_lake.maintenance.tables import compact, expire
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.task import LandingSource
-from lakelog_lake.verify.comparing import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
+from lakelog_lake.verify.comparing import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING, PARSED
+from lakelog_lake.verify.landed_table import all_opened
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify import verify_by_spark
 from plugins.lake.tests.landing.passes import sink_for
+from plugins.lake.tests.landing.table_specs import land_spec
 from plugins.lake.tests.landing.tables import assert_ordered, land_all, make, opened
 from plugins.lake.tests.maintenance.planting import (
     change,
@@ -25,6 +27,7 @@ from plugins.lake.tests.maintenance.planting import (
     with_value,
     without,
 )
+from plugins.lake.tests.maintenance.test_verify_parsed import FIRST, LATER, change_sum, put, spec
 from plugins.lake.tests.stores import filled, overwrite
 from plugins.spark.tests.conftest import warehouse_of
 
@@ -119,3 +122,29 @@ def _told(found: Verified) -> tuple[object, object]:
         for queue, each in found.differences.tallies.items()
     }
     return sorted(ranges), tallies
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
+)
+def test_a_job_compares_columns_of_bodies(spark: SparkSession, kind: str, tmp_path: Path) -> None:
+    """Rows of two schemas, of which the later one is wider, and dead letters."""
+    source = LandingSource(tmp_path / "s", "S")
+    schemas = (FIRST, LATER if kind == "iceberg" else FIRST)
+    for number, schema in enumerate(schemas):
+        put(source.path, *range(4 * number, 4 * number + 4))
+        land_spec(source, spec(kind, tmp_path, schema))
+    (table,) = all_opened(f"{kind}:{tmp_path / 't'}")
+    asked = VerifyRequest(source.path, "S", table.table, EVERYTHING, table.dead_letters)
+    equal = verify_by_spark(asked, spark)
+    assert equal.is_clean, list(equal.differences.each())
+    assert equal.differences.unparsed == 0
+    change_sum(kind, tmp_path / "t")
+    job, here = verify_by_spark(asked, spark), verify_here(asked)
+    assert {each.kind for each in job.differences.ranges} == {PARSED}
+    assert _told(job) == _told(here)
+    assert job.columns == here.columns
+    for file in (tmp_path / "t" / "_lakelog").glob("bodies-*.json") if kind != "iceberg" else ():
+        file.unlink()
+        assert verify_by_spark(asked, spark).differences.unparsed == 8

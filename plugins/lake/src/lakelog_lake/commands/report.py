@@ -12,7 +12,7 @@ import attrs
 
 from lakelog_cli import output, pages
 from lakelog_lake.maintenance import removal, tables
-from lakelog_lake.verify.comparing import GAP, MEANINGS
+from lakelog_lake.verify.comparing import GAP, MEANINGS, has_parsed
 from lakelog_lake.verify.verify import Verified
 
 
@@ -94,7 +94,12 @@ def remarks(found: Verified) -> Iterator[str]:
         )
     for span in found.damaged:
         yield f"the log is damaged at {span.start} to {span.end}; nothing was compared there"
-    if "body" not in found.columns:
+    if differences.unparsed:
+        yield (
+            f"{differences.unparsed} rows were not compared in the columns of their bodies: the "
+            "schema by which they landed is not known, or their bodies do not parse by it"
+        )
+    elif "body" not in found.columns and not has_parsed(found.columns):
         yield "bodies were not compared: the table does not have the bodies of the log"
     if log.end > found.position.end:
         yield f"{log.end - found.position.end} bytes of the log have not landed yet"
@@ -120,6 +125,7 @@ def _summary(found: Verified) -> dict[str, Any]:
         "log_rows": sum(each.log for each in tallies),
         "table_rows": sum(each.table for each in tallies),
         "not_compared_rows": sum(each.older for each in tallies),
+        "not_parsed_rows": found.differences.unparsed,
         "differing_rows": found.differences.rows,
         "ranges_not_listed": found.differences.not_listed,
         "columns": list(found.columns),

@@ -19,6 +19,7 @@ class QueueRow(TypedDict):
     :ivar place: rows in another queue, or at another queue offset
     :ivar body: rows with another body
     :ivar columns: rows with another value in another column
+    :ivar parsed: rows with another value in a column of parsed bodies
     :ivar crc: rows with a wrong checksum of the body, and no longer in the log
     :ivar gaps: queue offsets without a row; no longer in the log
     :ivar older: rows of messages deleted from the log
@@ -36,6 +37,7 @@ class QueueRow(TypedDict):
     place: int
     body: int
     columns: int
+    parsed: int
     crc: int
     gaps: int
     older: int
@@ -74,6 +76,7 @@ class VerifySummary(TypedDict):
     :ivar store: identity of the store in the table
     :ivar position: landed position of the store
     :ivar problem: reason why the table is of another log; null if it is of this log
+    :ivar not_parsed_rows: rows whose columns of bodies were not compared
     :ivar columns: compared columns
     :ivar damaged: number of damaged ranges
     """
@@ -89,6 +92,7 @@ class VerifySummary(TypedDict):
     log_rows: int
     table_rows: int
     not_compared_rows: int
+    not_parsed_rows: int
     differing_rows: int
     ranges_not_listed: int
     columns: list[str]

@@ -26,6 +26,7 @@ import pyarrow as pa
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.checksum import Fingerprint
+from lakelog_lake.bodies import recorded
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import PositionMissing, SelectionChanged
 from lakelog_lake.landing.committing import CommitLock, commit, table_errors
@@ -88,6 +89,7 @@ class Target:
     :ivar parsers: body parsers by topic; bodies that do not parse go to ``dead_letters``
     :ivar idle_bytes: a position is committed without rows only after this many bytes of the log
     :ivar compression: compression of its data files
+    :ivar digest: of the file with its parsers, see :mod:`lakelog_lake.bodies.recorded`
     :ivar start: all rows of the table before this physical offset have landed
     :ivar resume: what counts until a commit shows the position
     """
@@ -99,6 +101,7 @@ class Target:
     is_dead_letters: bool = False
     idle_bytes: int = 0
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
+    digest: str = ""
     start: int = 0
     resume: settings.Resume | None = None
     _head: Head | None = None
@@ -149,7 +152,12 @@ class Target:
                 if said is None:
                     raise
             position = Position(
-                said.end, said.end, said.last, said.next_offsets, chosen=said.chosen
+                said.end,
+                said.end,
+                said.last,
+                said.next_offsets,
+                chosen=said.chosen,
+                bodies=said.bodies,
             )
             self.sink.commit(head, identity, [], position)
             self.resume = None
@@ -222,8 +230,10 @@ class Target:
         ends = reduce(merged, (each.next_offsets for each in parts), ends)
         if last is None and self._reached is not None:
             last = self._reached.last
-        begins, took_ms = self._begins(before), self._took_ms
-        return Position(begins, end, last, ends, chosen=self._chosen, took_ms=took_ms)
+        begins = self._begins(before)
+        made = Position(begins, end, last, ends, chosen=self._chosen, took_ms=self._took_ms)
+        bodies = (before or made).bodies_from(begins, self.digest)
+        return attrs.evolve(made, bodies=bodies)
 
     def _begins(self, before: Position | None) -> int:
         """The end of the last position, or ``start`` if messages between them were deleted."""
@@ -330,13 +340,17 @@ class TopicTables:
                 compression=self.spec.compression,
                 resume=self.spec.resume,
             )
+        sink = self._made(self.name, main)
+        with table_errors(sink.name):
+            digest = recorded.keep(sink.folder, parsers)
         return Target(
-            self._made(self.name, main),
+            sink,
             None if topic is None else frozenset({topic}),
             parsers,
             dead,
             idle_bytes=0 if topic is None else IDLE_BYTES,
             compression=self.spec.compression,
+            digest=digest,
             resume=self.spec.resume,
         )
 

@@ -300,6 +300,8 @@ def _rewind(
         with lakelog.open(path, mode="read") as log:
             last = Position(log.min_offset, log.min_offset)
     after = Position(last.end, last.end, last.last, last.next_offsets, chosen=before.chosen)
+    bodies = tuple(each for each in before.bodies if each[0] < last.end)
+    after = attrs.evolve(after, bodies=bodies)
     queues = tuple(_by_queue(pa.Table.from_batches(gone))) if gone else ()
     return Rewind(table, store, before, after, start, queues)
 

@@ -111,13 +111,11 @@ def in_table(name: str) -> str:
     return name
 
 
-MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
-"""Iceberg's property for a history that is a time; all engines follow it."""
-
-
 def _age(history: str) -> dict[str, str]:
     found = settings.kept(history)
-    return {MAX_AGE: str(found.seconds * 1000)} if found is not None and found.seconds else {}
+    return (
+        {settings.MAX_AGE: str(found.seconds * 1000)} if found is not None and found.seconds else {}
+    )
 
 
 TABLE_PROPERTIES: Final = {
@@ -343,10 +341,7 @@ class IcebergSink:
     @property
     def folder(self) -> remote.Folder:
         """The folder of the data files."""
-        if remote.is_local(self._location):
-            return remote.local_folder(self._location) / "data"
-        files = remote.IcebergFiles(self._properties)
-        return remote.Remote(f"{self._location.rstrip('/')}/data", files)
+        return data_folder(self._location, self._properties)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns."""
@@ -493,6 +488,16 @@ class IcebergSink:
             return path
         within = Path(path).relative_to(remote.local_folder(self._location))
         return f"{self._location.rstrip('/')}/{within}"
+
+
+def data_folder(location: str, properties: remote.Pairs) -> remote.Folder:
+    """The folder of the data files of a table.
+
+    :param properties: those of the table's FileIO
+    """
+    if remote.is_local(location):
+        return remote.local_folder(location) / "data"
+    return remote.Remote(f"{location.rstrip('/')}/data", remote.IcebergFiles(properties))
 
 
 def _form(table: Table) -> Hashable:

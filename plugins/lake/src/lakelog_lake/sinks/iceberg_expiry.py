@@ -39,10 +39,9 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, _FastAppendFiles, _
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
-from lakelog_lake.sinks.iceberg import MAX_AGE
 from lakelog_lake.tables.data_files import FANOUT, Weight, mergeable
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
-from lakelog_lake.tables.settings import HISTORY, MOST_VERSIONS, kept
+from lakelog_lake.tables.settings import HISTORY, MAX_AGE, MIN_KEPT, MOST_VERSIONS, kept
 
 GRACE_SECONDS: Final = 3600.0
 """Seconds until the files of expired snapshots are removed."""
@@ -57,8 +56,6 @@ _LARGEST_BYTES: Final = 2 << 20
 _NEWEST_FORMAT: Final = 2
 _MOST_KNOWN: Final = 256
 """Snapshots of which the names of the manifests are kept in memory."""
-MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
-"""Iceberg's property; it counts for a history that is a time."""
 _MS: Final = 1000
 
 

@@ -14,6 +14,8 @@ one line of compact JSON under :func:`key`, with these members::
     commit   random number of the commit, by which its writer recognises it
     chosen   the selection of messages, see log.selection; null if not known
     took     [commit, ms]: duration of the writer's previous commit; null for its first
+    bodies   [[offset, digest]]: from which physical offset on bodies landed by which parsers, see
+             bodies.recorded; missing if none were parsed
     snapshot id of the Iceberg snapshot of that position, in a property of the table only
 
 Each commit of lakelog has the positions of all stores in the table. The position of a store is
@@ -54,6 +56,8 @@ UNCHECKED: Final = 1 << 32
 _VERSION: Final = 2
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMIT_BITS: Final = 53  # integers that every JSON reader keeps exactly
+_MOST_PARSERS: Final = 64
+"""Changes of parsers that a position has; rows before the oldest are not parsed again."""
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
 """The offset of each queue's next message, by topic and queue id."""
 
@@ -69,6 +73,7 @@ class Position:
     :ivar commit: random number by which a writer recognises its own commit
     :ivar chosen: the selection of messages as text; ``None`` if not known
     :ivar took_ms: number and duration of an earlier commit of the same writer
+    :ivar bodies: physical offsets, ascending, each with the digest of the parsers from there on
     :ivar stored_ms: the store time of the last record, of a position from rows; not in the text
     """
 
@@ -79,11 +84,19 @@ class Position:
     commit: int = attrs.field(factory=lambda: randbits(_COMMIT_BITS))
     chosen: str | None = None
     took_ms: tuple[int, int] | None = None
+    bodies: tuple[tuple[int, str], ...] = ()
     stored_ms: int | None = None
 
     def up_to(self, other: Position) -> Position:
         """This position, with the end of ``other``, behind which no row is."""
         return attrs.evolve(self, start=other.end, end=other.end)
+
+    def bodies_from(self, start: int, digest: str) -> tuple[tuple[int, str], ...]:
+        """The parsers of all rows, if those of ``digest`` are in use from ``start`` on."""
+        before = tuple(each for each in self.bodies if each[0] < start)
+        if digest == (before[-1][1] if before else ""):
+            return before
+        return (*before, (start, digest))[-_MOST_PARSERS:]
 
 
 def key(store: str) -> str:
@@ -94,6 +107,7 @@ def key(store: str) -> str:
 def to_text(position: Position) -> str:
     """Write one line of JSON."""
     last = position.last
+    bodies = {"bodies": position.bodies} if position.bodies else {}
     return json.dumps(
         {
             "v": _VERSION,
@@ -104,6 +118,7 @@ def to_text(position: Position) -> str:
             "commit": position.commit,
             "chosen": position.chosen,
             "took": position.took_ms,
+            **bodies,
         },
         separators=(",", ":"),
         ensure_ascii=False,
@@ -123,7 +138,8 @@ def from_text(text: str) -> Position:
         }
         at, commit = (int(found["start"]), int(found["end"])), int(found["commit"])
         took = found.get("took") and tuple(map(int, found["took"]))
-        return Position(*at, last, ends, commit, found.get("chosen"), took)
+        bodies = tuple((int(start), str(digest)) for start, digest in found.get("bodies", ()))
+        return Position(*at, last, ends, commit, found.get("chosen"), took, bodies)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{text[:200]!r} is not a position: {error!r}") from None
 

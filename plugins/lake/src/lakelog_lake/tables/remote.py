@@ -40,6 +40,9 @@ class Files(Protocol):
     def create(self, uri: str) -> Any:
         """Open a stream for writing."""
 
+    def read(self, uri: str) -> bytes:
+        """Read a file; raises ``FileNotFoundError``."""
+
     def remove(self, uri: str) -> None:
         """Remove a file; raises the library's error, also if it does not exist."""
 
@@ -75,6 +78,10 @@ class Remote:
                 raise
             raise OSError(f"{type(error).__name__}: {error}") from error
 
+    def read_bytes(self) -> bytes:
+        """Read the file; raises ``FileNotFoundError``."""
+        return self.files.read(self.uri)
+
 
 Folder: TypeAlias = "Path | Remote"
 
@@ -107,6 +114,11 @@ class IcebergFiles:
     def create(self, uri: str) -> Any:
         """See :class:`Files`."""
         return _io(self, uri.partition(":")[0]).new_output(uri).create(overwrite=True)  # new name
+
+    def read(self, uri: str) -> bytes:
+        """See :class:`Files`."""
+        with _io(self, uri.partition(":")[0]).new_input(uri).open() as file:
+            return bytes(file.read())
 
     def remove(self, uri: str) -> None:
         """See :class:`Files`."""
@@ -152,6 +164,11 @@ class DeltaFiles:
     def create(self, uri: str) -> Any:
         """See :class:`Files`."""
         return _handler(self).open_output_stream(self._path(uri))
+
+    def read(self, uri: str) -> bytes:
+        """See :class:`Files`."""
+        with fs.PyFileSystem(_handler(self)).open_input_file(self._path(uri)) as file:
+            return bytes(file.read())
 
     def remove(self, uri: str) -> None:
         """See :class:`Files`."""

@@ -15,7 +15,7 @@ Tables created by lakelog have the setting. Other tables keep all versions until
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -24,6 +24,9 @@ from lakelog.times import duration_ms
 
 HISTORY: Final = "lakelog.history"
 """The name of the setting."""
+MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+"""Iceberg's properties, for a history that is a time; all engines follow them."""
 DEFAULT_HISTORY: Final = "5d"
 """The default, as Iceberg's: a stream that reads the table may stop for so long."""
 MOST_VERSIONS: Final = 5000
@@ -84,6 +87,11 @@ class Resume(StrEnum):
     POSITION = "position"
     ROWS = "rows"
 
+    @classmethod
+    def of(cls, text: str | None) -> Resume | None:
+        """Parse a name, or ``None``; raises :class:`~lakelog.errors.SettingsError`."""
+        return None if text is None else _one_of(cls, text, "resume")
+
 
 class ParquetCompression(StrEnum):
     """Compression of data files; ``auto`` is zstd, except for bodies that do not shrink."""
@@ -97,9 +105,14 @@ class ParquetCompression(StrEnum):
     @classmethod
     def of(cls, text: str) -> ParquetCompression:
         """Parse a name; raises :class:`~lakelog.errors.SettingsError`."""
-        try:
-            return cls(text)
-        except ValueError:
-            raise SettingsError(
-                f"{text!r} is not one of {', '.join(cls)}", key="compression"
-            ) from None
+        return _one_of(cls, text, "compression")
+
+
+_Named = TypeVar("_Named", bound=StrEnum)
+
+
+def _one_of(names: type[_Named], text: str, key: str) -> _Named:
+    try:
+        return names(text)
+    except ValueError:
+        raise SettingsError(f"{text!r} is not one of {', '.join(names)}", key=key) from None

@@ -1,6 +1,6 @@
 """Compares the rows of one part of a log with those of a table, and collects what differs.
 
-The compared values of a row take 48 bytes, for any size of its body. Values are hashed to 64 bits
+The compared values of a row take 56 bytes, for any size of its body. Values are hashed to 64 bits
 per row, with NumPy over Arrow's buffers. A value of variable length is a polynomial of its
 elements, modulo 2**64, computed from running sums without a loop over rows. The hashes detect
 accidental differences, not deliberate collisions. Bodies, which are long, get the faster CRC-32 and
@@ -48,8 +48,24 @@ def of_columns(batch: pa.RecordBatch) -> Words:
     return total
 
 
+def of_fields(names: Iterable[str], columns: Iterable[Any], count: int) -> Words:
+    """One hash over named columns of ``count`` rows, or fields of structs, in any order.
+
+    A null counts like a missing field: a table may have more fields than a body had.
+    """
+    total = np.zeros(count, np.uint64)
+    for name, column in zip(names, columns, strict=True):
+        seed = np.uint64(checksum.crc32(name.encode()))
+        found = _mixed(of_values(column) * np.uint64(_BASE) + seed)
+        total += np.where(column.is_valid().to_numpy(zero_copy_only=False), found, np.uint64(0))
+    return total
+
+
 def of_values(array: Any) -> Words:
-    """One hash for each value of an array of any scalar type, of lists or of maps."""
+    """One hash for each value of an array of any type.
+
+    Integers, and floats, of any size have one hash for one value.
+    """
     kind = array.type
     if pa.types.is_dictionary(kind):
         return of_values(array.cast(kind.value_type))
@@ -58,6 +74,10 @@ def of_values(array: Any) -> Words:
         found = _folded(_mixed(pairs), _offsets(array))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         found = _folded(of_values(array.values), _offsets(array))
+    elif pa.types.is_struct(kind):
+        found = of_fields((each.name for each in kind), array.flatten(), len(array))
+    elif pa.types.is_decimal(kind):
+        return of_values(array.cast(pa.string()))
     elif str(kind) in _WHOLE:
         data, offsets = _bytes(array)
         found = _folded(data.astype(np.uint64), offsets)
@@ -81,6 +101,11 @@ def of_bodies(array: Any) -> Words:
 def _of_numbers(array: Any) -> Words:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", array.type.tz))
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.date32()).cast(pa.int32())
+    if pa.types.is_floating(array.type):
+        floats = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        return _mixed(np.where(np.isnan(floats), np.nan, floats).view(np.uint64))
     plain = array.cast(pa.int64()).fill_null(0)
     return _mixed(plain.to_numpy(zero_copy_only=False).view(np.uint64))
 
@@ -141,12 +166,15 @@ FACT: Final = np.dtype(
         ("takes", np.int32),  # number of queue offsets
         ("queue", np.int32),  # number of its topic and queue id, see Queues
         ("body", np.uint64),
-        ("rest", np.uint64),  # all other columns
+        ("rest", np.uint64),  # all other columns of messages
+        ("parsed", np.uint64),  # the columns of its body, or UNPARSED
         ("bad_crc", np.bool_),  # whether the body does not match its checksum
     ],
     align=True,
 )
 NO_BODY: Final = np.uint64((1 << 64) - 1)
+UNPARSED: Final = NO_BODY
+"""In place of the columns of a body: it is not known what they should be."""
 OWN: Final = frozenset({"store", "topic", "queue_id", "queue_offset", "physical_offset", "body"})
 """Columns of the key, and others that are compared by themselves."""
 
@@ -194,10 +222,11 @@ def has_parsed(columns: Iterable[str]) -> bool:
     return bool(set(columns) - {*NAMES, DAY, HOUR, ERROR})
 
 
-def facts_of(batch: pa.RecordBatch, queues: Queues) -> Facts:
+def facts_of(batch: pa.RecordBatch, queues: Queues, parsed: Words) -> Facts:
     """Compute the compared values of each row.
 
     :param batch: with the columns of the key, and any others of lakelog's
+    :param parsed: one hash over the columns of each body, or :data:`UNPARSED`
     """
     facts = np.zeros(batch.num_rows, FACT)
     if not batch.num_rows:
@@ -208,6 +237,7 @@ def facts_of(batch: pa.RecordBatch, queues: Queues) -> Facts:
     facts["takes"] = _takes(batch)
     others = [name for name in batch.schema.names if name not in OWN]
     facts["rest"] = of_columns(batch.select(others))
+    facts["parsed"] = parsed
     if "body" in batch.schema.names:
         facts["body"] = of_bodies(batch.column("body"))
         lacking = batch.column("body").is_null().to_numpy(zero_copy_only=False)
@@ -250,6 +280,7 @@ AHEAD: Final = "ahead"
 DOUBLED: Final = "doubled"
 BODY: Final = "body"
 COLUMNS: Final = "columns"
+PARSED: Final = "parsed"
 PLACE: Final = "place"
 CRC: Final = "crc"
 GAP: Final = "gap"
@@ -261,6 +292,7 @@ MEANINGS: Final = {
     PLACE: "in another queue, or at another queue offset, than in the log",
     BODY: "with another body than in the log",
     COLUMNS: "with another value than in the log in a column that is not the body",
+    PARSED: "with another value than the body has in a column of parsed bodies",
     CRC: "with a body that does not match its checksum; no longer in the log",
     GAP: "queue offsets without a row; no longer in the log",
 }
@@ -317,10 +349,15 @@ class Tally:
 
 @attrs.define
 class Differences:
-    """Collects counts and ranges."""
+    """Collects counts and ranges.
+
+    :ivar unparsed: rows whose columns of bodies were not compared
+    :ivar not_listed: ranges that are only counted
+    """
 
     tallies: dict[int, Tally] = attrs.field(factory=dict)
     ranges: list[Range] = attrs.field(factory=list)
+    unparsed: int = 0
     not_listed: int = 0
     _last: dict[tuple[str, int], Range] = attrs.field(factory=dict)
 
@@ -442,6 +479,11 @@ class Comparison:
             altered &= right["body"] != NO_BODY
         self.found.add(BODY, left[altered])
         self.found.add(COLUMNS, left[left["rest"] != right["rest"]])
+        is_typed = right["parsed"] != UNPARSED  # else it is a dead letter
+        is_known = left["parsed"] != UNPARSED
+        self.found.add(PARSED, left[is_typed & is_known & (left["parsed"] != right["parsed"])])
+        lacks_body = right["body"] == NO_BODY if self.bodies_may_lack else np.False_
+        self.found.unparsed += int(np.count_nonzero(is_typed & ~is_known & lacks_body))
 
     def _gaps(self, rows: Facts) -> None:
         """Report queue offsets without a row between two offsets with rows.

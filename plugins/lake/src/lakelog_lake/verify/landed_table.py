@@ -75,6 +75,9 @@ class LandedTable(Protocol):
     def texts(self) -> Texts:
         """The texts of the positions of all stores."""
 
+    def folder(self) -> remote.Folder:
+        """The folder of the data files."""
+
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of ``store``, or of all stores, in any order."""
 
@@ -175,6 +178,10 @@ class RowsOfSink(Generic[_Sink]):
     def texts(self) -> Texts:
         """The texts of the positions of all stores, as far as commits show them."""
         return self.sink.texts()
+
+    def folder(self) -> remote.Folder:
+        """The folder of the data files."""
+        return self.sink.folder
 
 
 class ParquetRows(RowsOfSink[parquet.ParquetSink]):
@@ -348,6 +355,11 @@ class IcebergRows(RowsOfSink[iceberg.IcebergSink]):
         for batch in scan.to_arrow_batch_reader():
             for at in range(0, batch.num_rows, BATCH_ROWS):
                 yield batch.slice(at, BATCH_ROWS)
+
+    def folder(self) -> remote.Folder:
+        """The folder of the data files, by the table's location."""
+        found = self.table()
+        return iceberg.data_folder(found.location(), remote.pairs(found.io.properties))
 
     def data_files(self) -> list[DataFile]:
         """All files, with all columns; raises :class:`NeedsEngine` if there are delete files."""

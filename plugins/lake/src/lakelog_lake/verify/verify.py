@@ -1,7 +1,7 @@
 """Compares a table with the log that landed in it: every row with its record.
 
 Each side is read once. First the compared values of the table's rows are stored on disk by parts of
-the log, :data:`PART_BYTES` each: a row takes 48 bytes, far less than in the table, and memory is
+the log, :data:`PART_BYTES` each: a row takes 56 bytes, far less than in the table, and memory is
 bounded. Then the log is read in order, and each part compared. For rows of messages deleted from
 the log, only duplicates, wrong checksums of bodies, and gaps are reported.
 """
@@ -9,6 +9,7 @@ the log, only duplicates, wrong checksums of bodies, and gaps are reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,12 +21,14 @@ import pyarrow.compute as pc
 
 import lakelog
 from lakelog.format.record_batch import Damage
+from lakelog_lake.bodies.recorded import Parsers, kept
 from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.records import DamagePolicy, LogSpan, merged, steps, unpacked
 from lakelog_lake.log.wanted import Chosen, chosen_rows, coded_topics, is_system_topic
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.task import first_offset
+from lakelog_lake.tasks.task import ANY_TOPIC, first_offset
 from lakelog_lake.verify import comparing, landed_table
+from lakelog_lake.verify.comparing import Longs
 
 PART_BYTES: Final = 128 << 20
 
@@ -89,19 +92,97 @@ def log_facts(
     chosen: Chosen,
     columns: Sequence[str],
     queues: comparing.Queues,
+    again: ParsedAgain,
 ) -> Iterator[comparing.Facts]:
     """Yield the compared values of a log's records in its order, a few MiB of the log at a time.
 
     :param columns: the columns to compare, including the key
+    :param again: parses bodies again
     """
+    read = (*columns, *({"body"} - set(columns)))
     if span.end <= span.start:
         return
     for batch in damages.records(store.scan_pieces(span.start, span.end), span):
         for part in steps(batch, np.arange(len(batch)), _STEP_BYTES):
             places = chosen_rows(part, *coded_topics(part), chosen)
             if len(places):
-                rows = unpacked(part.take(places), columns)[0]
-                yield comparing.facts_of(rows, queues)
+                rows = unpacked(part.take(places), read)[0]
+                yield comparing.facts_of(rows.select(columns), queues, again.expected(rows))
+
+
+@attrs.frozen(slots=False)
+class ParsedAgain:
+    """The parsers by which the bodies of a store landed in a table.
+
+    :ivar spans: from which physical offset on which parsers were in use, ascending; ``None`` if
+        their file is missing
+    :ivar table_columns: all columns of the table
+    """
+
+    spans: tuple[tuple[int, Parsers | None], ...]
+    table_columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: landed_table.LandedTable, position: Position) -> ParsedAgain:
+        """Read the files that the position names; raises the errors of reading the table."""
+        folder = table.folder() if position.bodies else Path()
+        with landed_table.readable(table.name):
+            spans = tuple((start, kept(folder, digest)) for start, digest in position.bodies)
+        return cls(spans, tuple(table.columns()))
+
+    @cached_property
+    def fields(self) -> pa.Schema:
+        """The columns that are compared, with their widest types."""
+        parsers = [each for _, by_topic in self.spans for each in (by_topic or {}).values()]
+        schemas = [each.fields for each in parsers if each is not None]
+        found = pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
+        return pa.schema([e for e in found if e.name in self.table_columns and e.name != "body"])
+
+    def expected(self, rows: pa.RecordBatch) -> comparing.Words:
+        """Parse bodies; the hash of each row's columns, :data:`.comparing.UNPARSED` if not known.
+
+        :param rows: with ``topic``, ``physical_offset`` and ``body``
+        """
+        found = np.full(rows.num_rows, comparing.UNPARSED)
+        if not self.spans and comparing.has_parsed(self.table_columns):
+            return found
+        starts = np.array([start for start, _ in self.spans], np.int64)
+        places = rows.column("physical_offset").cast(pa.int64()).fill_null(-1).to_numpy()
+        spans = np.searchsorted(starts, places, side="right")
+        for topic in rows.column("topic").unique().drop_null().to_pylist():
+            is_topic = pc.equal(rows.column("topic"), topic).fill_null(False)
+            for span in np.unique(spans).tolist():
+                chosen = np.flatnonzero(is_topic.to_numpy(zero_copy_only=False) & (spans == span))
+                self._parse(rows, chosen, topic, span, found)
+        return found
+
+    def _parse(
+        self,
+        rows: pa.RecordBatch,
+        chosen: Longs,
+        topic: str,
+        span: int,
+        found: comparing.Words,
+    ) -> None:
+        by_topic: Parsers | None = {}
+        if self.spans:
+            by_topic = self.spans[span - 1][1] if span else None
+        if by_topic is None:
+            return
+        if topic not in by_topic and ANY_TOPIC not in by_topic:
+            found[chosen] = 0
+            return
+        parser = by_topic.get(topic, by_topic.get(ANY_TOPIC))
+        if parser is None:
+            return
+        taken = rows.take(pa.array(chosen))
+        parsed = parser.parse(taken.column("body"), taken.drop_columns(["body"]))
+        found[chosen[parsed.good]] = self.hashed(parsed.columns)
+
+    def hashed(self, columns: pa.RecordBatch) -> comparing.Words:
+        """One hash over the compared columns of each row."""
+        names = [name for name in self.fields.names if name in columns.schema.names]
+        return comparing.of_fields(names, map(columns.column, names), columns.num_rows)
 
 
 @attrs.frozen
@@ -124,18 +205,22 @@ class VerifyRequest:
         name = landed_table.landed_name(self.path, self.store, [self.table])
         return attrs.evolve(self, store=name)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of both tables; dead letters behind the position of the table are left out.
+    def facts(
+        self, columns: Sequence[str], queues: comparing.Queues, again: ParsedAgain
+    ) -> Iterator[comparing.Facts]:
+        """Compared values of both tables, without dead letters behind the table's position.
 
         :param columns: with the physical offset
         """
-        for batch in self.table.batches(self.store, columns):
-            yield batch.select(columns)  # a table may have them in another order
+        for batch in self.table.batches(self.store, [*columns, *again.fields.names]):
+            # a table may have them in another order
+            yield comparing.facts_of(batch.select(columns), queues, again.hashed(batch))
         if self.dead is not None:
             end = landed_table.position_of(self.table, self.store).end
             for batch in self.dead.batches(self.store, columns):
-                kept = batch.filter(pc.less(batch.column("physical_offset"), end))
-                yield kept.select(columns)
+                landed = batch.filter(pc.less(batch.column("physical_offset"), end))
+                unparsed = np.full(landed.num_rows, comparing.UNPARSED)
+                yield comparing.facts_of(landed.select(columns), queues, unparsed)
 
     def data_files(self) -> list[landed_table.DataFile]:
         """The data files of both tables; raises :class:`~lakelog_lake.errors.NeedsEngine`."""
@@ -161,7 +246,7 @@ class LogBounds:
 class Verified:
     """The result of a comparison.
 
-    :ivar columns: the columns of lakelog that were compared
+    :ivar columns: the columns that were compared
     :ivar damaged: damaged ranges of the log, which were not compared
     """
 
@@ -187,6 +272,7 @@ def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verifi
     asked = asked.named()
     position = landed_table.position_of(asked.table, asked.store)
     columns = comparing.compared(asked.table.columns())
+    again = ParsedAgain.of(asked.table, position)
     queues = comparing.Queues()
     with (
         TemporaryDirectory(prefix="lakelog-verify-") as folder,
@@ -195,16 +281,18 @@ def verify_here(asked: VerifyRequest, *, part_bytes: int = PART_BYTES) -> Verifi
         log = bounds_of(store, position, asked.table.name)
         buckets = Buckets(Path(folder), part_bytes)
         with landed_table.readable(asked.table.name):
-            for batch in asked.batches(columns):
-                buckets.add(comparing.facts_of(batch, queues))
+            for rows in asked.facts(columns, queues, again):
+                buckets.add(rows)
         span, damages = LogSpan(log.low, min(position.end, log.end)), _Noted(skip=True)
-        facts = log_facts(store, span, damages, _chosen(asked, queues), columns[1:], queues)
+        chosen = _chosen(asked, queues)
+        facts = log_facts(store, span, damages, chosen, columns[1:], queues, again)
         limits = comparing.VerifiableEnds(
             log.low, position.end, landed_table.position_of(asked.table, asked.store).end
         )
         comparison = comparing.Comparison(limits, comparing.has_parsed(asked.table.columns()))
         _compare(comparison, buckets, facts)
     damaged = merged(damages.places)
+    columns = (*columns, *again.fields.names)
     return Verified(asked, position, log, columns, queues, comparison.found, damaged)
 
 
