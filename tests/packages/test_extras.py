@@ -188,7 +188,8 @@ for use in (
 
 @pytest.mark.parametrize("extra", ["lakelog-spark"], indirect=True)
 def test_lakelog_spark_goes_with_anybodys_pyspark(extra: Environment, tmp_path: Path) -> None:
-    assert there(extra, "pyspark", "pyiceberg") == ["pyiceberg"]
+    """Who only reads needs no pyiceberg."""
+    assert there(extra, "pyspark", "pyiceberg", "deltalake") == []
     said = extra.run("-c", WITHOUT_SPARK, cwd=tmp_path)
     assert said.count("WrongSpark: this needs pyspark") == 3
 

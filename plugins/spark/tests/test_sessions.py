@@ -19,15 +19,7 @@ import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark import sessions
-from lakelog_spark.sessions import (
-    DELTA,
-    DELTA_JAR,
-    ICEBERG,
-    ICEBERG_JAR,
-    check_jar,
-    check_spark,
-    packages,
-)
+from lakelog_spark.sessions import check_package, check_spark, package_for, packages
 from plugins.lake.tests.landing.test_cli import LAKELOG
 from plugins.lake.tests.landing.test_cli import run as run_command
 from plugins.lake.tests.stores import filled
@@ -38,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATH = os.environ["PATH"]
+ICEBERG, DELTA = (package_for("4.1.4", each) for each in (sessions.ICEBERG, sessions.DELTA))
 
 
 @pytest.fixture
@@ -111,13 +104,47 @@ def test_the_packaged_java_is_used_where_there_is_no_other(
     assert sessions.find_java() == home
 
 
-@pytest.mark.parametrize("version", ["4.0.1", "4.2.1", "3.5.0"])
+@pytest.mark.parametrize("version", ["4.0.5", "4.4.0", "3.5.9"])
 def test_another_spark_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WrongSpark, match=f"the Spark there is {version}.*works with 4.1"):
+    with pytest.raises(WrongSpark, match=f"the Spark there is {version}.*works with 4.1 to 4.3"):
         check_spark(version, "the Spark there")
     monkeypatch.setattr(pyspark, "__version__", version)
-    with pytest.raises(WrongSpark, match=f"installed PySpark is {version}"):
-        lakelog_spark.session()
+    for name in ("session", "register", "read", "lander", "ship", "finish_write"):
+        with pytest.raises(WrongSpark, match=f"installed PySpark is {version}"):
+            getattr(lakelog_spark, name)()
+
+
+@pytest.mark.parametrize("version", ["4.0.5", "3.5.9"])
+def test_a_pyspark_without_the_classes_is_refused(version: str, tmp_path: Path) -> None:
+    """It has no data sources in Python, or others, so that a module of ours cannot be imported."""
+    (package := tmp_path / "pyspark").mkdir()
+    (package / "__init__.py").write_text(f"__version__ = {version!r}")
+    program = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport lakelog_spark\n"
+        "try:\n    lakelog_spark.register(None)\n"
+        "except Exception as error:\n    print(type(error).__name__, error)"
+    )
+    said = run("-c", program)
+    assert said.startswith(f"WrongSpark the installed PySpark is {version}, but")
+
+
+@pytest.mark.parametrize("version", ["4.2.1", "4.3.0"])
+def test_iceberg_says_for_which_spark_it_is(
+    version: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check_spark(version)
+    monkeypatch.setattr(pyspark, "__version__", version)
+    monkeypatch.setattr("lakelog_spark.sessions._running", lambda: None)
+    with pytest.raises(WrongSpark, match=r"Iceberg has no package for Spark 4\..*pyspark==4\.1"):
+        lakelog_spark.session(tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_delta_has_a_jar_for_each_spark() -> None:
+    (jar,) = package_for("4.2.1", sessions.DELTA).asked
+    assert jar.name == "delta-spark_4.2_2.13"
+    with pytest.raises(WrongSpark, match=r"Delta has no package for Spark 4\.3 yet.*==4\.2"):
+        package_for("4.3.0", sessions.DELTA)
 
 
 def test_a_server_brings_its_own_catalogs(tmp_path: Path) -> None:
@@ -148,9 +175,9 @@ def test_a_session_that_runs_is_used(spark: SparkSession, tmp_path: Path) -> Non
     assert lakelog_spark.session(place.removeprefix("file://"), master="local[7]") is spark
     with pytest.raises(WrongSpark, match="has a catalog lake already"):
         lakelog_spark.session(tmp_path)
-    with pytest.raises(WrongSpark, match=f"without {DELTA_JAR.name}"):
+    with pytest.raises(WrongSpark, match=r"without delta-spark_4\.1_2\.13"):
         lakelog_spark.session(delta=True)
-    check_jar(spark, ICEBERG_JAR)
+    check_package(spark, sessions.ICEBERG)
 
 
 @pytest.mark.java

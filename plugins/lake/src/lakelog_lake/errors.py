@@ -82,8 +82,19 @@ class OtherStore(LakelogError):
         )
 
 
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def uncolored(text: str) -> str:
+    """A text without terminal codes; deltalake's errors of object stores have them."""
+    return _COLORS.sub("", text)
+
+
 class LandingError(LakelogError):
     """A store cannot land in a table as both are now."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(uncolored(message))
 
 
 class WrongLog(LandingError):
@@ -197,13 +208,13 @@ class TooManyConflicts(TemporaryError):
     """Other writers committed first in each of several tries."""
 
 
-_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _NO_ACCESS: Final = re.compile(
-    r"\b40[13]\b|bucket|credential|denied|forbidden|unauthor|access.?key|signature|region", re.I
+    r"\b40[13]\b|bucket|credential|denied|forbidden|unauthor|access.?key|signature|region|\bs3\b",
+    re.I,
 )
 _ACCESS: Final = (
-    " (of S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL; else "
-    "--storage KEY=VALUE)"
+    " (of S3: the bucket, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and "
+    "AWS_ENDPOINT_URL; else --storage KEY=VALUE)"
 )
 
 
@@ -211,7 +222,7 @@ class Unreachable(TemporaryError):
     """A table, its catalog or its disk cannot be read or written."""
 
     def __init__(self, table: str, why: str) -> None:
-        hint = _ACCESS if _NO_ACCESS.search(why) else ""
+        hint = _ACCESS if _NO_ACCESS.search(f"{table} {why}") else ""
         super().__init__(
             f"{table} cannot be read or written: {why}; correct this{hint} and run again: "
             "nothing is lost, the remaining messages land then"
@@ -280,9 +291,9 @@ class NotWritten(TemporaryTaskError):
     def __init__(self, folder: object, why: str) -> None:
         way = "make room, or repair the disk"
         if not isinstance(folder, Path):
-            way = "see to the object store and the access to it"
+            way = f"see to the object store and the access to it{_ACCESS}"
         super().__init__(
-            f"data files cannot be written to {folder}: {_COLORS.sub('', why)}; {way}: "
+            f"data files cannot be written to {folder}: {why}; {way}: "
             "nothing is lost, the range lands when they can be written"
         )
 

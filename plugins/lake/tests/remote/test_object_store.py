@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import typer.testing
 
-from lakelog_lake.errors import TemporaryError
+from lakelog_lake.errors import Conflict, NotWritten, TemporaryError
 from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.sinks.base import Sink
+from lakelog_lake.sinks.delta import remote_folder
 from lakelog_lake.tasks.engines import processes
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.passes import land
@@ -180,6 +181,25 @@ def test_who_may_not_is_told_what_to_do(aws: Aws, store_path: Path) -> None:
     assert done.exit_code == 4
     assert "AWS_ACCESS_KEY_ID" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_an_error_of_s3_names_what_to_look_at_in_plain_text(store_path: Path) -> None:
+    """Its text has deltalake's colours, as the text of any error that object_store raises."""
+    environment = {**os.environ, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    environment |= {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    command = [LAKELOG, "dispatch", str(store_path), "--to", "delta:s3://bucket/t", "--once"]
+    done = subprocess.run(
+        [*command, "--engine", "processes"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    cause = "\x1b[31m\u21b3\x1b[0m no route"
+    folder = remote_folder("s3://bucket/t", {})
+    texts = [done.stderr, *(str(made) for made in (NotWritten(folder, cause), Conflict(cause)))]
+    assert not any("\x1b" in each or "disk" in each for each in texts), texts
+    assert all("AWS_ENDPOINT_URL" in each for each in texts[:2]), texts
 
 
 def test_without_credentials_nothing_else_is_printed(store_path: Path) -> None:

@@ -34,7 +34,7 @@ from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import is_local, local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
-from lakelog_spark.sessions import ICEBERG_JAR, check_jar
+from lakelog_spark.sessions import ICEBERG, check_package
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +111,7 @@ def spark_iceberg_sink(
         )
     if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
         raise SettingsError(f"{table!r} is not CATALOG.NAMESPACE.TABLE", key="table")
-    check_jar(session, ICEBERG_JAR)
+    check_package(session, ICEBERG)
     return SparkIcebergSink(session, table, TableShape() if shape is None else shape)
 
 
@@ -150,10 +150,14 @@ class SparkIcebergSink:
         return Layout(self.shape.columns, self.shape.partition, ids, form=self._form)
 
     def prepare(self) -> None:
-        """Create the table, or add missing columns."""
+        """Create the table, or add missing columns.
+
+        Raises :class:`~lakelog_lake.errors.TableMismatch` for a catalog in an object store.
+        """
         if not self._is_there():
             namespace = _quoted(self.table.rpartition(".")[0])
             self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+            local_folder(self._planned_location())
             self.session.sql(_creation(_quoted(self.table), self.shape))
         table = self._load()
         lacks = self._check(table)
@@ -165,6 +169,19 @@ class SparkIcebergSink:
         self._form = _form(table.operations().current())
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
+
+    def _planned_location(self) -> str:
+        """Where the catalog would put the table; nothing is created."""
+        catalog, _, name = self.table.partition(".")
+        found = self._iceberg.spark.Spark3Util.loadIcebergCatalog(
+            self.session._jsparkSession, catalog
+        )
+        schema = iceberg.wanted(self.shape.columns).model_dump_json()
+        planned = found.newCreateTableTransaction(
+            self._iceberg.catalog.TableIdentifier.parse(name),
+            self._iceberg.SchemaParser.fromJson(schema),
+        )
+        return str(planned.table().location())
 
     def _check(self, table: Any) -> list[str]:
         """The columns to add; raises ``TableMismatch``."""

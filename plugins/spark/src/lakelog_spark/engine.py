@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
 
+_UNBOUNDED: Final = 1 << 31
 _ORDER: Final = "store ASC NULLS FIRST, queue_id ASC NULLS FIRST, queue_offset ASC NULLS FIRST"
 
 
@@ -144,12 +145,26 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
             return []
         with sessions.running_job(session), sessions.answering(session, on_done):
             context = session.sparkContext
-            slices = min(len(tasks), context.defaultParallelism)
+            slices = min(len(tasks), slots(context.getConf().get, context.defaultParallelism))
             spread = context.parallelize(list(tasks), slices)
             found = spread.map(_in_executor).collect()
         return checked(found)
 
     return run
+
+
+def slots(setting: Callable[[str], str | None], now: int) -> int:
+    """The number of tasks that can run at once, when all executors that may come are there.
+
+    :param setting: returns a setting of the context, ``None`` if it is not set
+    :param now: the cores of the executors that are registered, and at least 2
+    """
+    if str(setting("spark.dynamicAllocation.enabled")).lower() != "true":
+        return now
+    most = int(setting("spark.dynamicAllocation.maxExecutors") or _UNBOUNDED)
+    is_standalone = str(setting("spark.master")).startswith("spark:")  # takes whole workers
+    cores = int(setting("spark.executor.cores") or (_UNBOUNDED if is_standalone else 1))
+    return max(now, most * max(1, cores // int(setting("spark.task.cpus") or 1)))
 
 
 def _in_executor(task: Task) -> Written | Failed:

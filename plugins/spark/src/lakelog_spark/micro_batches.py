@@ -27,6 +27,7 @@ from lakelog_lake.tables import settings, shape
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
+from lakelog_spark.sessions import check_spark
 
 
 def lander(  # noqa: PLR0913  # each says what lands, or where
@@ -114,6 +115,7 @@ class Lander:
                     return
 
     def _started(self, session: SparkSession) -> LandingDispatcher:
+        check_spark(session.version, "the Spark of this query")
         catalog = catalog_in(self.spec.to)
         place = None if catalog is None else SparkCatalogLocation(session, catalog)
         return LandingDispatcher.of(

@@ -52,37 +52,71 @@ OF_SPARK: Final = (
     "org.xerial.snappy:*",
 )
 """Dependencies that Spark has in other versions, or that are not used here: 80 MB."""
-SPARK: Final = "4.1"
+SPARKS: Final = ("4.1", "4.2", "4.3")
+"""The supported versions; earlier ones have no data sources in Python, or cannot stream them."""
+_INSTALL: Final = "pip install 'pyspark>=4.1,<4.4'"
 _MEANT_FOR: Final = re.compile(r"(?:iceberg-spark-runtime|delta-spark)[-_](\d+\.\d+)_")
 
 
 def need_spark() -> None:
-    """Raise :class:`~lakelog_lake.errors.WrongSpark` if PySpark is not installed."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` without a PySpark that is supported."""
     if find_spec("pyspark") is None:
         raise errors.WrongSpark(
             "this needs pyspark, which is not installed: pip install 'lakelog[spark]'"
         )
+    try:
+        import pyspark
+    except ImportError as error:  # 3.5 on Python 3.12
+        raise errors.WrongSpark(
+            f"the installed PySpark cannot be imported ({error}), and lakelog-spark works with "
+            f"{SPARKS[0]} to {SPARKS[-1]}: {_INSTALL}"
+        ) from error
+    check_spark(pyspark.__version__)
 
 
 def check_spark(version: str, what: str = "the installed PySpark") -> None:
     """Raise :class:`~lakelog_lake.errors.WrongSpark` for an unsupported ``version``."""
-    if not version.startswith(f"{SPARK}."):
+    if _minor(version) not in SPARKS:
         raise errors.WrongSpark(
-            f"{what} is {version}, but lakelog-spark works with {SPARK}: with others Iceberg's "
-            "runtime fails, or a source cannot filter or stream; pip install 'pyspark==4.1.4'"
+            f"{what} is {version}, but lakelog-spark works with {SPARKS[0]} to {SPARKS[-1]}: "
+            f"{_INSTALL} (Iceberg in Spark needs {', '.join(ICEBERG)})"
         )
 
 
-def check_jar(session: SparkSession, jar: Jar) -> None:
+def _minor(version: str) -> str:
+    """A version without its last part: ``4.1`` of ``4.1.4``."""
+    return ".".join(version.split(".")[:2])
+
+
+def package_for(version: str, of_sparks: Mapping[str, Package]) -> Package:
+    """The package of a kind of tables for one version of Spark.
+
+    :param of_sparks: :data:`ICEBERG` or :data:`DELTA`
+
+    Raises :class:`~lakelog_lake.errors.WrongSpark` if there is none yet.
+    """
+    found = of_sparks.get(_minor(version))
+    if found is None:
+        known = next(iter(of_sparks.values()))
+        raise errors.WrongSpark(
+            f"{known.name} has no package for Spark {_minor(version)} yet (this is {version}): "
+            f"pip install 'pyspark=={max(of_sparks)}.*', or use tables that need none: delta:PATH "
+            "and parquet:PATH, also iceberg:PATH by lakelog dispatch"
+        )
+    return found
+
+
+def check_package(session: SparkSession, of_sparks: Mapping[str, Package]) -> None:
     """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a matching jar."""
-    place = _place(session, _MARKS[jar])
+    package = package_for(session.version, of_sparks)
+    jar, place = package.asked[0], _place(session, package.mark)
     if place is None:
         raise errors.WrongSpark(
             f"this Spark session was started without {jar.name}: start it with "
             f"--packages {jar.coordinates}, or let lakelog_spark.session() start it"
         )
     meant = _MEANT_FOR.search(place)
-    if meant is not None and meant[1] != SPARK:
+    if meant is not None and meant[1] != _minor(session.version):
         raise errors.WrongSpark(
             f"this Spark session has {place}, which is for Spark {meant[1]}, but Spark is "
             f"{session.version}: use {jar.coordinates}"
@@ -125,42 +159,45 @@ class Jar:
 class Package:
     """A package that is downloaded as a whole.
 
+    :ivar name: its name in messages
     :ivar asked: the coordinates to request
     :ivar jars: all of its jars, with dependencies that Spark does not have already
     :ivar extension: its class for ``spark.sql.extensions``
+    :ivar mark: a class whose presence shows that a session has the package
     """
 
+    name: str
     asked: tuple[Jar, ...]
     jars: tuple[Jar, ...]
     extension: str
+    mark: str
+
+
+def _iceberg(spark: str) -> Package:
+    runtime = Jar("org.apache.iceberg", f"iceberg-spark-runtime-{spark}_2.13", "1.12.0")
+    jars = (runtime, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0"))
+    of_spark = "org.apache.iceberg.spark"
+    extension = f"{of_spark}.extensions.IcebergSparkSessionExtensions"
+    return Package("Iceberg", jars, jars, extension, f"{of_spark}.SparkCatalog")
+
+
+def _delta(spark: str) -> Package:
+    jar = Jar("io.delta", f"delta-spark_{spark}_2.13", _DELTA)
+    parts = ("storage", "kernel-api", "kernel-defaults", "kernel-unitycatalog")
+    jars = (
+        jar,
+        *(Jar("io.delta", f"delta-{part}", _DELTA) for part in parts),
+        *(Jar("io.unitycatalog", f"unitycatalog-{part}", _UNITY) for part in ("client", "hadoop")),
+    )
+    extension = "io.delta.sql.DeltaSparkSessionExtension"
+    return Package("Delta", (jar,), jars, extension, extension)
 
 
 _DELTA: Final = "4.4.0"
 _UNITY: Final = "0.6.0"
-ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
-DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
-"""Both match the PySpark version that this distribution requires."""
-_ICEBERG_JARS: Final = (ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0"))
-ICEBERG: Final = Package(
-    _ICEBERG_JARS,
-    _ICEBERG_JARS,
-    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-)
-_DELTA_PARTS: Final = ("storage", "kernel-api", "kernel-defaults", "kernel-unitycatalog")
-DELTA: Final = Package(
-    (DELTA_JAR,),
-    (
-        DELTA_JAR,
-        *(Jar("io.delta", f"delta-{part}", _DELTA) for part in _DELTA_PARTS),
-        *(Jar("io.unitycatalog", f"unitycatalog-{part}", _UNITY) for part in ("client", "hadoop")),
-    ),
-    "io.delta.sql.DeltaSparkSessionExtension",
-)
-_MARKS: Final = {
-    ICEBERG_JAR: "org.apache.iceberg.spark.SparkCatalog",
-    DELTA_JAR: DELTA.extension,
-}
-"""A class of each jar, whose presence shows that the session has the jar."""
+ICEBERG: Final = {each: _iceberg(each) for each in ("4.1",)}
+DELTA: Final = {each: _delta(each) for each in ("4.1", "4.2")}
+"""By the version of Spark: these packages use its internals, so that they fail with others."""
 
 
 @contextmanager
@@ -264,9 +301,6 @@ def session(
     :class:`~lakelog.errors.SettingsError` for parameters that ``remote`` excludes.
     """
     need_spark()
-    import pyspark
-
-    check_spark(pyspark.__version__)
     place, given = None if warehouse is None else Path(warehouse), dict(config or {})
     if remote is not None:
         return _connected(remote, place, given, delta=delta, master=master)
@@ -274,8 +308,11 @@ def session(
     if found is not None:
         add_tables(found, place, delta=delta)
     else:
+        import pyspark
+
+        kinds = [ICEBERG] * (iceberg or place is not None) + [DELTA] * delta
+        wanted = [package_for(pyspark.__version__, each) for each in kinds]
         _prepare_process(master, python)
-        wanted = [ICEBERG] * (iceberg or place is not None) + [DELTA] * delta
         found = _started(master, driver_memory, place, given, wanted)
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
@@ -400,7 +437,7 @@ def _connected(
     if missing:
         raise errors.WrongSpark(
             f"Spark Connect needs more packages (no {', '.join(missing)}): "
-            "pip install 'pyspark[connect]==4.1.4'"
+            "pip install 'pyspark[connect]>=4.1,<4.4'"
         )
     from pyspark.sql.connect.session import SparkSession as Connected
 
@@ -421,7 +458,7 @@ def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
     config: Config = {}
     if warehouse is not None:
         config |= lake(warehouse) | {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
-    if DELTA in wanted:
+    if any(each in DELTA.values() for each in wanted):
         config |= _DELTA_CATALOG
     if wanted:
         config["spark.sql.extensions"] = ",".join(each.extension for each in wanted)
@@ -448,7 +485,7 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
     Raises :class:`~lakelog_lake.errors.WrongSpark` if the session does not allow it.
     """
     if warehouse is not None:
-        check_jar(session, ICEBERG_JAR)
+        check_package(session, ICEBERG)
         config, place = lake(warehouse), f"{_LAKE}.warehouse"
         there, wanted = session.conf.get(_LAKE, None), str(config[place])
         if there is None:
@@ -460,11 +497,12 @@ def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) ->
                 f"{session.conf.get(place, None)}, and {wanted} is wanted: stop it first"
             )
     if delta:
-        check_jar(session, DELTA_JAR)
+        check_package(session, DELTA)
+        extension = package_for(session.version, DELTA).extension
         listed = session.conf.get("spark.sql.extensions", None) or ""
-        if DELTA.extension not in (each.strip() for each in listed.split(",")):
+        if extension not in (each.strip() for each in listed.split(",")):
             raise errors.WrongSpark(
-                f"this Spark session was started without {DELTA.extension} in "
+                f"this Spark session was started without {extension} in "
                 "spark.sql.extensions, and cannot add any: stop it, or start it with "
                 "lakelog_spark.session(delta=True)"
             )

@@ -57,7 +57,13 @@ _log = logging.getLogger("lakelog_spark")
 
 
 def register(spark: SparkSession) -> None:
-    """Register the formats ``lakelog`` and ``rocketmq`` in a session."""
+    """Register the formats ``lakelog`` and ``rocketmq`` in a session.
+
+    Raises :class:`~lakelog_lake.errors.WrongSpark` for an unsupported version of its Spark.
+    """
+    from lakelog_spark.sessions import check_spark  # executors do not need it
+
+    check_spark(spark.version, "the Spark of this session")
     for source in (LakelogSource, RocketMQSource):
         spark.dataSource.register(source)
 

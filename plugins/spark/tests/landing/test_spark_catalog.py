@@ -25,6 +25,7 @@ from lakelog_spark.catalog import (
     catalog_in,
     spark_iceberg_sink,
 )
+from lakelog_spark.sessions import lake
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.sink_contract import SinkContract
 from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
@@ -115,6 +116,18 @@ def test_files_are_described_as_pyiceberg_describes_them(
     ours, theirs = facts(BY_PYICEBERG), facts("lakelog.other")
     assert len(ours) > 2
     assert ours == theirs
+
+
+def test_a_catalog_in_an_object_store_is_refused_before_a_table_is_made(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    config = {name.replace(".lake", ".far"): value for name, value in lake(tmp_path).items()}
+    config["spark.sql.catalog.far.warehouse"] = "s3://bucket/lake"
+    for name, value in config.items():
+        spark.conf.set(name, str(value))
+    with pytest.raises(TableMismatch, match="s3://bucket/lake/a/b is not a local folder"):
+        spark_iceberg_sink(spark, "far.a.b").prepare()
+    assert spark.sql("SHOW TABLES IN far.a").collect() == []
 
 
 def test_both_ways_take_turns(

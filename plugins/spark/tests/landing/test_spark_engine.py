@@ -9,6 +9,7 @@ import pytest
 
 from lakelog_lake.errors import TaskFailed
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
+from lakelog_spark.engine import slots
 from lakelog_spark.engine import spark as by_spark
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.passes import land
@@ -48,6 +49,33 @@ def test_a_pass_is_one_wave_of_tasks(spark: SparkSession, store_path: Path, tmp_
     stages = [tracker.getStageInfo(each) for each in job.stageIds]
     assert [each and each.numTasks for each in stages] == [context.defaultParallelism]
     assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", 2),
+        ("dynamicAllocation.enabled=false dynamicAllocation.maxExecutors=9", 2),
+        ("dynamicAllocation.enabled=true dynamicAllocation.maxExecutors=9", 9),
+        ("dynamicAllocation.enabled=true dynamicAllocation.maxExecutors=9 executor.cores=4", 36),
+        (
+            "dynamicAllocation.enabled=true dynamicAllocation.maxExecutors=9 executor.cores=4 "
+            "task.cpus=3",
+            9,
+        ),
+        ("dynamicAllocation.enabled=true dynamicAllocation.maxExecutors=1", 2),
+    ],
+)
+def test_a_wave_has_a_task_for_each_executor_that_may_come(settings: str, expected: int) -> None:
+    given = dict(each.split("=") for each in settings.split())
+    assert slots(lambda name: given.get(name.removeprefix("spark.")), 2) == expected
+
+
+def test_without_a_most_executors_each_range_may_have_its_own() -> None:
+    given = {"spark.dynamicAllocation.enabled": "true"}
+    assert slots(given.get, 2) > 10_000
+    given |= {"spark.dynamicAllocation.maxExecutors": "2", "spark.master": "spark://here:7077"}
+    assert slots(given.get, 2) > 10_000  # an executor takes all cores of a worker
 
 
 def test_damage_is_told_with_its_place(

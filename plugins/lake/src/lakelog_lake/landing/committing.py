@@ -34,14 +34,20 @@ from typing import IO, Final
 import attrs
 
 from lakelog.errors import LakelogError, raised_by_handler
-from lakelog_lake.errors import Conflict, LayoutChanged, SparkLost, TooManyConflicts, Unreachable
+from lakelog_lake.errors import (
+    Conflict,
+    LayoutChanged,
+    SparkLost,
+    TooManyConflicts,
+    Unreachable,
+    uncolored,
+)
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.data_files import FileFacts, discard
 from lakelog_lake.tables.position import Position, lists
 
 _MOST: Final = 300
 _CAUSE: Final = "\u21b3"
-_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
 _NETWORK: Final = ("py4j.protocol", "Py4JNetworkError")
 
@@ -75,7 +81,7 @@ def table_errors(table: str) -> Iterator[None]:
 
 def error_text(error: BaseException) -> str:
     """The first line of an error's text; its class comes first, except for errors of the system."""
-    text = str(error).strip()
+    text = uncolored(str(error)).strip()
     first = (_causes(text) if _CAUSE in text else text.partition("\n")[0])[:_MOST]
     if isinstance(error, OSError) and error.strerror:
         return first
@@ -84,7 +90,7 @@ def error_text(error: BaseException) -> str:
 
 def _causes(text: str) -> str:
     """Join deltalake's causes, one per line, of which the last may be a server's XML."""
-    *causes, last = (each.strip() for each in _COLORS.sub("", text).split(_CAUSE))
+    *causes, last = (each.strip() for each in text.split(_CAUSE))
     message = _MESSAGE.search(last)
     return ": ".join([*causes, message[1] if message else last.partition("\n")[0]])
 

@@ -191,7 +191,7 @@ def _from_iceberg(
     sink = table.sink
     head = sink.head(store)
     _check(table.name, head.position, before)
-    transaction = head.version.table.transaction()
+    transaction = sink.begun(head)
     transaction.delete(
         And(EqualTo("store", store), gone.expression())  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
     )

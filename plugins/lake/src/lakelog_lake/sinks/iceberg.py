@@ -6,9 +6,8 @@ properties of the table, each with the snapshot's id. They outlive the snapshot,
 back with the table. The snapshots that led to a version are read by pyiceberg here, and by Java in
 Spark.
 
-A commit requires that the branch is still at the snapshot from which the position was read. After a
-conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
-list of snapshot producers prevents that (checked with the pinned version of pyiceberg).
+A commit requires that the branch is still at the snapshot from which the position was read, and is
+tried once.
 
 Types of columns are compared as texts without ids, such as ``list<string>``.
 """
@@ -17,9 +16,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -33,16 +34,17 @@ from lakelog_lake.sinks.iceberg_history import TableSnapshots
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.shape import Layout, TableShape, fits
+from lakelog_lake.tables.shape import Layout, TableShape, file_schema, fits
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
 
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
+    from lakelog_lake.sinks.iceberg_internals import SteadyTransaction
 
 IN_FILES: Final = (
     (".list.element", ".element"),
@@ -54,10 +56,11 @@ IN_FILES: Final = (
 
 def wanted(columns: pa.Schema) -> Schema:
     """``columns`` with ids in the order of the fields, those of nested fields last."""
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
     from pyiceberg.schema import assign_fresh_schema_ids
 
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    any_ids = defaultdict[str, int](count(1).__next__)  # pyiceberg takes no columns without ids
+    return assign_fresh_schema_ids(pyarrow_to_schema(file_schema(Layout(columns, (), any_ids))))
 
 
 def text_of(kind: Any) -> str:
@@ -248,7 +251,7 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
     from pyiceberg.exceptions import NotInstalledError
     from pyiceberg.utils.config import Config
 
-    from lakelog_lake.sinks.iceberg_expiry import steady
+    from lakelog_lake.sinks.iceberg_internals import steady
 
     known = Config().get_catalog_config(name)
     if known is None and not given:
@@ -294,7 +297,7 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.exc import OperationalError
 
-    from lakelog_lake.sinks.iceberg_expiry import steady
+    from lakelog_lake.sinks.iceberg_internals import steady
 
     warehouse.mkdir(parents=True, exist_ok=True)
     place = warehouse.absolute()
@@ -437,11 +440,17 @@ class IcebergSink:
         self, head: Head, store: str, files: Sequence[data_files.FileFacts], position: Position
     ) -> None:
         """Commit one transaction, without retries."""
-        self.finish(head.version.table.transaction(), head, store, files, position)
+        self.finish(self.begun(head), head, store, files, position)
+
+    def begun(self, head: Head) -> SteadyTransaction:
+        """A transaction on a version of the table, for :meth:`finish`."""
+        from lakelog_lake.sinks.iceberg_internals import SteadyTransaction
+
+        return SteadyTransaction(head.version.table)
 
     def finish(
         self,
-        transaction: Transaction,
+        transaction: SteadyTransaction,
         head: Head,
         store: str,
         files: Sequence[data_files.FileFacts],
@@ -461,10 +470,8 @@ class IcebergSink:
             AssertCurrentSchemaId(**{"current-schema-id": schema.schema_id}),
             AssertDefaultSpecId(**{"default-spec-id": spec_id}),
         )
-        transaction._apply((), built_on)
-        transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
-            transaction.commit_transaction()
+            transaction.commit_once(*built_on)
         except CommitFailedException as error:
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         committed()

@@ -13,33 +13,25 @@ as Iceberg keeps them, up to a number that bounds the cost of a commit.
 Metadata files of expired snapshots are removed an hour later, so that readers which loaded the
 table before can continue. Files that an ended process left are removed a day after the snapshots
 of their time. Data files are not touched.
-
-The times of a table never fall, though a clock is set back: see :func:`steady`.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
 
 import attrs
-from pydantic import BaseModel
-from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile
-from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
-from pyiceberg.table.update.snapshot import ExpireSnapshots, _FastAppendFiles, _ManifestMergeManager
-from pyiceberg.typedef import Identifier
-from pyiceberg.utils.properties import property_as_bool, property_as_int
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.utils.properties import property_as_int
 
-from lakelog_lake.tables.data_files import FANOUT, Weight, mergeable
+from lakelog_lake.sinks.iceberg_internals import SteadyTransaction, TieredAppend
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
 from lakelog_lake.tables.settings import HISTORY, MAX_AGE, MIN_KEPT, MOST_VERSIONS, kept
 
@@ -51,9 +43,6 @@ _SWEPT_EVERY: Final = 256
 """Commits between two searches for unreferenced files."""
 _MOST_AT_ONCE: Final = 100
 """Most snapshots that one commit expires; each requires reading a file."""
-_LARGEST_BYTES: Final = 2 << 20
-"""Most files in a merged manifest; a merge of more would take seconds."""
-_NEWEST_FORMAT: Final = 2
 _MOST_KNOWN: Final = 256
 """Snapshots of which the names of the manifests are kept in memory."""
 _MS: Final = 1000
@@ -93,123 +82,6 @@ def expirable(
     return line[keep:]
 
 
-_Catalog = TypeVar("_Catalog", bound=Catalog)
-
-
-def steady(catalog: _Catalog) -> _Catalog:
-    """Let no commit of ``catalog`` set the times of a table back, though a clock was set back.
-
-    Iceberg's Java library refuses metadata whose times fall, so that no engine on it could read the
-    table. A snapshot gets at least the time of the last change plus 1 ms. Nor does a commit copy
-    all metadata a dozen times, which would cost more with each snapshot that the table keeps.
-    """
-    kind = type(catalog)
-    catalog.__class__ = type(kind.__name__, (_SteadyCatalog, kind), {})
-    return catalog
-
-
-class _SteadyCatalog(Catalog):
-    """Comes before the class of a catalog, see :func:`steady`."""
-
-    def load_table(self, identifier: str | Identifier) -> Table:
-        table = super().load_table(identifier)  # type: ignore[safe-super]  # of the kind
-        table.metadata = _uncopied(table.metadata)
-        return table
-
-    def commit_table(
-        self,
-        table: Table,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
-    ) -> CommitTableResponse:
-        after_ms = table.metadata.last_updated_ms
-        later = tuple(_later(each, after_ms) for each in updates)
-        return super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # of the kind
-
-    def _update_and_stage_table(self, current_table: Table | None, *others: Any) -> StagedTable:
-        """A change without a snapshot has the time of the clock; catalogs of servers set it."""
-        kind: Any = super()
-        staged: StagedTable = kind._update_and_stage_table(current_table, *others)
-        last_ms = 0 if current_table is None else current_table.metadata.last_updated_ms
-        if staged.metadata.last_updated_ms < last_ms:
-            time_ms = {"last_updated_ms": last_ms + 1}
-            staged.metadata = staged.metadata.model_copy(update=time_ms)
-        return staged
-
-
-class _Uncopied(BaseModel):
-    """Comes before the class of metadata, whose parts are frozen: versions may share them."""
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002  # never
-        return super().model_copy(update=update)
-
-
-@lru_cache
-def _uncopied_kind(kind: type[BaseModel]) -> type[BaseModel]:
-    return type(kind.__name__, (_Uncopied, kind), {"__module__": __name__})
-
-
-def _uncopied(metadata: TableMetadata) -> TableMetadata:
-    """The same metadata, whose versions with updates share what has not changed."""
-    made = metadata.model_copy()
-    object.__setattr__(made, "__class__", _uncopied_kind(type(metadata)))
-    return made
-
-
-def _later(update: TableUpdate, after_ms: int) -> TableUpdate:
-    """The update; a snapshot that it adds is later than ``after_ms``."""
-    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms > after_ms:
-        return update
-    snapshot = update.snapshot.model_copy(update={"timestamp_ms": after_ms + 1})
-    return update.model_copy(update={"snapshot": snapshot})
-
-
-class TieredAppend(_FastAppendFiles):
-    """A fast append that merges older manifests.
-
-    :ivar named: paths of the manifests of its snapshot
-    """
-
-    named: frozenset[str] = frozenset()
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        made = self._merged(manifests) if self._may_merge() else manifests
-        self.named = frozenset(each.manifest_path for each in made)
-        return made
-
-    def _may_merge(self) -> bool:
-        metadata = self._transaction.table_metadata
-        enabled = property_as_bool(
-            metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, True
-        )
-        return enabled and metadata.format_version <= _NEWEST_FORMAT
-
-    def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        properties = self._transaction.table_metadata.properties
-        size = TableProperties.MANIFEST_TARGET_SIZE_BYTES
-        most = min(property_as_int(properties, size, _LARGEST_BYTES) or 0, _LARGEST_BYTES)
-        merging = _ManifestMergeManager(most, FANOUT, True, self)
-        found: dict[int, list[ManifestFile]] = defaultdict(list)
-        stay: list[ManifestFile] = []
-        for each in manifests:
-            is_old = each.added_snapshot_id != self._snapshot_id
-            is_ours = is_old and each.content == ManifestContent.DATA
-            (found[each.partition_spec_id] if is_ours else stay).append(each)
-        for spec, same in found.items():
-            gone = set[int]()
-            for places in mergeable([_weight(each) for each in same], most):
-                group = [same[place] for place in places]
-                stay.append(merging._create_manifest(spec, group))
-                gone.update(places)
-            stay += [each for place, each in enumerate(same) if place not in gone]
-        return stay
-
-
-def _weight(manifest: ManifestFile) -> Weight:
-    files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-    return Weight(files, manifest.manifest_length)
-
-
 def _below(uri: str, io: FileIO) -> Iterable[FoundFile]:
     if not is_local(uri):
         return IcebergFiles(pairs(io.properties)).below(uri)
@@ -228,7 +100,7 @@ class SnapshotExpiry:
     _retired: deque[tuple[float, str]] = attrs.Factory(deque)
 
     def append(
-        self, transaction: Transaction, files: Iterable[Any], properties: dict[str, str]
+        self, transaction: SteadyTransaction, files: Iterable[Any], properties: dict[str, str]
     ) -> tuple[int, Callable[[], None]]:
         """Stage an append of data files and due expiry.
 
@@ -236,10 +108,8 @@ class SnapshotExpiry:
 
         :param properties: properties of the snapshot
         """
-        table = transaction._table
-        append = TieredAppend(
-            Operation.APPEND, transaction, table.io, snapshot_properties=properties
-        )
+        table = transaction.table
+        append = TieredAppend(transaction, properties)
         for each in files:
             append.append_data_file(each)
         append.commit()

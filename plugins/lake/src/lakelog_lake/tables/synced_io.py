@@ -19,15 +19,19 @@ class SyncedFileIO(PyArrowFileIO):
 
     def new_output(self, location: str) -> PyArrowFile:
         """A file that is synced, with its folder, when it is closed."""
-        made = super().new_output(location)
-        if self.parse_location(location, self.properties)[0] != "file":
-            return made
-        return _SyncedFile(location, made._path, made._filesystem, made._buffer_size)
+        scheme, host, path = self.parse_location(location, self.properties)
+        if scheme != "file":
+            return super().new_output(location)
+        return _SyncedFile(location, path, self.fs_by_scheme(scheme, host))
 
 
 class _SyncedFile(PyArrowFile):
+    def __init__(self, location: str, path: str, fs: Any) -> None:
+        super().__init__(location, path, fs)
+        self.place = Path(path)
+
     def create(self, overwrite: bool = False) -> Any:
-        return _Stream(super().create(overwrite), Path(self._path))
+        return _Stream(super().create(overwrite), self.place)
 
 
 class _Stream:

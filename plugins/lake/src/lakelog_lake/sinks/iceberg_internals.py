@@ -1,0 +1,180 @@
+"""What pyiceberg has only under private names: a commit without retries, merged manifests, times.
+
+No other module uses such names; ``PRIVATE`` of ``tests/packages/test_versions.py`` lists them, and
+they are tried with the oldest and the newest version that ``pyproject.toml`` allows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, Self, TypeVar
+
+from pydantic import BaseModel
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertTableUUID,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Identifier
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+from lakelog_lake.tables.data_files import Weight, mergeable
+
+_LARGEST_BYTES: Final = 2 << 20
+"""Most bytes in a merged manifest; a merge of more would take seconds."""
+_NEWEST_FORMAT: Final = 2
+
+
+_Catalog = TypeVar("_Catalog", bound=Catalog)
+
+
+def steady(catalog: _Catalog) -> _Catalog:
+    """Let no commit of ``catalog`` set the times of a table back, though a clock was set back.
+
+    Iceberg's Java library refuses metadata whose times fall, so that no engine on it could read the
+    table. A snapshot gets at least the time of the last change plus 1 ms. Nor does a commit copy
+    all metadata a dozen times, which would cost more with each snapshot that the table keeps.
+    """
+    kind = type(catalog)
+    catalog.__class__ = type(kind.__name__, (_SteadyCatalog, kind), {})
+    return catalog
+
+
+class _SteadyCatalog(Catalog):
+    """Comes before the class of a catalog, see :func:`steady`."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        table = super().load_table(identifier)  # type: ignore[safe-super]  # of the kind
+        table.metadata = _uncopied(table.metadata)
+        return table
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        after_ms = table.metadata.last_updated_ms
+        later = tuple(_later(each, after_ms) for each in updates)
+        return super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # of the kind
+
+    def _update_and_stage_table(self, current_table: Table | None, *others: Any) -> StagedTable:
+        """A change without a snapshot has the time of the clock; catalogs of servers set it."""
+        kind: Any = super()
+        staged: StagedTable = kind._update_and_stage_table(current_table, *others)
+        last_ms = 0 if current_table is None else current_table.metadata.last_updated_ms
+        if staged.metadata.last_updated_ms < last_ms:
+            time_ms = {"last_updated_ms": last_ms + 1}
+            staged.metadata = staged.metadata.model_copy(update=time_ms)
+        return staged
+
+
+class _Uncopied(BaseModel):
+    """Comes before the class of metadata, whose parts are frozen: versions may share them."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002  # never
+        return super().model_copy(update=update)
+
+
+@lru_cache
+def _uncopied_kind(kind: type[BaseModel]) -> type[BaseModel]:
+    return type(kind.__name__, (_Uncopied, kind), {"__module__": __name__})
+
+
+def _uncopied(metadata: TableMetadata) -> TableMetadata:
+    """The same metadata, whose versions with updates share what has not changed."""
+    made = metadata.model_copy()
+    object.__setattr__(made, "__class__", _uncopied_kind(type(metadata)))
+    return made
+
+
+def _later(update: TableUpdate, after_ms: int) -> TableUpdate:
+    """The update; a snapshot that it adds is later than ``after_ms``."""
+    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms > after_ms:
+        return update
+    snapshot = update.snapshot.model_copy(update={"timestamp_ms": after_ms + 1})
+    return update.model_copy(update={"snapshot": snapshot})
+
+
+class SteadyTransaction(Transaction):
+    """A transaction that is tried once."""
+
+    @property
+    def table(self) -> Table:
+        """The version of the table on which it is built."""
+        return self._table
+
+    def commit_once(self, *requirements: TableRequirement) -> None:
+        """Commit, if ``requirements`` hold as well, without retries.
+
+        pyiceberg 0.12 would otherwise rebase an append after a conflict, and land a range twice.
+        Raises pyiceberg's ``CommitFailedException``.
+        """
+        same = AssertTableUUID(uuid=self._table.metadata.table_uuid)
+        required = (*self._requirements, *requirements, same)
+        self._table._do_commit(updates=self._updates, requirements=required)
+
+
+class TieredAppend(_FastAppendFiles):
+    """A fast append that merges older manifests.
+
+    :ivar named: paths of the manifests of its snapshot
+    """
+
+    named: frozenset[str] = frozenset()
+
+    def __init__(self, transaction: SteadyTransaction, properties: dict[str, str]) -> None:
+        io = transaction.table.io
+        super().__init__(Operation.APPEND, transaction, io, snapshot_properties=properties)
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        made = self._merged(manifests) if self._may_merge() else manifests
+        self.named = frozenset(each.manifest_path for each in made)
+        return made
+
+    def _may_merge(self) -> bool:
+        metadata = self._transaction.table_metadata
+        enabled = property_as_bool(
+            metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, True
+        )
+        return enabled and metadata.format_version <= _NEWEST_FORMAT
+
+    def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        properties = self._transaction.table_metadata.properties
+        size = TableProperties.MANIFEST_TARGET_SIZE_BYTES
+        most = min(property_as_int(properties, size, _LARGEST_BYTES) or 0, _LARGEST_BYTES)
+        found: dict[int, list[ManifestFile]] = defaultdict(list)
+        stay: list[ManifestFile] = []
+        for each in manifests:
+            is_old = each.added_snapshot_id != self.snapshot_id
+            is_ours = is_old and each.content == ManifestContent.DATA
+            (found[each.partition_spec_id] if is_ours else stay).append(each)
+        for spec_id, same in found.items():
+            gone = set[int]()
+            for places in mergeable([_weight(each) for each in same], most):
+                stay.append(self._one(spec_id, [same[place] for place in places]))
+                gone.update(places)
+            stay += [each for place, each in enumerate(same) if place not in gone]
+        return stay
+
+    def _one(self, spec_id: int, manifests: Sequence[ManifestFile]) -> ManifestFile:
+        """One manifest with the files of older ones, except those that were removed."""
+        with self.new_manifest_writer(self.spec(spec_id)) as writer:
+            for manifest in manifests:
+                for entry in self.fetch_manifest_entry(manifest):
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+
+def _weight(manifest: ManifestFile) -> Weight:
+    files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    return Weight(files, manifest.manifest_length)
