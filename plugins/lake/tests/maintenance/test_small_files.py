@@ -93,11 +93,13 @@ def test_a_compaction_that_fails_behind_its_commit_removes_no_listed_file(
     landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next compaction replaces its files, but an older version still lists them."""
-    _, path = landed
+    store, path = landed
     inner, versions = DeltaSink.write, list[int]()
 
     def write(self: DeltaSink, *given: Any, **named: Any) -> int:
+        monkeypatch.setattr(DeltaSink, "write", inner)
         versions.append(inner(self, *given, **named))
+        trickled(store, delta(path), 1)
         compact_tables(f"delta:{path}", None, MIB, None)
         raise OSError("the answer is lost")
 

@@ -1,7 +1,7 @@
 """Two dispatchers, expiry and compaction at once, with faults on the wire: ``faulty_server.py``.
 
-After each round others count the rows; then everything is cleaned, and the files that are left are
-exactly those that the table names.
+The dispatchers of the first round create the table. After each round everything is cleaned, others
+count the rows, and the files that are left are exactly those that the table names.
 """
 
 from __future__ import annotations
@@ -173,7 +173,6 @@ def merge(table: Any, chance: Random) -> None:
 
 
 def run(rounds: Rounds, count: int) -> None:
-    rounds.place.made()
     for number in range(count):
         rounds.one(f"{seed_of_this_run()} {number}")
     _log.info("%s: met %s, trouble %s", rounds.place.prefix, rounds.met, rounds.trouble)

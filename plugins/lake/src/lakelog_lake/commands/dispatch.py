@@ -118,7 +118,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     interval_ms: Annotated[
         int, typer.Option(min=10, help="Time between passes.")
     ] = DEFAULT_INTERVAL_MS,
-    pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
+    pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 2048,
     store_id: StoreId = None,
     corrupt: Corrupt = "fail",
     gaps: Annotated[
