@@ -128,6 +128,7 @@ class SparkIcebergSink:
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
     _form: Hashable = attrs.field(default=None, init=False)
+    _files: settings.FileSettings = attrs.field(factory=settings.FileSettings, init=False)
     _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
@@ -147,7 +148,8 @@ class SparkIcebergSink:
         """The columns and partitions, with the field ids of the table."""
         columns, fields = self.shape.columns, self._fields
         ids, required = iceberg.ids(fields), iceberg.required(fields, columns)
-        return Layout(columns, self.shape.partition, ids, required, form=self._form)
+        keys, files = self.shape.partition, self._files
+        return Layout(columns, keys, ids, required, files, form=self._form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns.
@@ -167,6 +169,7 @@ class SparkIcebergSink:
             table = self._load()
         self._location, self._fields = str(table.location()), self._schema(table)
         self._form = _form(table.operations().current())
+        self._files = iceberg.file_settings(dict(table.properties()))
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 

@@ -94,6 +94,20 @@ def required(schema: Schema, ours: pa.Schema) -> pa.Schema:
     return demanding(schema_to_pyarrow(schema, include_field_ids=False), ours.names)
 
 
+_CODECS: Final = {"uncompressed": "none", "zstd": "auto"}
+"""Names of lakelog's settings for those of Iceberg; zstd is what ``auto`` takes."""
+
+
+def file_settings(properties: Mapping[str, str]) -> settings.FileSettings:
+    """What the properties of a table say of its data files; a value that is unknown counts not."""
+    codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+    size = properties.get("write.target-file-size-bytes", "")
+    named = _CODECS.get(codec, codec)
+    known = settings.ParquetCompression
+    compression = known(named) if named in set(known) else known.AUTO
+    return settings.FileSettings(compression, int(size) if size.isdecimal() else None)
+
+
 def ids(schema: Schema) -> dict[str, int]:
     """The id of each column by its name, nested ones included."""
     return dict(_ids("", schema.as_struct()))
@@ -384,6 +398,7 @@ class IcebergSink:
             self.shape.partition,
             ids(table.schema()),
             required(table.schema(), self.shape.columns),
+            file_settings(table.properties),
             form=_form(table),
         )
         folder = self.folder
