@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from importlib.util import find_spec
@@ -13,10 +14,19 @@ import pyarrow.compute as pc
 import pytest
 
 from lakelog import Message
+from lakelog_lake.maintenance.tables import expire
+from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.tables.data_files import FilePlacement, PartitionFiles
 from lakelog_lake.tables.shape import Layout
 from lakelog_lake.tasks.task import LandingSource
-from plugins.lake.tests.landing.tables import iceberg, land_all, make, read
+from plugins.lake.tests.landing.tables import (
+    assert_exactly,
+    iceberg,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
 from plugins.lake.tests.stores import filled, open_small
 
 Count = Callable[[str, str, Any], int]
@@ -120,6 +130,22 @@ def test_readers_agree_by_each_column(kind: str, tmp_path: Path) -> None:
         found = reader(path)
         for each in asked_of(rows):
             assert found(*each) == right(*each), (reader.__name__, *each)
+
+
+def test_an_expiry_knows_the_files_in_folders_of_any_topic(tmp_path: Path) -> None:
+    """Their names are encoded in the folder, and once more in Delta's log."""
+    store, path = tmp_path / "s", tmp_path / "t"
+    with open_small(store) as opened:
+        opened.put_batch([Message(topic, b"1", queue_id=0) for topic in (*TOPICS, "|" * 127)])
+    land_all(LandingSource(store, "S"), make("delta", path))
+    left = path / "data" / "topic=a%25b" / "left.parquet"
+    left.touch()
+    for each in path.rglob("*.parquet"):
+        os.utime(each, (0, 0))
+    (found,) = expire(f"delta:{path}", None, RetentionTerms(0))
+    assert found[1].files == 1
+    assert not left.exists()
+    assert_exactly("delta", path, keys_of(store, "S"))
 
 
 def test_each_column_has_its_number_of_nulls(tmp_path: Path) -> None:

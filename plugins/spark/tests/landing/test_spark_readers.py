@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +38,13 @@ def test_spark_agrees_by_each_column(kind: str, spark: SparkSession, tmp_path: P
 
         def count(name: str, how: str, value: Any) -> int:
             column = functions.col(name)
-            found = {
+            found: dict[str, Callable[[], Any]] = {
                 "IS NULL": column.isNull,
                 "IS NOT NULL": column.isNotNull,
                 "=": lambda: column == functions.lit(value),
                 ">=": lambda: column >= functions.lit(value),
-            }[how]()
-            return frame.where(found).count()
+            }
+            return frame.where(found[how]()).count()
 
         for each in asked_of(rows):
             assert count(*each) == right(*each), each

@@ -141,10 +141,10 @@ def in_table(name: str) -> str:
 
 
 def _age(history: str) -> dict[str, str]:
+    """The property for a history that is a time."""
     found = settings.kept(history)
-    return (
-        {settings.MAX_AGE: str(found.seconds * 1000)} if found is not None and found.seconds else {}
-    )
+    seconds = 0 if found is None else found.seconds
+    return {settings.MAX_AGE: str(seconds * 1000)} if seconds else {}
 
 
 TABLE_PROPERTIES: Final = {
