@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
+from pyarrow import parquet
 from pyiceberg.types import NestedField
 
 from lakelog import Message
@@ -23,7 +24,7 @@ from lakelog_lake.sinks import iceberg as iceberg_sink
 from lakelog_lake.sinks.base import Sink, missing
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import shape
-from lakelog_lake.tables.settings import Resume
+from lakelog_lake.tables.settings import ParquetCompression, Resume
 from lakelog_lake.tables.shape import Layout, TableShape
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
@@ -34,6 +35,7 @@ from plugins.lake.tests.landing.tables import (
     SMALL,
     TABLE,
     assert_exactly,
+    files,
     in_folder,
     keys_of,
     land_all,
@@ -413,3 +415,42 @@ def test_a_foreign_column_with_a_default_is_refused() -> None:
     found = iceberg_sink.kinds(type(wanted)(*wanted.fields, more))
     with pytest.raises(TableMismatch, match="more has a default value"):
         missing("t", found, iceberg_sink.kinds(wanted))
+
+
+def test_an_iceberg_table_says_what_its_files_are(
+    source: LandingSource, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the dispatcher is told otherwise."""
+    make("iceberg", path)
+    properties = {
+        "write.parquet.compression-codec": "gzip",
+        "write.target-file-size-bytes": "8192",
+    }
+    with sqlite_catalog(path).load_table(TABLE).transaction() as change:
+        change.set_properties(properties)
+    monkeypatch.setattr("lakelog_lake.tasks.task._STEP_BYTES", 4096)
+    spec = TableSpec(f"iceberg:{path}")
+    land_spec(source, spec, TaskLimits())
+    there = files("iceberg", path)
+    assert len(there) > 3, "one for each topic would be larger"
+    assert {codec_of(each) for each in there} == {"GZIP"}
+    filled(source.path, 30)
+    told = attrs.evolve(spec, compression=ParquetCompression.SNAPPY)
+    land_spec(source, told, TaskLimits(file_bytes=1 << 30))
+    new = [each for each in files("iceberg", path) if each not in there]
+    assert len(new) == 3
+    assert {codec_of(each) for each in new} == {"SNAPPY"}
+
+
+def codec_of(file: Path) -> str:
+    """Of a column that is always compressed."""
+    metadata = parquet.read_metadata(file)
+    return str(metadata.row_group(0).column(metadata.num_columns - 1).compression)
+
+
+@pytest.mark.parametrize(
+    ("codec", "known"), [("uncompressed", "none"), ("ZSTD", "auto"), ("lz4", "lz4"), ("x", "auto")]
+)
+def test_the_codecs_of_iceberg(codec: str, known: str) -> None:
+    found = iceberg_sink.file_settings({"write.parquet.compression-codec": codec})
+    assert (found.compression, found.file_bytes) == (known, None)

@@ -94,6 +94,20 @@ def required(schema: Schema, ours: pa.Schema) -> pa.Schema:
     return demanding(schema_to_pyarrow(schema, include_field_ids=False), ours.names)
 
 
+_CODECS: Final = {"uncompressed": "none", "zstd": "auto"}
+"""Names of lakelog's settings for those of Iceberg; zstd is what ``auto`` takes."""
+
+
+def file_settings(properties: Mapping[str, str]) -> settings.FileSettings:
+    """What the properties of a table say of its data files; a value that is unknown counts not."""
+    codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+    size = properties.get("write.target-file-size-bytes", "")
+    named = _CODECS.get(codec, codec)
+    known = settings.ParquetCompression
+    compression = known(named) if named in set(known) else known.AUTO
+    return settings.FileSettings(compression, int(size) if size.isdecimal() else None)
+
+
 def ids(schema: Schema) -> dict[str, int]:
     """The id of each column by its name, nested ones included."""
     return dict(_ids("", schema.as_struct()))
@@ -126,6 +140,13 @@ def in_table(name: str) -> str:
     return name
 
 
+def _age(history: str) -> dict[str, str]:
+    """The property for a history that is a time."""
+    found = settings.kept(history)
+    seconds = 0 if found is None else found.seconds
+    return {settings.MAX_AGE: str(seconds * 1000)} if seconds else {}
+
+
 TABLE_PROPERTIES: Final = {
     "format-version": "2",
     "write.format.default": "parquet",
@@ -136,6 +157,7 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     settings.HISTORY: settings.DEFAULT_HISTORY,
+    **_age(settings.DEFAULT_HISTORY),
 }
 TOPIC: Final = "lakelog.topic"
 """The table property with the only topic of a table."""
@@ -267,6 +289,8 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
     from pyiceberg.exceptions import NotInstalledError
     from pyiceberg.utils.config import Config
 
+    from lakelog_lake.sinks.iceberg_internals import steady
+
     known = Config().get_catalog_config(name)
     if known is None and not given:
         raise SettingsError(
@@ -276,7 +300,8 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
         )
     properties = {**cast("dict[str, str]", known or {}), **given}
     try:
-        return load_catalog(name, **{**SYNCED, **_from_environment(properties), **properties})
+        found = load_catalog(name, **{**SYNCED, **_from_environment(properties), **properties})
+        return steady(found)
     except NotInstalledError as error:
         raise SettingsError(f"the catalog {name!r} needs a package: {error}", key="--to") from error
     except ValueError as error:
@@ -310,16 +335,18 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.exc import OperationalError
 
+    from lakelog_lake.sinks.iceberg_internals import steady
+
     warehouse.mkdir(parents=True, exist_ok=True)
     place = warehouse.absolute()
     uri = f"sqlite:///{place / CATALOG_FILE}"
     try:
-        return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
+        return steady(SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED))
     except OperationalError as error:
         # pyiceberg checks for its tables, then creates them; another process may do so in between
         if "already exists" not in str(error):
             raise
-        return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
+        return steady(SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED))
 
 
 @attrs.define(slots=False)
@@ -371,6 +398,7 @@ class IcebergSink:
             self.shape.partition,
             ids(table.schema()),
             required(table.schema(), self.shape.columns),
+            file_settings(table.properties),
             form=_form(table),
         )
         folder = self.folder
@@ -524,7 +552,8 @@ class IcebergSink:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
         table = self.load()
         if table.properties.get(settings.HISTORY) != history:
-            table.transaction().set_properties({settings.HISTORY: history}).commit_transaction()
+            wanted = {settings.HISTORY: history, **_age(history)}
+            table.transaction().set_properties(wanted).commit_transaction()
 
     def _uri(self, path: str) -> str:
         """The URI of a data file, below the table's location."""

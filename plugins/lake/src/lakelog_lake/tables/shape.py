@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from lakelog.arrow import schema
 from lakelog.errors import SettingsError
 from lakelog_lake.log.records import ERROR
+from lakelog_lake.tables.settings import FileSettings
 
 TOPIC: Final = "topic"
 DAY: Final = "day"
@@ -156,7 +157,9 @@ class Layout:
         without field ids
     :ivar required: the columns of the table that must not be null, or have a part that must not,
         see :func:`demanding`
+    :ivar files: what the table says of its files
     :ivar is_hidden: whether a file has a hidden name until it is committed
+    :ivar has_folders: whether files are in folders named by their partition
     :ivar form: identifies the columns and partitions of the table for which it was made; a commit
         to a version of another form would misplace the rows
     """
@@ -165,7 +168,9 @@ class Layout:
     partition: tuple[str, ...] = DEFAULT
     field_ids: Mapping[str, int] | None = None
     required: pa.Schema = attrs.field(factory=lambda: pa.schema([]))
+    files: FileSettings = attrs.field(factory=FileSettings)
     is_hidden: bool = False
+    has_folders: bool = False
     form: Hashable = None
 
 

@@ -577,14 +577,17 @@ class _Work:
         return self._written(outlet, rows, self._with_errors)
 
     def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> TablePart:
-        prefix = f"{self.task.span.start:020d}"
+        prefix, compression = f"{self.task.span.start:020d}", outlet.compression
+        size, told = self.task.file_bytes, outlet.layout.files
+        if compression is settings.ParquetCompression.AUTO:
+            compression = told.compression
         place = data_files.FilePlacement(
             outlet.folder,
             outlet.layout,
             self.task.source.store,
             prefix,
-            self.task.file_bytes,
-            outlet.compression,
+            size if size != FILE_BYTES else told.file_bytes or size,
+            compression,
         )
         for values, part in self.rows.groups(rows, outlet.layout.partition):
             self.files.add(outlet.number, place, values, columns(outlet, part))
