@@ -16,6 +16,7 @@ during the commit, directly after it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, TableElsewhere
+from lakelog_lake.errors import ClockBehind, Conflict, TableElsewhere
 from lakelog_lake.sinks import iceberg, iceberg_history, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.tables import position as positions
@@ -34,7 +35,7 @@ from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import is_local, local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
-from lakelog_spark.sessions import ICEBERG, check_package
+from lakelog_spark.sessions import ICEBERG, check_package, need_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +47,8 @@ SPARK: Final = "spark:"
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_LARGEST_FALL_SECONDS: Final = 60
+"""By so much the times of a table may fall, for Iceberg's Java library."""
 _METADATA_PATH: Final = "write.metadata.path"
 _LEAST_PARTS: Final = 3
 
@@ -104,11 +107,7 @@ def spark_iceberg_sink(
     Raises :class:`~lakelog.errors.SettingsError`, and
     :class:`~lakelog_lake.errors.WrongSpark` if the session lacks Iceberg's jar.
     """
-    if type(session).__module__.startswith("pyspark.sql.connect"):
-        raise SettingsError(
-            "a Spark Connect session has no JVM in this process: use a local session, or pyiceberg",
-            key="session",
-        )
+    need_jvm(session)
     if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
         raise SettingsError(f"{table!r} is not CATALOG.NAMESPACE.TABLE", key="table")
     check_package(session, ICEBERG)
@@ -129,6 +128,7 @@ class SparkIcebergSink:
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
     _form: Hashable = attrs.field(default=None, init=False)
+    _files: settings.FileSettings = attrs.field(factory=settings.FileSettings, init=False)
     _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
@@ -146,8 +146,10 @@ class SparkIcebergSink:
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        ids = iceberg.ids(self._fields)
-        return Layout(self.shape.columns, self.shape.partition, ids, form=self._form)
+        columns, fields = self.shape.columns, self._fields
+        ids, required = iceberg.ids(fields), iceberg.required(fields, columns)
+        keys, files = self.shape.partition, self._files
+        return Layout(columns, keys, ids, required, files, form=self._form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns.
@@ -167,6 +169,7 @@ class SparkIcebergSink:
             table = self._load()
         self._location, self._fields = str(table.location()), self._schema(table)
         self._form = _form(table.operations().current())
+        self._files = iceberg.file_settings(dict(table.properties()))
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 
@@ -230,6 +233,9 @@ class SparkIcebergSink:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 
         operations, metadata = head.version.table
+        behind_seconds = metadata.lastUpdatedMillis() / 1000 - time.time()
+        if behind_seconds > _LARGEST_FALL_SECONDS:
+            raise ClockBehind(self.name, behind_seconds)
         try:
             changed = self._changed(head.version, store, position, files)
             self._sync_manifests(changed)

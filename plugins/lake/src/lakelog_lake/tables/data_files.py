@@ -1,9 +1,12 @@
 """Data files: how they are written, what a commit needs to know of them, and their names.
 
 Files are complete and synced when returned; the facts for a commit come from the writer, so that no
-file is read again. File names contain a random number and no topic: a repeated task writes other
-files. Half of the cost of landing is zstd, mostly for bodies. Bodies that do not shrink, such as
-images or encrypted data, are therefore not compressed.
+file is read again. File names contain a random number: a repeated task writes other files. Files of
+a Delta table are in folders named by partition, from which some readers take its values; those of
+an Iceberg table need none, and those of a Parquet table have all columns, whose types readers would
+otherwise guess from the names (a topic ``001`` becomes 1). Half of the cost of landing is zstd,
+mostly for bodies. Bodies that do not shrink, such as images or encrypted data, are therefore not
+compressed.
 
 Exactly the data files of a Parquet table's newest version are visible to other readers. A file is
 written under a hidden name, which begins with ``.`` and does not end with ``.parquet``, so readers
@@ -23,16 +26,20 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 from uuid import uuid4
 
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
-from lakelog_lake.errors import NotWritten
+from lakelog_lake.errors import NotWritten, RowRefused
 from lakelog_lake.tables import remote, settings, shape
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
@@ -50,9 +57,11 @@ class FileFacts:
     :ivar partition: the values of its partition by the table's keys; days and hours of store time
         count from 1970, in UTC
     :ivar column_sizes: stored bytes of each column
-    :ivar value_counts: number of values of each column
-    :ivar null_counts: number of nulls of the columns in :data:`BOUNDED`
-    :ivar lower: their smallest values; times are microseconds since 1970
+    :ivar value_counts: number of values of each column, with nulls
+    :ivar null_counts: number of nulls of each column outside of lists and maps; readers may treat a
+        missing count as 0. Lists, maps and structs, which have no Parquet path, are there by name
+    :ivar lower: smallest values of the columns in :data:`BOUNDED`; times are microseconds since
+        1970
     :ivar upper: their largest values
     :ivar row_groups: offset of each in the file
     :ivar files: the file system that can remove it, if it is not local
@@ -246,31 +255,163 @@ class FilePlacement:
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
 
-def write_files(
-    place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[FileFacts]:
-    """Write ``batches``, all of whose rows belong to the partition ``values``."""
-    schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
+_PLACE: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
+HELD_BYTES: Final = 64 << 20
+"""Most bytes of rows that :class:`PartitionFiles` holds in memory, beside those being added."""
+_MOST_OPEN: Final = 64
+"""Most files that it has open; a stream to an object store buffers up to 10 MB."""
+_FREED: Final = 8
+"""The part of the held rows that is written at once, as a fraction."""
+
+
+@attrs.define(eq=False)
+class _Partition:
+    """The rows of one partition that are in no finished file.
+
+    :ivar held: those in memory, which follow those in ``file``
+    """
+
+    number: int
+    place: FilePlacement
+    values: Mapping[str, int | str]
+    held: list[pa.RecordBatch] = attrs.field(factory=list)
+    held_bytes: int = 0
     file: _File | None = None
-    try:
+
+
+@attrs.define(eq=False)
+class PartitionFiles:
+    """Gathers rows by table and partition, and writes as few files as the limits allow.
+
+    Rows stay in memory until there are ``held_bytes`` of them. Then the partitions with the most
+    rows in memory write a row group each, sorted by queue, to files that stay open. So a partition
+    has one file, also where its rows come in many parts; further ones follow only where a file is
+    full, or where more than ``most_open`` are needed at a time: then the largest one is ended.
+
+    A context manager, which removes all files at an error.
+    """
+
+    held_bytes: int = HELD_BYTES
+    most_open: int = _MOST_OPEN
+    _parts: dict[tuple[int | str, ...], _Partition] = attrs.field(factory=dict, init=False)
+    _held_bytes: int = attrs.field(default=0, init=False)
+    _open: list[_Partition] = attrs.field(factory=list, init=False)
+    _done: dict[int, list[FileFacts]] = attrs.field(factory=dict, init=False)
+
+    def __enter__(self) -> PartitionFiles:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            for part in self._open:
+                if part.file is not None:
+                    part.file.dropped()
+            discard(file for files in self._done.values() for file in files)
+
+    def add(
+        self,
+        number: int,
+        place: FilePlacement,
+        values: Mapping[str, int | str],
+        batches: Iterable[pa.RecordBatch],
+    ) -> None:
+        """Add rows of one partition, sorted by topic, queue and offset, behind those that it has.
+
+        :param number: identifies the table, whose placements differ in the prefix only
+
+        Raises :class:`~lakelog_lake.errors.RowRefused` for a row that the table does not allow, and
+        :class:`~lakelog_lake.errors.NotWritten`, which may concern other rows.
+        """
+        schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
+        part = self._parts.setdefault((number, *values.values()), _Partition(number, place, values))
+        most = min(self.held_bytes, place.file_bytes)
         for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            with writing(place.folder):
+            for column, wrong in shape.refused(batch, place.layout) if batch.num_rows else ():
+                first = batch.slice(int(np.argmax(wrong)), 1).select(_PLACE).to_pylist()[0]
+                raise RowRefused(place.folder, column, first)
+            if batch.num_rows:
                 rows = _in_layout(batch, constants, schema)
-                file = file or _File.begun(place, rows)
-                file.writer.write_batch(rows)
-                if file.size_bytes < place.file_bytes:
-                    continue
-                done, file = file.ended(values), None
-            yield done
-        if file is not None:
-            with writing(place.folder):
-                done, file = file.ended(values), None
-            yield done
-    finally:
-        if file is not None:
-            file.dropped()
+                part.held.append(rows)
+                part.held_bytes += rows.nbytes
+                self._held_bytes += rows.nbytes
+                if part.held_bytes >= most:
+                    self._write(part)
+                elif self._held_bytes > self.held_bytes:
+                    self._make_room()
+
+    def finished(self) -> Mapping[int, Sequence[FileFacts]]:
+        """Write all rows, and sync the folders; return the files of each table."""
+        for part in sorted(self._parts.values(), key=lambda part: part.file is None):
+            if part.held:
+                self._write(part)
+            if part.file is not None:
+                self._end(part, part.file)
+        for folder in {part.place.folder for part in self._parts.values()}:
+            with writing(folder):
+                remote.sync(folder)
+        return self._done
+
+    def _make_room(self) -> None:
+        least = self.held_bytes - self.held_bytes // _FREED
+        for part in sorted(self._parts.values(), key=lambda part: -part.held_bytes):
+            if self._held_bytes <= least:
+                break
+            self._write(part)
+
+    def _write(self, part: _Partition) -> None:
+        """Write the rows in memory as a row group."""
+        rows, part.held = part.held, []
+        self._held_bytes -= part.held_bytes
+        part.held_bytes = 0
+        with writing(part.place.folder):
+            file = part.file or self._begun(part, rows[0])
+            for group in _row_groups(rows):
+                file.write(pa.Table.from_batches(group))
+            is_full = file.size_bytes >= part.place.file_bytes
+        if is_full:
+            self._end(part, file)
+
+    def _begun(self, part: _Partition, first: pa.RecordBatch) -> _File:
+        if len(self._open) >= self.most_open:
+            sizes = [(0 if each.file is None else each.file.size_bytes) for each in self._open]
+            largest = self._open[int(np.argmax(sizes))]
+            if largest.file is not None:
+                self._end(largest, largest.file)
+        part.file = _File.begun(part.place, part.values, first)
+        self._open.append(part)
+        return part.file
+
+    def _end(self, part: _Partition, file: _File) -> None:
+        with writing(part.place.folder):
+            self._done.setdefault(part.number, []).append(file.ended(part.values))
+        part.file = None
+        self._open.remove(part)
+
+
+_MOST_RUNS: Final = 2000
+
+
+def _row_groups(batches: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    """One row group, sorted by topic and queue as each batch is; or one for each batch.
+
+    To put many short runs of rows in order costs more than the row groups that it saves.
+    """
+    if len(batches) == 1:
+        return [[*batches]]
+    names = [name for name in (shape.TOPIC, "queue_id") if name in batches[0].schema.names]
+    found: list[tuple[list[Any], pa.RecordBatch]] = []
+    for batch in batches:
+        changes = np.zeros(len(batch) - 1, np.bool_)
+        for name in names:
+            column = batch.column(name)
+            changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        ends = [*(np.flatnonzero(changes) + 1).tolist(), len(batch)]
+        if len(found) + len(ends) > _MOST_RUNS:
+            return [[each] for each in batches]
+        for start, end in pairwise([0, *ends]):
+            key = [batch.column(name)[start].as_py() for name in names]
+            found.append((key, batch.slice(start, end - start)))
+    return [[part for _, part in sorted(found, key=itemgetter(0))]]
 
 
 @contextmanager
@@ -282,18 +423,60 @@ def writing(folder: remote.Folder) -> Iterator[None]:
         raise NotWritten(folder, error.strerror or str(error)) from error
 
 
+LONGEST_NAME: Final = 255
+_UNNAMED: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Hive's name for the folder of a null."""
+
+
+def partition_folder(folder: remote.Folder, values: Mapping[str, int | str]) -> remote.Folder:
+    """The folder for files of a partition, as other writers and readers name it.
+
+    A value whose folder would have too long a name has a null there; the table's log has the value.
+
+    >>> partition_folder(Path("data"), {"topic": "%RETRY%a", "day": 20_000}).as_posix()
+    'data/topic=%25RETRY%25a/day=2024-10-04'
+    """
+    for key, value in values.items():
+        name = f"{key}={quote(shape.as_text(key, value), safe='')}"
+        folder /= name if len(name) <= LONGEST_NAME else f"{key}={_UNNAMED}"
+    return folder
+
+
 @attrs.frozen
 class _File:
+    """A file being written.
+
+    :ivar folders: its folder and those above it, if it is in one for its partition. They are synced
+        with each file, as another process may have made them just now
+    """
+
     path: remote.Folder
     raw: Any
     writer: Any
+    folders: tuple[Path, ...] = ()
+    nulls: Counter[str] = attrs.field(factory=Counter)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write a row group."""
+        self.writer.write_table(rows)
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            self.nulls.update(dict(_nulls(name, column)))
 
     @classmethod
-    def begun(cls, place: FilePlacement, first: pa.RecordBatch) -> _File:
-        named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
+    def begun(
+        cls, place: FilePlacement, values: Mapping[str, int | str], first: pa.RecordBatch
+    ) -> _File:
+        folder = place.folder
+        if place.layout.has_folders:
+            folder = partition_folder(folder, values)
+        folders = _between(folder, place.folder)
+        for each in reversed(folders[:-1]):
+            each.mkdir(exist_ok=True)
+        named = folder / f"{place.prefix}-{uuid4().hex}.parquet"
         path = hidden(named) if isinstance(named, Path) and place.layout.is_hidden else named
         raw = path.open("xb") if isinstance(path, Path) else path.create()
-        return cls(path, raw, parquet_writer(raw, first.schema, place.compression, first))
+        writer = parquet_writer(raw, first.schema, place.compression, first)
+        return cls(path, raw, writer, folders)
 
     @property
     def size_bytes(self) -> int:
@@ -317,11 +500,32 @@ class _File:
             self.raw.flush()
             if isinstance(self.path, Path):
                 os.fsync(self.raw.fileno())
+                for each in self.folders:
+                    remote.sync(each)
             size = self.size_bytes
         facts = facts_of(self.writer.writer.metadata, str(self.path), size, values)
-        if isinstance(self.path, remote.Remote):
-            return attrs.evolve(facts, files=self.path.files)
-        return facts
+        return attrs.evolve(
+            facts,
+            value_counts={**dict.fromkeys(self.nulls, facts.rows), **facts.value_counts},
+            null_counts=dict(self.nulls),
+            files=self.path.files if isinstance(self.path, remote.Remote) else None,
+        )
+
+
+def _between(folder: remote.Folder, root: remote.Folder) -> tuple[Path, ...]:
+    """A local folder below ``root``, those above it, and ``root``; nothing if it is ``root``."""
+    if folder == root or not isinstance(folder, Path) or not isinstance(root, Path):
+        return ()
+    return (folder, *(root / each for each in folder.relative_to(root).parents))
+
+
+def _nulls(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """The number of nulls of a column, and of each one in a struct."""
+    yield name, column.null_count
+    if pa.types.is_struct(column.type):
+        inside = column.flatten()  # null where the struct is
+        for field, inner in zip(column.type, inside, strict=True):
+            yield from _nulls(f"{name}.{field.name}", inner)
 
 
 def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:
