@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from lakelog_doctor.repair import RepairReport, repair
     from lakelog_queues.consumers.consumer import Consumer
     from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
-    from lakelog_queues.groups.consumer import Delivery, GroupConsumer
+    from lakelog_queues.groups.consumer import GroupConsumer
+    from lakelog_queues.groups.leases import Delivery
     from lakelog_queues.store import Store
 
 __all__ = [
@@ -78,7 +79,8 @@ _MODULES = {
     "lakelog_doctor.repair": "RepairReport repair",
     "lakelog_queues.consumers.consumer": "Consumer",
     "lakelog_queues.finding.results": "ColumnsResult GetResult GetStatus QueueInfo",
-    "lakelog_queues.groups.consumer": "Delivery GroupConsumer",
+    "lakelog_queues.groups.consumer": "GroupConsumer",
+    "lakelog_queues.groups.leases": "Delivery",
     "lakelog_queues.store": "Store",
 }
 _LAZY = {each: (module, each) for module, names in _MODULES.items() for each in names.split()}

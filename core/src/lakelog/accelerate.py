@@ -43,7 +43,7 @@ def use(accelerator: Accelerator | None) -> None:
     _current = accelerator
 
 
-SEAM: Final = 14
+SEAM: Final = 15
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 
@@ -140,6 +140,28 @@ class Accelerator(Protocol):
         :param awaited: receives the futures of event loops that wait for them
         :param called: receives the settled futures that have callbacks
         """
+
+    def deliveries(
+        self,
+        kind: type[Any],
+        rows: list[Any],
+        places: list[int],
+        number: int,
+        begin: int,
+        end: int,
+        taken_ms: int,
+        visible_ms: int,
+    ) -> list[Any]:
+        """As ``Reserved.deliveries`` of ``lakelog_queues.groups.read_ahead``.
+
+        :param kind: the class ``Delivery``
+        :param begin: index of the first row, and ``end`` that behind the last one
+        """
+
+    def bits_of(
+        self, handles: list[Any], reserved: dict[int, tuple[int, int, int]]
+    ) -> list[tuple[int, int]] | None:
+        """As :func:`lakelog_queues.groups.leases.bits_of`."""
 
     def putting(self, encoder: Any, log: Any) -> Any:
         """An object that appends to ``log`` without waiting for the flush strategy.

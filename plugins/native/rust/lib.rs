@@ -14,6 +14,7 @@ mod entries;
 mod frame;
 mod futures;
 mod get;
+mod groups;
 mod index;
 mod log;
 mod lookups;
@@ -48,6 +49,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<waiters::Waiters>()?;
     module.add_function(wrap_pyfunction!(construct::construct_natively, module)?)?;
     module.add_function(wrap_pyfunction!(futures::settle, module)?)?;
+    module.add_function(wrap_pyfunction!(groups::deliveries, module)?)?;
+    module.add_function(wrap_pyfunction!(groups::bits_of, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(survey::plain_records, module)?)?;

@@ -48,6 +48,8 @@ names! {
     MOVED = "moved"
     NEXT = "next"
     OWN_MAP = "own_map"
+    QUEUE = "queue"
+    RECONSUME_TIMES = "reconsume_times"
     REFUSAL = "refusal"
     RESULT = "_result"
     SLEEPER = "sleeper"

@@ -23,7 +23,7 @@ from plugins.spark.tests.clusters import OF_A_DRIVER
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL = TaskLimits(pass_bytes=80 << 10, task_bytes=40 << 10)
+SMALL = TaskLimits(pass_bytes=80 << 10, task_bytes=40 << 10, file_bytes=40 << 10)
 CONFIG = {**OF_A_DRIVER, "spark.sql.shuffle.partitions": "2"}
 
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyspark
@@ -18,7 +18,7 @@ from typer.testing import Result
 import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
-from lakelog_spark import sessions
+from lakelog_spark import catalog, engine, sessions
 from lakelog_spark.sessions import check_package, check_spark, package_for, packages
 from plugins.lake.tests.landing.test_cli import LAKELOG
 from plugins.lake.tests.landing.test_cli import run as run_command
@@ -126,6 +126,28 @@ def test_a_pyspark_without_the_classes_is_refused(version: str, tmp_path: Path) 
     )
     said = run("-c", program)
     assert said.startswith(f"WrongSpark the installed PySpark is {version}, but")
+
+
+class Connected:
+    """A session of Spark Connect, as far as it is asked before it is refused."""
+
+    version = "4.1.4"
+
+
+Connected.__module__ = "pyspark.sql.connect.session"
+
+
+def test_a_session_of_spark_connect_is_refused(tmp_path: Path) -> None:
+    """In a sentence, by all that need a JVM: tasks, catalogs, and jars."""
+    given: Any = Connected()
+    for act in (
+        lambda: engine.spark(given),
+        lambda: catalog.spark_iceberg_sink(given, "lake.a.b"),
+        lambda: sessions.add_tables(given, tmp_path, delta=False),
+        lambda: sessions.add_tables(given, None, delta=True),
+    ):
+        with pytest.raises(SettingsError, match="Spark Connect session has no JVM in this process"):
+            act()
 
 
 @pytest.mark.parametrize("version", ["4.2.1", "4.3.0"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -41,8 +42,9 @@ _PEAK: Final = "VmHWM:"
 class Job:
     """One measurement.
 
-    :ivar by: ``raw``, ``processes`` (landing without Spark), ``tasks`` (landing by Spark); or
-        ``source``, ``parquet`` or ``kafka``, which Spark reads and writes itself
+    :ivar by: ``raw``, ``processes`` (landing without Spark), ``tasks`` (landing by Spark),
+        ``hand`` (columns, appended by pyiceberg or deltalake); or ``source``, ``parquet`` or
+        ``kafka``, which Spark reads and writes itself
     :ivar sink: ``noop``, ``parquet``, ``iceberg`` or ``delta``
     :ivar cores: number of processes, or of concurrent tasks
     :ivar source: the store, the folder of Parquet files, or the broker's address
@@ -99,7 +101,9 @@ def timed(job: Job, work: Callable[[], int]) -> dict[str, float]:
         "rows_s": rows / seconds,
         "mb_s": megabytes / seconds,
         "cpu_mb_s": megabytes / (cpu_seconds() - cpu),
+        "cpu_s": cpu_seconds() - cpu,
         "seconds": seconds,
+        "peak_mb": sum(_peak_mb(each.pid) for each in _processes()),
         **_largest(),
     }
 
@@ -107,11 +111,15 @@ def timed(job: Job, work: Callable[[], int]) -> dict[str, float]:
 def cpu_seconds() -> float:
     """Return the CPU seconds of all live processes, user and system; includes a JVM's compiler."""
     total = 0.0
-    for each in (psutil.Process(), *psutil.Process().children(recursive=True)):
+    for each in _processes():
         with suppress(psutil.NoSuchProcess):
             times = each.cpu_times()
             total += times.user + times.system
     return total
+
+
+def _processes() -> list[psutil.Process]:
+    return [psutil.Process(), *psutil.Process().children(recursive=True)]
 
 
 def _largest() -> dict[str, float]:
@@ -135,7 +143,13 @@ def run(job: Job) -> Sample:
     if job.by == "raw":
         return _raw(job)
     if job.by in ("processes", "tasks"):
-        return _landed(job)
+        return _landed(job) | _files(job)
+    if job.by == "hand":
+        from tests.bench.lake import hand
+
+        hand.append(Path(job.warm), job.sink, Path(job.folder, "warm"))
+        table = Path(job.folder, Path(job.source).name)
+        return timed(job, lambda: hand.append(Path(job.source), job.sink, table)) | _files(job)
     from tests.bench.lake import native
 
     return native.run(job)
@@ -162,6 +176,13 @@ def _landed(job: Job) -> dict[str, float]:
         started = {} if job.by == "processes" else {"start_s": time.perf_counter() - begin}
         _land(job, engine, job.warm, warms=True)
         return timed(job, lambda: _land(job, engine, job.source)) | started
+
+
+def _files(job: Job) -> dict[str, float]:
+    """Return the number of data files, and their median size."""
+    found = Path(job.folder, Path(job.source).name).rglob("*.parquet")
+    sizes = [each.stat().st_size / 1e6 for each in found]
+    return {"files": len(sizes), "file_mb": statistics.median(sizes)}
 
 
 def _land(job: Job, engine: Engine, store: str, *, warms: bool = False) -> int:

@@ -26,6 +26,10 @@ _RANGES: Final = "ranges.json"
 BODY_BYTES: Final = 1024
 POOL: Final = 8192
 """Number of different bodies, used in turn: 8 MiB, more than the window of a compressor."""
+TOPICS: Final = 20
+"""Number of topics of a store of many topics."""
+_RUN: Final = 32
+"""Number of consecutive messages of one topic in it."""
 _WORDS: Final = 4096
 _LEAST: Final = 4  # length of a word with its space
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -54,10 +58,10 @@ def _event(source: random.Random, words: list[str]) -> bytes:
     return json.dumps(event).encode()
 
 
-def columns(numbers: range) -> MessageColumns:
+def columns(numbers: range, topic: str = TOPIC) -> MessageColumns:
     """Return these of the messages, spread over the queues."""
     return MessageColumns(
-        TOPIC,
+        topic,
         [bodies()[each % POOL] for each in numbers],
         [each % QUEUES for each in numbers],
         TAGS,
@@ -84,6 +88,15 @@ def store(shared: Path, rows: int) -> Path:
     return once(shared / f"store-{rows}", make)
 
 
+def store_of_topics(shared: Path, rows: int) -> Path:
+    """Return a closed store of ``rows`` messages of :data:`TOPICS` topics, in turns."""
+
+    def make(unfinished: Path) -> None:
+        running.output(running.python(__name__, unfinished, rows, "topics"))
+
+    return once(shared / f"store-{rows}-topics", make)
+
+
 def ranges(path: Path, at_once: int = 1) -> list[tuple[int, int]]:
     """Return ranges of the store, cut between records, of about 64 MiB at most.
 
@@ -108,5 +121,13 @@ def fill(path: Path, rows: int, **settings: Any) -> None:
     (path / _RANGES).write_text(json.dumps(sorted(set(cuts))), encoding="ascii")
 
 
+def fill_topics(path: Path, rows: int) -> None:
+    """Put ``rows`` messages in runs of one topic."""
+    with lakelog.open(path, flush="timed") as opened:
+        for number, first in enumerate(range(0, rows, _RUN)):
+            topic = f"{TOPIC}-{number % TOPICS:02d}"
+            opened.put_batch(columns(range(first, min(first + _RUN, rows)), topic))
+
+
 if __name__ == "__main__":
-    fill(Path(sys.argv[1]), int(sys.argv[2]))
+    (fill_topics if sys.argv[3:] else fill)(Path(sys.argv[1]), int(sys.argv[2]))

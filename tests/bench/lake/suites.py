@@ -16,11 +16,12 @@ from tests.bench.durable.opening import filled_bytes
 from tests.bench.lake import increments, native
 from tests.bench.lake.increments import ROWS, Increments
 from tests.bench.lake.job import COLUMNS, WARM_ROWS, Job, spawn
-from tests.bench.lake.messages import BODY_BYTES, once, store
+from tests.bench.lake.messages import BODY_BYTES, TOPICS, once, store, store_of_topics
 from tests.bench.model import Column, Contender, Contest, Sample, Suite
 
 _RAW: Final = "raw"
 _TABLES: Final = ("parquet", "iceberg", "delta")
+_CORES: Final = 2
 _KAFKA_SINKS: Final = ("noop", "parquet", "iceberg")
 _NOTES: Final = {
     _RAW: "as many plain processes: lakelog's decoding, pyarrow's Parquet, a sync of each; no "
@@ -87,6 +88,23 @@ def _as_parquet(source: Path) -> Path:
     return once(source.with_name(f"parquet-{rows}"), make) / "table"
 
 
+def _backlogs(quick: bool) -> Sequence[Contest]:
+    rows = filled_bytes(quick) // BODY_BYTES
+    ways = [(by, sink) for sink in ("iceberg", "delta") for by in ("hand", "processes", "tasks")]
+    return [Contest(f"{rows:,} rows", [_backlog(Job(by, sink, _CORES, rows)) for by, sink in ways])]
+
+
+def _backlog(job: Job) -> Contender:
+    beside = {} if job.by == "hand" else {"hand": f"hand to {job.sink}"}
+    note = _NOTES.get(job.by, "lakelog's columns, appended by pyiceberg or deltalake, 1 GiB each")
+    return Contender(f"{job.by} to {job.sink}", note, partial(_landed_topics, job), beside)
+
+
+def _landed_topics(job: Job, directory: Path) -> Sample:
+    source, warm = (store_of_topics(directory.parent, rows) for rows in (job.rows, WARM_ROWS))
+    return spawn(replace(job, source=str(source), warm=str(warm), folder=str(directory)))
+
+
 # --- latency -----------------------------------------------------------------------------------
 
 _QUICK_LOOKS: Final = ["--interval-ms", "10"]
@@ -150,6 +168,19 @@ LAKE: Final = (
         "1 KiB messages of a closed store to tables, everything warm; sessions not counted",
         (*COLUMNS, Column("seconds", "s", ",.1f")),
         _landings,
+    ),
+    Suite(
+        "lake_backlog",
+        f"messages of {TOPICS} topics, 1 KiB each, to tables partitioned by topic and day",
+        (
+            Column("cpu_s", "CPU s", ",.1f"),
+            Column("seconds", "s", ",.1f"),
+            Column("peak_mb", "MB of memory"),
+            Column("files", "files"),
+            Column("file_mb", "MB of a file", ",.2f"),
+        ),
+        _backlogs,
+        lower_is_better=True,
     ),
     Suite(
         "lake_latency",

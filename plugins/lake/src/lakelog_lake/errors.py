@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -161,6 +161,29 @@ class PositionMissing(TableMismatch):
         self.marked, self.rows = marked, rows
 
 
+class DemandsUnmet(TableMismatch):
+    """A table demands of its writers what lakelog does not do."""
+
+    def __init__(self, table: str, demands: Iterable[str]) -> None:
+        super().__init__(
+            f"{table} cannot take the rows, because of {'; '.join(demands)}: lakelog does not "
+            "write such tables. Nothing was changed: remove this from the table, or land in a new "
+            "one"
+        )
+
+
+class RowRefused(TableMismatch):
+    """A row is null in a column that must not be null."""
+
+    def __init__(self, folder: object, column: str, row: Mapping[str, object]) -> None:
+        super().__init__(
+            f"the message at offset {row['queue_offset']} of queue {row['topic']}/"
+            f"{row['queue_id']}, at {row['physical_offset']} in the log, has no {column}, which "
+            f"must not be null in the table with the files in {folder}. Nothing was committed: let "
+            "the column be null, land only other topics, or land in another table"
+        )
+
+
 class TableElsewhere(TableMismatch):
     """A table has its files outside of the place where it was opened."""
 
@@ -168,7 +191,8 @@ class TableElsewhere(TableMismatch):
         super().__init__(
             f"{table} was opened in {opened}, but its files are in {found}: the folder is a copy "
             "or was moved, and Iceberg's paths are absolute, so that rows would land there. "
-            "Nothing was changed: give the folder of the files, or land in a new folder. A table "
+            "Nothing was changed: give the folder of the files, or land in a new folder; lakelog "
+            "dispatch makes a copy a table of its own while the original is there. A table "
             "that is meant to be elsewhere can be named by its catalog: catalog:NAME"
         )
 

@@ -11,7 +11,8 @@ has its name), ``one committed`` (after the commit of one of several
 tables), ``committed`` (after all, before anything else), ``ahead`` (before a commit, with the next
 pass written) and ``ahead committed`` (right behind it), ``never``. Inside of a commit of Delta,
 which is one call, nobody can stop. Modes: ``one`` table; ``topics``, a table for each; ``bodies``,
-one table with dead letters; ``follow``, one table, until something is sent by the pipe.
+one table with dead letters; ``follow``, one table, until something is sent by the pipe;
+``through``, one table until nothing is left, through trouble that may pass.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 import attrs
 
 import lakelog
+from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
@@ -160,7 +162,12 @@ def _run(orders: Orders, pipe: Connection) -> None:
     wanted = spec(orders.kind, orders.table, orders.mode)
     if orders.storage:
         wanted = attrs.evolve(wanted, table=orders.name, storage=orders.storage)
-    lander = dispatcher(LandingSource(orders.store, "S"), wanted, BOUNDS, reporter)
+    source = LandingSource(orders.store, "S")
+    if orders.mode == "through":
+        pipe.send("ready")
+        pipe.send(_through(lambda: dispatcher(source, wanted, BOUNDS)))
+        return
+    lander = dispatcher(source, wanted, BOUNDS, reporter)
     if orders.mode == "follow":
         pipe.send("ready")
         pipe.send(_follow(lander, pipe))
@@ -187,3 +194,17 @@ def _follow(lander: Any, pipe: Connection) -> Counter[str]:
         else:
             passes["won" if landed.won else "lost"] += 1
     return passes
+
+
+def _through(start: Callable[[], LandingDispatcher]) -> Counter[str]:
+    """Go on after trouble that may pass, or start again; how often each kind of it came."""
+    trouble: Counter[str] = Counter()
+    lander: LandingDispatcher | None = None
+    while True:
+        try:
+            lander = lander or start()
+            if lander.one_pass() is None:
+                return trouble
+        except TemporaryError as error:
+            trouble[type(error).__name__] += 1
+            lander = random.choice([lander, None])

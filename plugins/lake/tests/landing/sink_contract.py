@@ -20,7 +20,8 @@ from lakelog_lake.errors import Conflict, CorruptLog, WrongLog
 from lakelog_lake.landing import committing
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.task import LandingSource, TaskLimits, Written, write
+from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.task import LandingSource, TaskLimits, Written
 from lakelog_testing.samples import copy_store
 from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.tables import (
@@ -248,7 +249,7 @@ class SinkContract:
     @of_any_table
     def test_a_task_that_fails_lands_nothing(self, table: SinkTable, source: LandingSource) -> None:
         def fails(tasks: Sequence[Any]) -> Sequence[Written]:
-            write(tasks[0])
+            in_process(tasks[:1])
             raise OSError(28, "No space left on device")
 
         sink = table.made()

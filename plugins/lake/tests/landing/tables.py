@@ -28,7 +28,7 @@ from tests.support.sampling import seed_of_this_run
 KINDS = ("iceberg", "delta", "parquet")
 TABLE = "lakelog.messages"
 KEY = ["store", "topic", "queue_id", "queue_offset", "physical_offset"]
-SMALL = TaskLimits(pass_bytes=45 << 10, task_bytes=23 << 10)
+SMALL = TaskLimits(pass_bytes=45 << 10, task_bytes=23 << 10, file_bytes=23 << 10)
 """A store of 300 messages lands in three passes, whose edges are inside of segments."""
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
@@ -213,14 +213,17 @@ def assert_exactly(kind: str, path: Path, expected: Sequence[tuple[Any, ...]]) -
 
 
 def assert_ordered(paths: Sequence[Path]) -> None:
-    """In a file rows are by queue and offset; no two files of a queue hold what mixes."""
+    """In a row group rows are by queue and offset; no two files of a queue hold what mixes."""
     spans = defaultdict(list)
+    names = [name for name in KEY if name != "topic"]
     for path in paths:
         with parquet.ParquetFile(path) as file:
             table = file.read(KEY)  # a topic that is a partition is not in it
-        names = [name for name in KEY if name != "topic"]
+            groups = [file.read_row_group(number, KEY) for number in range(file.num_row_groups)]
+        for group in groups:
+            keys = [tuple(row.values()) for row in group.to_pylist()]
+            assert keys == sorted(keys)
         rows = list(zip(*(table[name].to_pylist() for name in names), strict=True))
-        assert rows == sorted(rows)
         topic = table["topic"][0].as_py() if "topic" in table.column_names else str(path)
         queues = defaultdict(list)
         for store, queue_id, offset, place in rows:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.transforms import DayTransform, HourTransform
 from pyiceberg.types import StringType
 
 from lakelog_lake.errors import Conflict, TableElsewhere, TableMismatch
 from lakelog_lake.landing.committing import commit
 from lakelog_lake.landing.dispatcher import LandingDispatcher
-from lakelog_lake.landing.targets import Target, Targets
+from lakelog_lake.landing.targets import TableSpec, Target, Targets
 from lakelog_lake.maintenance.tables import expire
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
+from plugins.lake.tests.landing.table_specs import land_spec
 from plugins.lake.tests.landing.tables import (
     SMALL,
     TABLE,
@@ -203,22 +208,93 @@ class _Facts:
 # --- copies ---
 
 
-def test_a_copied_warehouse_is_refused(source: LandingSource, path: Path, tmp_path: Path) -> None:
-    """To land, to read and to clean up; the original stays as it is."""
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_the_copy_of_a_warehouse_is_one_of_its_own(
+    source: LandingSource, path: Path, tmp_path: Path, goes_on: bool
+) -> None:
+    """Rows land in the copy; the original stays as it is, or goes on by itself."""
+    copy = tmp_path / "copy"
     land_all(source, make("iceberg", path))
-    shutil.copytree(path, tmp_path / "copy")
-    there = sorted(path.rglob("*"))
+    partition_again(path)
+    shutil.copytree(path, copy)
+    if goes_on:  # so far that the metadata file is gone that the copy's catalog has
+        iceberg(path).transaction().set_properties(
+            {"write.metadata.previous-versions-max": "1"}
+        ).commit_transaction()
+        for number in range(3):
+            filled(source.path, 1 + number)
+            land_all(source, make("iceberg", path))
+    there, rows = contents(path), keys_of(source.path, "S")[:]
     filled(source.path, 20)
-    copy = f"iceberg:{tmp_path / 'copy'}"
+    sink = make("iceberg", copy)
+    assert land_all(source, sink) != []
+    assert land_all(source, make("iceberg", copy)) == []
+    assert_exactly("iceberg", copy, keys_of(source.path, "S"))
+    assert contents(path) == there
+    assert all(each.is_relative_to(copy) for each in files("iceberg", copy))
+    table = iceberg(copy)
+    for each in table.metadata.snapshots:
+        assert table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows > 0
+    assert str(path) + "/" not in Path(table.metadata_location.removeprefix("file://")).read_text()
+    shutil.rmtree(copy)
+    assert_exactly("iceberg", path, rows)
+
+
+def test_a_copied_warehouse_with_a_table_per_topic(
+    source: LandingSource, path: Path, tmp_path: Path
+) -> None:
+    spec = TableSpec(f"iceberg:{path}", "lake.of_{topic}")
+    land_spec(source, spec)
+    shutil.copytree(path, tmp_path / "copy")
+    there = contents(path)
+    filled(source.path, 20)
+    copied = TableSpec(f"iceberg:{tmp_path / 'copy'}", "lake.of_{topic}")
+    assert sum(each.rows for each in land_spec(source, copied)) == 20
+    assert contents(path) == there
+
+
+def test_the_copy_of_a_warehouse_is_refused_to_others(
+    source: LandingSource, path: Path, tmp_path: Path
+) -> None:
+    """To those that read and clean up: only a dispatch makes it one of its own."""
+    land_all(source, make("iceberg", path))
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    there, to = {**contents(path), **contents(copy)}, f"iceberg:{copy}"
     for act in (
-        lambda: make("iceberg", tmp_path / "copy"),
-        lambda: expire(copy, None, RetentionTerms(0, 1)),
-        lambda: opened(copy).position("S"),
+        lambda: expire(to, None, RetentionTerms(0, 1)),
+        lambda: opened(to).position("S"),
     ):
         with pytest.raises(TableElsewhere, match="the folder is a copy or was moved"):
             act()
-    assert sorted(path.rglob("*")) == there
-    assert sum(each.rows for each in land_all(source, make("iceberg", path))) == 20
+    next(iter(in_folder(copy))).unlink()
+    with pytest.raises(TableElsewhere, match="the copy has no"):
+        make("iceberg", copy)
+    lost = {name for name in there if not name.exists()}
+    assert len(lost) == 1
+    assert contents(path).items() <= there.items()
+    pointers = [iceberg(path).metadata_location] * 2
+    assert pointers == [pointer_in(each) for each in (path, copy)]
+
+
+def pointer_in(warehouse: Path) -> str:
+    with closing(sqlite3.connect(warehouse / "catalog.db")) as db:
+        return str(db.execute("SELECT metadata_location FROM iceberg_tables").fetchone()[0])
+
+
+def test_a_copied_table_with_delete_files_is_refused(
+    source: LandingSource, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_all(source, make("iceberg", path))
+    shutil.copytree(path, tmp_path / "copy")
+    deletes = property(lambda _: ManifestContent.DELETES)
+    monkeypatch.setattr(ManifestFile, "content", deletes)
+    with pytest.raises(TableElsewhere, match="it has delete files"):
+        make("iceberg", tmp_path / "copy")
 
 
 def test_a_moved_warehouse_is_refused(source: LandingSource, path: Path, tmp_path: Path) -> None:
@@ -230,6 +306,18 @@ def test_a_moved_warehouse_is_refused(source: LandingSource, path: Path, tmp_pat
     link = tmp_path / "link"
     link.symlink_to(path)
     assert land_all(source, make("iceberg", link)) == []
+
+
+def test_a_warehouse_at_another_path_is_no_copy(
+    source: LandingSource, path: Path, tmp_path: Path
+) -> None:
+    """Such as a mount, for which hard links stand here: other programs know the first path."""
+    land_all(source, make("iceberg", path))
+    shutil.copytree(path, tmp_path / "mount", copy_function=os.link)
+    there = pointer_in(path)
+    with pytest.raises(TableElsewhere, match="the folder is a copy or was moved"):
+        make("iceberg", tmp_path / "mount")
+    assert pointer_in(path) == there
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])

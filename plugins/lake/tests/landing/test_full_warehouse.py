@@ -30,7 +30,7 @@ DISK_BYTES = 2 << 20
 COUNT = 60
 BODY_BYTES = 4 << 10
 _LONGEST_SECONDS = 60
-_PASS = TaskLimits(pass_bytes=512 << 10, task_bytes=64 << 10)
+_PASS = TaskLimits(pass_bytes=512 << 10, task_bytes=64 << 10, file_bytes=64 << 10)
 
 
 @pytest.fixture

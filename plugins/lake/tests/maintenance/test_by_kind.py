@@ -9,17 +9,20 @@ import json
 import os
 import time
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from lakelog import Message
-from lakelog_lake.errors import TooBusy
+from lakelog_lake.errors import TooBusy, Unreachable
 from lakelog_lake.maintenance.tables import compact as compact_tables
 from lakelog_lake.maintenance.tables import expire as expire_tables
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
+from lakelog_lake.tables.data_files import found
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource
@@ -29,6 +32,7 @@ from plugins.lake.tests.landing.tables import (
     TABLE,
     assert_exactly,
     files,
+    iceberg,
     keys_in,
     keys_of,
     land_all,
@@ -151,6 +155,29 @@ def gone(path: Path, retention: RetentionTerms) -> int:
     return sum(done.files for _, done in expire_tables(f"parquet:{path}", None, retention))
 
 
+def test_a_compaction_that_fails_behind_its_commit_removes_no_listed_file(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next compaction replaces its files, but an older version still lists them."""
+    source, sink = LandingSource(store_path, "S"), ParquetSink(tmp_path / "t")
+    land_all(source, make("parquet", sink.path))
+    inner = ParquetSink.replace
+
+    def replace(self: ParquetSink, *given: Any) -> None:
+        monkeypatch.setattr(ParquetSink, "replace", inner)
+        inner(self, *given)
+        filled(store_path, 60)
+        land_all(source, make("parquet", sink.path))
+        compact("parquet", sink.path)
+        raise OSError("the answer is lost")
+
+    monkeypatch.setattr(ParquetSink, "replace", replace)
+    with pytest.raises(Unreachable, match="the answer is lost"):
+        compact("parquet", sink.path)
+    listed = [sink.path / each["path"] for n in sink.versions() for each in sink.entries(n)]
+    assert all(found(each).exists() for each in listed)
+
+
 def test_young_versions_stay(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     land_all(LandingSource(store_path, "S"), make("parquet", path))
@@ -184,6 +211,30 @@ def test_files_that_no_version_names_go_when_they_are_old(
     assert not old.exists()
     assert young.exists()
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
+
+
+def test_metadata_of_commits_that_failed_goes_when_it_is_old(
+    store_path: Path, tmp_path: Path
+) -> None:
+    """A catalog's client writes it before it asks for the commit."""
+    path = tmp_path / "t"
+    land_all(LandingSource(store_path, "S"), make("iceberg", path))
+    metadata = Path(iceberg(path).metadata_location.removeprefix("file://"))
+    old = metadata.with_name(f"00007-{uuid4()}.metadata.json")
+    young = metadata.with_name(f"00008-{uuid4()}.metadata.json")
+    for each in (old, young):
+        copyfile(metadata, each)
+    then = time.time() - 2 * _DAYS
+    for each in metadata.parent.iterdir():
+        if each != young:
+            os.utime(each, (then, then))
+    expire_tables(f"iceberg:{path}", None, EVERYTHING)
+    assert not old.exists()
+    assert young.exists()
+    logged = [each.metadata_file for each in iceberg(path).metadata.metadata_log]
+    assert logged
+    assert all(Path(each.removeprefix("file://")).exists() for each in logged)
+    assert_exactly("iceberg", path, keys_of(store_path, "S"))
 
 
 def test_iceberg_expires_without_java(store_path: Path, tmp_path: Path) -> None:

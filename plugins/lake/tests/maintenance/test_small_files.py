@@ -16,6 +16,7 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.targets import Target, Targets
 from lakelog_lake.maintenance import folders
 from lakelog_lake.maintenance.folders import PeriodicCompaction
+from lakelog_lake.maintenance.tables import compact as compact_tables
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tasks.task import LandingSource
 from lakelog_testing.samples import copy_store
@@ -86,6 +87,27 @@ def test_a_compaction_that_was_outrun_changes_nothing(
     assert "changed by another writer" in caplog.text
     assert not list(path.rglob("compacted-*"))
     assert_exactly("delta", path, keys_of(store, "S"))
+
+
+def test_a_compaction_that_fails_behind_its_commit_removes_no_listed_file(
+    landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next compaction replaces its files, but an older version still lists them."""
+    store, path = landed
+    inner, versions = DeltaSink.write, list[int]()
+
+    def write(self: DeltaSink, *given: Any, **named: Any) -> int:
+        monkeypatch.setattr(DeltaSink, "write", inner)
+        versions.append(inner(self, *given, **named))
+        trickled(store, delta(path), 1)
+        compact_tables(f"delta:{path}", None, MIB, None)
+        raise OSError("the answer is lost")
+
+    monkeypatch.setattr(DeltaSink, "write", write)
+    with pytest.raises(OSError, match="lost"):
+        folders.compact_new(delta(path), MIB)
+    merged = DeltaTable(path, version=versions[0])
+    assert all(Path(each).exists() for each in merged.file_uris())
 
 
 KILLED = """

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import attrs
 
 from tests.support import fixtures, maven
 
 BUCKET = "bucket"
-_AWS_SERVER = f"{__name__.rpartition('.')[0]}.aws_server"  # moto is imported by its process only
+_SERVER = f"{__name__.rpartition('.')[0]}.faulty_server"  # moto is imported by its process only
 LONGEST_SECONDS = 60
 _POM = Path(fixtures.__file__).parent / "rest_catalog" / "pom.xml"
 _QUICK_START = ("-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -44,10 +45,8 @@ class Aws:
 
     def lose(self, count: int, path: str) -> None:
         """Lose so many of the next answers to what changes a ``path``, a regular expression."""
-        import requests
-
-        asked = f"{self.url}/lose?count={count}&path={quote(path)}"
-        requests.put(asked, timeout=LONGEST_SECONDS).raise_for_status()
+        plan = {"rate": 1.0, "most": count, "path": path, "kinds": ["lost"]}
+        faults(self.url, **plan, methods=["PUT", "POST"])
 
     def objects(self, prefix: str) -> list[str]:
         """The keys that begin so."""
@@ -69,25 +68,44 @@ class Aws:
         return boto3.client("s3", endpoint_url=self.url, **given)
 
 
+def faults(url: str, **plan: Any) -> Counter[str]:
+    """Set the plan of a server, see ``faulty_server.py``; without one it stays.
+
+    Returns the number of faults of each kind, and of requests that are ``running``.
+    """
+    import requests
+
+    body = json.dumps(plan) if plan else b""
+    answer = requests.put(f"{url}/faults", data=body, timeout=LONGEST_SECONDS)
+    answer.raise_for_status()
+    return Counter(answer.json())
+
+
 @contextmanager
-def aws() -> Iterator[Aws]:
-    """S3, with a bucket, and Glue."""
-    command = [sys.executable, "-m", _AWS_SERVER]
+def _serving(*upstream: str) -> Iterator[str]:
+    command = [sys.executable, "-m", _SERVER, *upstream]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]  # of pipes
         port = process.stdout.readline().strip()
         assert process.stdout.readline() == "ready\n"
-        found = Aws(f"http://127.0.0.1:{port}")
-        found.make_bucket()
         try:
-            yield found
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.communicate(timeout=LONGEST_SECONDS)
 
 
 @contextmanager
+def aws() -> Iterator[Aws]:
+    """S3, with a bucket, and Glue."""
+    with _serving() as url:
+        found = Aws(url)
+        found.make_bucket()
+        yield found
+
+
+@contextmanager
 def rest(store: Aws, folder: Path) -> Iterator[str]:
-    """Iceberg's REST catalog, with its tables in S3; its URI."""
+    """Iceberg's REST catalog, with its tables in S3, behind a server with faults; its URI."""
     jars = maven.jars(_POM)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -110,7 +128,8 @@ def rest(store: Aws, folder: Path) -> Iterator[str]:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         _until_it_answers(f"http://127.0.0.1:{port}/v1/config", process, folder / "rest.log")
-        yield f"http://127.0.0.1:{port}"
+        with _serving(f"http://127.0.0.1:{port}") as url:
+            yield url
     finally:
         process.kill()
         process.wait()

@@ -118,7 +118,9 @@ def test_processes_write_straight_to_the_store(
 ) -> None:
     sink = place.made()
     with processes(2) as engine:
-        landed = land(LandingSource(store_path, "S"), sink, engine, TaskLimits(1 << 20, 64 << 10))
+        landed = land(
+            LandingSource(store_path, "S"), sink, engine, TaskLimits(1 << 20, 64 << 10, 64 << 10)
+        )
     assert landed is not None
     assert landed.files > 3
     place.assert_exactly(keys_of(store_path, "S"))

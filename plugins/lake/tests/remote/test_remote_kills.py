@@ -17,8 +17,6 @@ from plugins.lake.tests.remote.servers import Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
 
 ALL = ["delta", "sql", "glue", pytest.param("rest", marks=pytest.mark.java)]
-ATOMIC = ["delta", "sql", pytest.param("rest", marks=pytest.mark.java)]
-"""Without Glue: moto's does not look at the version that a commit names."""
 WAYS = ("written", "inside", "committed", "within", "anywhere")
 WITHIN_SECONDS = 0.5
 _log = logging.getLogger(__name__)
@@ -94,7 +92,7 @@ def test_two_dispatchers_at_once(place: Somewhere, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("place", ATOMIC, indirect=True)
+@pytest.mark.parametrize("place", ALL, indirect=True)
 def test_two_dispatchers_for_a_whole_run(place: Somewhere, tmp_path: Path) -> None:
     won, lost = race(place, tmp_path / "s", seconds=30)
     assert sum(won) > 0

@@ -41,6 +41,19 @@ class Waiters:
 def settle(
     futures: Iterable[Any], finished: str, awaited: list[Any], called: list[Any]
 ) -> list[Any]: ...
+def deliveries(
+    kind: type[Any],
+    rows: list[Any],
+    places: list[int],
+    number: int,
+    begin: int,
+    end: int,
+    taken_ms: int,
+    visible_ms: int,
+) -> list[Any]: ...
+def bits_of(
+    handles: list[Any], reserved: dict[int, tuple[int, int, int]]
+) -> list[tuple[int, int]] | None: ...
 
 class Putter:
     def __init__(self, encoder: Encoder, classes: Any, log: Any) -> None: ...

@@ -14,7 +14,7 @@ from lakelog.message import Message, MessageColumns, StoredMessage
 from lakelog.results import AppendStatus, BatchResult, PutResult, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 14
+SEAM: Final = 15
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
@@ -79,6 +79,8 @@ class Native:
     append_lock = _native.AppendLock
     waiters = _native.Waiters
     settle = staticmethod(_native.settle)
+    deliveries = staticmethod(_native.deliveries)
+    bits_of = staticmethod(_native.bits_of)
 
     def __init__(self) -> None:
         self._decoder = decoder = _native.Decoder(StoredMessage)

@@ -34,7 +34,7 @@ from lakelog_lake.tables.data_files import FileFacts
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.remote import is_local, local_folder, sync
 from lakelog_lake.tables.shape import DAY, Layout, TableShape
-from lakelog_spark.sessions import ICEBERG, check_package
+from lakelog_spark.sessions import ICEBERG, check_package, need_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,11 +104,7 @@ def spark_iceberg_sink(
     Raises :class:`~lakelog.errors.SettingsError`, and
     :class:`~lakelog_lake.errors.WrongSpark` if the session lacks Iceberg's jar.
     """
-    if type(session).__module__.startswith("pyspark.sql.connect"):
-        raise SettingsError(
-            "a Spark Connect session has no JVM in this process: use a local session, or pyiceberg",
-            key="session",
-        )
+    need_jvm(session)
     if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
         raise SettingsError(f"{table!r} is not CATALOG.NAMESPACE.TABLE", key="table")
     check_package(session, ICEBERG)
@@ -129,6 +125,7 @@ class SparkIcebergSink:
     _location: str = attrs.field(default="", init=False)
     _fields: Any = attrs.field(default=None, init=False)
     _form: Hashable = attrs.field(default=None, init=False)
+    _files: settings.FileSettings = attrs.field(factory=settings.FileSettings, init=False)
     _known: dict[str, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
@@ -146,8 +143,10 @@ class SparkIcebergSink:
     @property
     def layout(self) -> Layout:
         """The columns and partitions, with the field ids of the table."""
-        ids = iceberg.ids(self._fields)
-        return Layout(self.shape.columns, self.shape.partition, ids, form=self._form)
+        columns, fields = self.shape.columns, self._fields
+        ids, required = iceberg.ids(fields), iceberg.required(fields, columns)
+        keys, files = self.shape.partition, self._files
+        return Layout(columns, keys, ids, required, files, form=self._form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns.
@@ -167,6 +166,7 @@ class SparkIcebergSink:
             table = self._load()
         self._location, self._fields = str(table.location()), self._schema(table)
         self._form = _form(table.operations().current())
+        self._files = iceberg.file_settings(dict(table.properties()))
         self.folder.mkdir(parents=True, exist_ok=True)
         sync(self.folder.parent)
 

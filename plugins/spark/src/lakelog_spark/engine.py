@@ -15,7 +15,7 @@ from lakelog_lake.engine_provider import VIEW, Answer, nothing
 from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.reading.options import ReadOptions
-from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
+from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded, shares
 from lakelog_spark import sessions, shipping, where
 from lakelog_spark.catalog import SparkCatalogLocation, catalog_in
 
@@ -132,22 +132,26 @@ ENGINE: Final = SparkEngine()
 def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engine:
     """An engine that runs tasks in Spark; executors need store and table under the same paths.
 
-    There are at most as many Spark tasks as can run concurrently. Each runs several of lakelog's
-    tasks one after another: a Spark task takes some 0.1 s to start, and the memory of one of
-    lakelog's tasks.
+    There are at most as many Spark tasks as can run concurrently. Each runs consecutive ones of
+    lakelog's tasks, whose rows go to the same files: a Spark task takes some 0.1 s to start, and
+    the memory of one of lakelog's tasks.
 
     :param on_done: called repeatedly, from another thread, while Spark works and its JVM responds;
         Spark itself monitors the executors
+
+    Raises :class:`~lakelog.errors.SettingsError` for a session of Spark Connect.
     """
+    sessions.need_jvm(session)
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
         if not tasks:
             return []
         with sessions.running_job(session), sessions.answering(session, on_done):
             context = session.sparkContext
-            slices = min(len(tasks), slots(context.getConf().get, context.defaultParallelism))
-            spread = context.parallelize(list(tasks), slices)
-            found = spread.map(_in_executor).collect()
+            at_once = slots(context.getConf().get, context.defaultParallelism)
+            divided = shares(tasks, at_once)
+            spread = context.parallelize(divided, len(divided))
+            found = spread.flatMap(_in_executor).collect()
         return checked(found)
 
     return run
@@ -167,9 +171,9 @@ def slots(setting: Callable[[str], str | None], now: int) -> int:
     return max(now, most * max(1, cores // int(setting("spark.task.cpus") or 1)))
 
 
-def _in_executor(task: Task) -> Written | Failed:
+def _in_executor(tasks: Sequence[Task]) -> Sequence[Written | Failed]:
     shipping.clear_importer_cache()
-    return guarded(task)
+    return guarded(tasks)
 
 
 def compact(sink: IcebergSink, target_bytes: int, spark: SparkSession) -> Compacted:

@@ -54,8 +54,8 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     :param bodies: ``FORMAT[:FILE]`` by topic, or by ``*``, as for ``lakelog dispatch --body``
     :param store_id: identity of the store in the table; by default its UUID
     :param system_topics: whether RocketMQ's own topics land as well
-    :param compression: compression of data files: ``zstd``, ``snappy``, ``lz4``, ``none``; or
-        ``auto``, which is zstd, except for bodies that do not shrink
+    :param compression: compression of data files: ``zstd``, ``snappy``, ``lz4``, ``gzip``,
+        ``none``; or ``auto``, which is zstd, except for bodies that do not shrink
     :param pin: name of the pin by which retention keeps messages that have not landed; ``None``
         derives one
     :param resume: ``position`` or ``rows``, as for ``lakelog dispatch --resume``: what counts in a

@@ -106,8 +106,27 @@ def package_for(version: str, of_sparks: Mapping[str, Package]) -> Package:
     return found
 
 
+def is_connect(session: object) -> bool:
+    """Whether a session is one of Spark Connect, which has no JVM in this process."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def need_jvm(session: SparkSession) -> None:
+    """Raise :class:`~lakelog.errors.SettingsError` for a session of Spark Connect."""
+    if is_connect(session):
+        raise SettingsError(
+            "a Spark Connect session has no JVM in this process, and cannot land messages: use a "
+            "local session, a cluster's master, or lakelog dispatch --engine processes",
+            key="session",
+        )
+
+
 def check_package(session: SparkSession, of_sparks: Mapping[str, Package]) -> None:
-    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a matching jar."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a matching jar.
+
+    Raises :class:`~lakelog.errors.SettingsError` for a session of Spark Connect.
+    """
+    need_jvm(session)
     package = package_for(session.version, of_sparks)
     jar, place = package.asked[0], _place(session, package.mark)
     if place is None:

@@ -20,6 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 from zipimport import zipimporter
 
+from lakelog_spark import sessions
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,7 +44,7 @@ def ship(session: SparkSession) -> None:
     To be called before formats are registered: a format that was registered earlier does not
     include the file.
     """
-    if not type(session).__module__.startswith("pyspark.sql.connect"):
+    if not sessions.is_connect(session):
         context = session.sparkContext  # serves the file from its path until it stops
         path = str(write_zip(Path(str(context._temp_dir)) / _NAME))
         context.addPyFile(path)

@@ -40,7 +40,7 @@ SPECULATIVE = {
     "spark.eventLog.compress": "false",
 }
 """A task runs a second time where half of its job is done, and it takes longer than that."""
-BOUNDS = TaskLimits(pass_bytes=96 << 10, task_bytes=24 << 10)
+BOUNDS = TaskLimits(pass_bytes=96 << 10, task_bytes=24 << 10, file_bytes=24 << 10)
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def test_a_pass_is_one_wave_of_tasks(spark: SparkSession, store_path: Path, tmp_
     context = spark.sparkContext
     tracker = context.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
-    bounds = TaskLimits(task_bytes=4 << 10)
+    bounds = TaskLimits(task_bytes=4 << 10, file_bytes=4 << 10)
     landed = land(
         LandingSource(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), bounds
     )

@@ -3,7 +3,8 @@
 With ``avro-confluent`` the datum follows Confluent's header (a zero byte, then a schema id of 4
 bytes). The header is skipped and no registry is used: each datum is read by the given schema. Bytes
 behind the datum make a body invalid. With a registry, each datum is decoded by its writer's schema,
-resolved to the reader's.
+resolved to the reader's. What has another logical type there (a timestamp that was a long) is read
+by the reader's; what had one, and has it no longer, is a dead letter.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cached_property
 from io import BytesIO
 from typing import Any, Final, TypeAlias
@@ -20,7 +22,15 @@ import pyarrow as pa
 
 from lakelog.errors import raised_by_handler
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, needs, refused
+from lakelog_lake.bodies.base import (
+    Rowwise,
+    as_it_is,
+    column_names,
+    day,
+    micros,
+    needs,
+    refused,
+)
 
 Renamed: TypeAlias = Callable[[Any], Any]
 """Converts a datum of the library to the names and values of its Arrow type."""
@@ -72,7 +82,7 @@ class _Types:
         logical = _logical(schema, at)
         if logical is not None:
             self._keep(schema, space)
-            return logical, _text if schema["logicalType"] == "uuid" else as_it_is
+            return logical, _converter(schema)
         if schema["type"] in ("array", "map"):
             return self._container(schema, at, space, inside)
         if schema["type"] in ("record", "enum", "fixed"):
@@ -96,10 +106,16 @@ class _Types:
         ]
         kind = pa.struct([(name, type_) for name, (type_, _) in zip(names, made, strict=True)])
         steps = [(k, n, renamed) for k, n, (_, renamed) in zip(keys, names, made, strict=True)]
-        return (
-            kind,
-            lambda value: None if value is None else {n: step(value[k]) for k, n, step in steps},
-        )
+        defaults = {each["name"]: each["default"] for each in schema["fields"] if "default" in each}
+
+        def renamed(value: Any) -> dict[str, Any] | None:
+            if value is None:
+                return None
+            if len(value) < len(steps):  # the default of a record may lack fields that have one
+                value = {**defaults, **value}
+            return {n: step(value[k]) for k, n, step in steps}
+
+        return kind, renamed
 
     def _keep(self, schema: Any, space: str) -> str:
         """Register a named type; return the namespace inside of it."""
@@ -112,7 +128,7 @@ class _Types:
 
     def _by_name(self, name: str, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         if name in _PLAIN:
-            return _PLAIN[name], as_it_is
+            return _PLAIN[name], _raw if name == "bytes" else as_it_is
         known = self._named.get(_full(name, space)) or self._named.get(name)
         if known is None:
             raise ValueError(f"{at}: type {name} is not supported")
@@ -121,13 +137,13 @@ class _Types:
     def _of_named(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
         logical = _logical(schema, at)
         if logical is not None:
-            return logical, as_it_is
+            return logical, _converter(schema)
         if schema["type"] == "enum":
             return pa.string(), as_it_is
         if schema["type"] == "fixed":
             if schema["size"] < 1:
                 raise ValueError(f"{at}: a fixed of 0 bytes")
-            return pa.binary(), as_it_is
+            return pa.binary(), _raw
         return self.record(schema, at, inside, space)
 
     def _container(self, schema: Any, at: str, space: str, inside: tuple[str, ...]) -> Typed:
@@ -146,8 +162,36 @@ class _Types:
         return kind, lambda value: None if value is None else [step(each) for each in value]
 
 
-def _text(value: Any) -> Any:
-    return None if value is None else str(value)
+_MILLIS: Final = 1000
+
+
+def _converter(schema: Any) -> Renamed:
+    """Convert to a logical type what the library leaves as it is: it applies those of the writer.
+
+    A writer's schema may lack the logical type, and a default value has the underlying one.
+    """
+    logical, under = schema["logicalType"], schema["type"]
+    if logical == "date":
+        return lambda value: day(value) if isinstance(value, int) else value
+    if logical in _TIMES:
+        unit = _MILLIS if logical == _TIMES[0] else 1
+        return lambda value: micros(value * unit) if isinstance(value, int) else value
+    if under in ("bytes", "fixed"):
+        scale = schema.get("scale", 0)
+        return lambda value: _decimal(_raw(value), scale)
+    return lambda value: None if value is None else str(value)
+
+
+def _raw(value: Any) -> Any:
+    """The bytes of a default value, in which each character is a byte."""
+    return value.encode("iso-8859-1") if isinstance(value, str) else value
+
+
+def _decimal(value: Any, scale: int) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    unscaled = int.from_bytes(value, "big", signed=True)
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
 def _full(name: str, space: str) -> str:

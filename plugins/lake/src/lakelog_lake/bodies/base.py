@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -201,6 +202,25 @@ class Whole:
         good = without(bodies, faults)[0].cast(self.fields.field(0).type)
         columns = pa.RecordBatch.from_arrays([good], schema=self.fields)
         return parsed(self.fields, [columns], faults, len(bodies))
+
+
+FIRST_DAY: Final = date.min.toordinal() - date(1970, 1, 1).toordinal()
+LAST_DAY: Final = date.max.toordinal() - date(1970, 1, 1).toordinal()
+"""Days since 1970 of the first and the last date that engines can show: years 1 to 9999."""
+_DAY_US: Final = 86_400_000_000
+
+
+def day(days: int) -> int:
+    """Return ``days`` since 1970; raises :class:`ValueError` outside of the years 1 to 9999."""
+    if not FIRST_DAY <= days <= LAST_DAY:
+        raise ValueError(f"{days} days since 1970 are not in the years 1 to 9999")
+    return days
+
+
+def micros(us: int) -> int:
+    """Return ``us`` since 1970; raises :class:`ValueError` outside of the years 1 to 9999."""
+    day(us // _DAY_US)
+    return us
 
 
 def as_it_is(value: Any) -> Any:

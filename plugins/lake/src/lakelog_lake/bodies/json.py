@@ -201,7 +201,8 @@ def fault(body: bytes, shape: FieldShape) -> str | None:
         return f"{error} is not JSON"
     except (RecursionError, ValueError):  # too deep, or too many digits, for Python
         return "it may contain NaN or Inf" if has_no_number(body) else None
-    return _fault(value, shape, "") or (_surrogate(value) if _ESCAPED.search(body) else None)
+    found = _fault(value, shape, "")
+    return found or (_surrogate(_kept(value, shape)) if _ESCAPED.search(body) else None)
 
 
 def _surrogate(value: Any) -> str | None:

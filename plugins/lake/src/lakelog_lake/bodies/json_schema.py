@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 import lakelog
 from lakelog.errors import SettingsError
-from lakelog_lake.bodies.base import column_names
+from lakelog_lake.bodies.base import column_names, day, micros
 
 PLAIN: Final[dict[str, pa.DataType]] = {
     "string": pa.string(),
@@ -197,8 +197,23 @@ _TOO_FINE: Final = r"(\.\d{6})\d+"
 _WITHOUT_ZONE: Final = r"^\d{4}-\d\d-\d\d([T ]\d\d(:\d\d){0,2}(\.\d+)?)?$"
 
 
+def _in_calendar(times: pa.Array, unit: pa.DataType, check: Callable[[int], int]) -> pa.Array:
+    """Return ``times``; raises :class:`pyarrow.ArrowInvalid` for one of no year of the calendar."""
+    for bound in pc.min_max(times.cast(unit)).values():
+        if bound.is_valid:
+            try:
+                check(bound.as_py())
+            except ValueError as error:
+                raise pa.ArrowInvalid(str(error)) from error
+    return times
+
+
 def timestamps(texts: pa.Array) -> pa.Array:
     """Timestamps in UTC; raises :class:`pyarrow.ArrowInvalid` for an invalid text."""
+    return _in_calendar(_timestamps(texts), pa.int64(), micros)
+
+
+def _timestamps(texts: pa.Array) -> pa.Array:
     try:
         return texts.cast(_TIMESTAMP)
     except pa.ArrowInvalid:
@@ -213,7 +228,7 @@ def timestamps(texts: pa.Array) -> pa.Array:
 
 FROM_TEXT: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "timestamp": timestamps,
-    "date": lambda texts: texts.cast(pa.date32()),
+    "date": lambda texts: _in_calendar(texts.cast(pa.date32()), pa.int32(), day),
 }
 """The kinds that JSON has as texts, and their conversions.
 

@@ -2,7 +2,8 @@
 
 The schema is a descriptor set (``protoc --include_imports --descriptor_set_out=FILE``) and the name
 of a message. Unknown fields are skipped, as usual for this format, so arbitrary bytes often parse
-as some message.
+as some message. A known field that has another wire type in the body, and a number that does not
+fit its column, make the body invalid: the library would return a default, or cut bits off.
 
 With a registry, each body is decoded by the reader's message, for any version of the schema, as
 fields are identified by number. The schema in the body's header only serves to check the message's
@@ -23,7 +24,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies import schema_registry
-from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, needs, refused
+from lakelog_lake.bodies.base import Rowwise, as_it_is, column_names, micros, needs, refused
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -48,6 +49,8 @@ def columns_of(message: Descriptor) -> tuple[pa.Schema, Step]:
 def _struct(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.DataType, Step]:
     if message.full_name in inside:
         raise ValueError(f"{at}: {message.full_name} contains itself: no column can")
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
     inside = (*inside, message.full_name)
     names = column_names((field.name for field in message.fields), are_columns=not at)
     made = [_field(field, f"{at}/{field.name}", inside) for field in message.fields]
@@ -57,7 +60,14 @@ def _struct(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.D
         for name, field, (_, step) in zip(names, message.fields, made, strict=True)
     ]
 
+    fields = {field.number: field.name for field in message.fields}
+
     def values(of: Any) -> dict[str, Any]:
+        unknown: Any = UnknownFieldSet(of)
+        for each in unknown:
+            if each.field_number in fields:
+                name = f"{at}/{fields[each.field_number]}"
+                raise ValueError(f"{name}: number {each.field_number} has another type in the body")
         return {
             name: None if presence and not of.HasField(key) else step(getattr(of, key))
             for name, key, presence, step in steps
@@ -108,7 +118,12 @@ def _message(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.
 
 
 def _micros(time: Any) -> int:
-    return int(time.seconds * 1_000_000 + time.nanos // 1000)
+    if not 0 <= time.nanos < _SECOND_NS:
+        raise ValueError(f"{time.nanos} is not a number of nanoseconds of a timestamp")
+    return micros(time.seconds * 1_000_000 + time.nanos // 1000)
+
+
+_SECOND_NS: Final = 1_000_000_000
 
 
 # By the number of the type in Python's library (FieldDescriptor.CPPTYPE_...).
@@ -157,29 +172,43 @@ class Protobuf(Rowwise):
             made.fields  # noqa: B018  # raises early if it cannot be made
         return made
 
-    @cached_property
-    def _descriptor(self) -> Descriptor:
+    def _descriptor(self, *, is_wide: bool) -> Descriptor:
         from google.protobuf import descriptor_pb2, descriptor_pool
 
         pool = descriptor_pool.DescriptorPool()
         files = descriptor_pb2.FileDescriptorSet.FromString(self.descriptors).file
         for file in _in_order({file.name: file for file in files}):
+            if is_wide:
+                _widen([*file.message_type])
             pool.Add(file)
         return pool.FindMessageTypeByName(self.message)
 
     @cached_property
     def _class(self) -> Any:
+        """The message with integers of 64 bits, which are encoded like those of 32 bits."""
         from google.protobuf.message_factory import GetMessageClass
 
-        return GetMessageClass(self._descriptor)
+        return GetMessageClass(self._descriptor(is_wide=True))
 
     @cached_property
     def _columns(self) -> tuple[pa.Schema, Step]:
-        return columns_of(self._descriptor)
+        return columns_of(self._descriptor(is_wide=False))
 
     def _decode(self, body: bytes) -> dict[str, Any]:
         made: dict[str, Any] = self._columns[1](self._class.FromString(body))
         return made
+
+
+def _widen(messages: list[Any]) -> None:
+    """Give integers of messages 64 bits: the library cuts off the upper bits of larger ones."""
+    for message in messages:
+        for field in (*message.field, *message.extension):
+            field.type = _WIDE.get(field.type, field.type)
+        _widen([*message.nested_type])
+
+
+_WIDE: Final = {5: 3, 13: 4, 17: 18}
+"""The types with 64 bits in place of int32, uint32 and sint32, by FieldDescriptorProto.TYPE_..."""
 
 
 def _in_order(files: dict[str, Any]) -> list[Any]:

@@ -116,7 +116,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     engine: EngineOption = "auto",
     processes: Processes = None,
     interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
-    pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
+    pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 2048,
     store_id: StoreId = None,
     corrupt: Corrupt = "fail",
     gaps: Annotated[

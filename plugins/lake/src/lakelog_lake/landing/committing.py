@@ -36,6 +36,7 @@ import attrs
 from lakelog.errors import LakelogError, raised_by_handler
 from lakelog_lake.errors import (
     Conflict,
+    DemandsUnmet,
     LayoutChanged,
     SparkLost,
     TooManyConflicts,
@@ -173,13 +174,13 @@ def _tried(
     failure: Exception | None = None
     for tried in range(_TRIES):
         if files and head.form != sink.layout.form:
-            if tried:
-                _is_ours(head, store, files, position, began)
-            else:
-                discard(files)
+            _discard_unless_tried(files, tried) or _is_ours(head, store, files, position, began)
             raise LayoutChanged(sink.name)
         try:
             sink.commit(head, store, files, position)
+        except DemandsUnmet:
+            _discard_unless_tried(files, tried)
+            raise
         except Exception as error:  # the table's position shows the outcome
             if raised_by_handler(error):
                 raise
@@ -201,6 +202,12 @@ def _tried(
     raise TooManyConflicts(
         f"{sink.name} could not be committed to in {_TRIES} tries; the last error: {failure}"
     ) from failure
+
+
+def _discard_unless_tried(files: Sequence[FileFacts], tried: int) -> bool:
+    """Remove the files of a commit that was never tried; return whether that is so."""
+    discard(() if tried else files)
+    return not tried
 
 
 def _is_ours(

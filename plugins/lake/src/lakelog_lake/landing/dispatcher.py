@@ -387,8 +387,7 @@ class LandingDispatcher:
         """End in an orderly way: commit the positions that are only in memory, and are far on."""
         segments = segment_starts(self._kept.now())
         self.close()
-        for each in self.targets.served:
-            each.finish(self.source.store, segments)
+        self.targets.finish(self.source.store, segments)
 
     def __enter__(self) -> LandingDispatcher:
         return self

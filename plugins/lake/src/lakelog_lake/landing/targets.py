@@ -246,20 +246,25 @@ class Target:
         """Read the table again before the next pass."""
         self._head = None
 
-    def finish(self, identity: str, segments: Sequence[int]) -> None:
+    def finish(self, identity: str, segments: Sequence[int], landed_end: int = 0) -> None:
         """Commit a position that is only in memory, unless it is in the segment of the last one.
 
         Retention removes whole segments: so no gap can come between the two, and a run without
-        news for the table leaves no version in it. A table of dead letters is different: the next
-        run may have other parsers, which must not read what has landed.
+        news for the table leaves no version in it. A table of dead letters follows its main table:
+        the next run may have other parsers, which must not read what has landed.
 
         :param segments: the starts of the log's segments
+        :param landed_end: the end of what may have landed in the table of these dead letters
         """
         known, head = self._empty_to, self._head
-        if known is None or head is None or head.position is None:
+        position = None if head is None else head.position
+        if self.dead_letters is not None:
+            end = wanted.LAST if position is None else position.end
+            self.dead_letters.finish(identity, segments, end)
+        if known is None or head is None or position is None:
             return
-        is_far = any(head.position.end < start <= known.end for start in segments)
-        if is_far or self.is_dead_letters:
+        is_far = any(position.end < start <= known.end for start in segments)
+        if is_far or position.end < landed_end:
             commit(self.sink, head, identity, [], known)
             self._head = self._empty_to = None
 
@@ -494,6 +499,11 @@ class Targets:
         """Create the tables of new topics, given the physical offset of a first record of each."""
         self._met.update(places)
         self.make(places)
+
+    def finish(self, identity: str, segments: Sequence[int]) -> None:
+        """Commit positions that are only in memory, see :meth:`Target.finish`."""
+        for each in self._targets:
+            each.finish(identity, segments)
 
     def read_to(self, end: int) -> None:
         """Record that the log was read up to ``end``: only the rest may have new topics."""

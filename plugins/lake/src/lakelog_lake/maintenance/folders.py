@@ -183,10 +183,13 @@ def _outrun(table: ParquetSink) -> TooBusy:
 
 
 def _discard_unless_listed(table: ParquetSink, merged: Sequence[_Merged]) -> None:
-    """Remove the new files, unless the commit published them in spite of its error."""
-    named = {each["path"] for each in table.entries(table.newest()[0])}
+    """Remove the new files, unless the commit was done in spite of its error.
+
+    A later compaction may have replaced them already: older versions list them all the same.
+    """
+    listed = {path for number in table.versions() for path in table.named_by(number)}
     for each in merged:
-        if each.entry["path"] not in named:
+        if table.path / each.entry["path"] not in listed:
             terms.remove(hidden(table.path / each.entry["path"]))
 
 
@@ -424,8 +427,10 @@ def _commit_delta(
 
 
 def _discard_unless_added(sink: DeltaSink, made: Sequence[data_files.FileFacts]) -> None:
-    """Remove the new files, unless the commit was done in spite of its error."""
-    named = {str(each.path) for each in DeltaRows(sink).actions()}
+    """Remove the new files, unless the newest version or a commit in the log lists them."""
+    listed = {str(each.path) for each in DeltaRows(sink).actions()}
+    log = sorted(Path(str(sink.path)).glob("_delta_log/*.json"))
+    commits = "".join(each.read_text() for each in log)
     for each in made:
-        if each.path not in named:
+        if each.path not in listed and Path(each.path).name not in commits:
             Path(each.path).unlink(missing_ok=True)

@@ -42,7 +42,15 @@ from lakelog_lake.tables import data_files, position
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
 from lakelog_lake.tables.remote import sync
-from lakelog_lake.tables.shape import BODY, STORE, TIMES, TOPIC, dead_letter_columns
+from lakelog_lake.tables.shape import (
+    BODY,
+    STORE,
+    TIMES,
+    TOPIC,
+    Layout,
+    dead_letter_columns,
+    refused,
+)
 from lakelog_lake.tasks.task import ANY_TOPIC, FILE_BYTES
 from lakelog_lake.verify import comparing, landed_table
 from lakelog_lake.verify.verify import VerifyRequest, bounds_of, verify_here
@@ -464,7 +472,8 @@ class _Store:
                     parser = self.target.parsers.get(topic) or self.target.parsers.get(ANY_TOPIC)
                     of_topic = rows.filter(pc.equal(rows[TOPIC], topic))
                     if parser is not None:
-                        yield _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
+                        good = _good(parser, of_topic.filter(pa.array(_is_unpacked(of_topic))))
+                        yield _allowed(good, self.target.sink.layout)
 
     def _files(self, held: Sequence[pa.Table]) -> Iterator[data_files.FileFacts]:
 
@@ -476,8 +485,10 @@ class _Store:
             return
         rows = pa.concat_tables(held, promote_options="default")
         order = [(TOPIC, "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
-        for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
-            yield from data_files.write_files(place, values, part.combine_chunks().to_batches())
+        with data_files.PartitionFiles() as files:
+            for values, part in _groups(rows.sort_by(order), layout.partition, self.store):
+                files.add(0, place, values, part.combine_chunks().to_batches())
+            yield from files.finished().get(0, ())
 
 
 def _places(table: landed_table.LandedTable, store: str) -> NDArray[np.int64]:
@@ -507,6 +518,15 @@ def _good(parser: BodyParser, rows: pa.Table) -> pa.Table:
     for name, column in zip(found.columns.schema.names, found.columns.columns, strict=True):
         kept = kept.append_column(name, column)
     return kept
+
+
+def _allowed(rows: pa.Table, layout: Layout) -> pa.Table:
+    """The rows that the table takes; others stay dead letters."""
+    good = np.ones(rows.num_rows, np.bool_)
+    for batch in rows.combine_chunks().to_batches():
+        for _, wrong in refused(batch, layout):
+            good &= ~wrong
+    return rows.filter(pa.array(good))
 
 
 def _groups(

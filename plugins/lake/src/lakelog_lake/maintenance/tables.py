@@ -45,16 +45,19 @@ def compact(
 ) -> list[tuple[str, Compacted]]:
     """Compact the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
 
-    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and for Iceberg, which needs Spark,
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`,
+    :class:`~lakelog_lake.errors.Unreachable`, and for Iceberg, which needs Spark,
     :class:`~lakelog.errors.SettingsError` without lakelog-spark.
     """
     done: list[tuple[str, Compacted]] = []
     iceberg: list[landed_table.IcebergRows] = []
     for each in _tables(to, table, storage):
         if isinstance(each, landed_table.ParquetRows):
-            done.append((each.name, folders.compact_parquet(each.sink, target_bytes)))
+            with table_errors(each.name):
+                done.append((each.name, folders.compact_parquet(each.sink, target_bytes)))
         elif isinstance(each, landed_table.DeltaRows):
-            done.append((each.name, folders.compact_delta(each.sink, target_bytes)))
+            with table_errors(each.name):
+                done.append((each.name, folders.compact_delta(each.sink, target_bytes)))
         elif isinstance(each, landed_table.IcebergRows):
             iceberg.append(each)
     if iceberg:
@@ -76,16 +79,18 @@ def expire(
 ) -> list[tuple[str, Expired]]:
     """Expire the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
 
-    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError` and
+    :class:`~lakelog_lake.errors.Unreachable`.
     """
     done = []
     for each in _tables(to, table, storage):
-        if isinstance(each, landed_table.ParquetRows):
-            done.append((each.name, folders.expire_parquet(each.sink, retention)))
-        elif isinstance(each, landed_table.DeltaRows):
-            done.append((each.name, folders.expire_delta(each.sink, retention)))
-        elif isinstance(each, landed_table.IcebergRows):
-            done.append((each.name, expire_iceberg(each.sink, retention)))
+        with table_errors(each.name):
+            if isinstance(each, landed_table.ParquetRows):
+                done.append((each.name, folders.expire_parquet(each.sink, retention)))
+            elif isinstance(each, landed_table.DeltaRows):
+                done.append((each.name, folders.expire_delta(each.sink, retention)))
+            elif isinstance(each, landed_table.IcebergRows):
+                done.append((each.name, expire_iceberg(each.sink, retention)))
     return done
 
 
@@ -177,8 +182,8 @@ def statuses(
 
 
 _TRIES: Final = 20
-_ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"))
-"""Folder and name pattern of files that may be unreferenced."""
+_ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"), ("metadata", ".metadata.json"))
+"""Folder and name pattern of files that may be unreferenced, also of commits that failed."""
 
 
 def expire_iceberg(sink: IcebergSink, retention: RetentionTerms) -> Expired:
@@ -224,8 +229,9 @@ def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path | str]:
 
 def _clean(table: Table, before: set[Path | str], retention: RetentionTerms) -> int:
     named = _files_of(table, (each.snapshot_id for each in table.metadata.snapshots))
-    statistics = {each.statistics_path for each in table.metadata.statistics}
-    named |= _places(statistics)
+    statistics = (each.statistics_path for each in table.metadata.statistics)
+    versions = (each.metadata_file for each in table.metadata.metadata_log)
+    named |= _places({table.metadata_location, *versions, *statistics})
     if not is_local(table.location()):
         return _clean_remote(table, before, named, retention)
     files = sum(remove(path) for path in before - named if isinstance(path, Path))

@@ -134,10 +134,12 @@ class Kinds:
 
     :ivar types: types by column name
     :ivar required: columns that must not be null
+    :ivar defaults: columns that a writer must not leave null in place of a value
     """
 
     types: Mapping[str, str]
     required: frozenset[str] = frozenset()
+    defaults: frozenset[str] = frozenset()
 
 
 def missing(
@@ -158,6 +160,7 @@ def missing(
         if found.types.get(each, kind) != kind and not grows(each)
     ]
     wrong += [f"{each} must not be null" for each in sorted(found.required - set(ours.types))]
+    wrong += [f"{each} has a default value" for each in sorted(found.defaults - set(ours.types))]
     lacks = [each for each in ours.types if each not in found.types]
     wrong += [f"{each} is missing" for each in KEY if each in lacks]
     if wrong:

@@ -26,12 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict
+from lakelog_lake.errors import Conflict, DemandsUnmet
+from lakelog_lake.sinks import delta_protocol
 from lakelog_lake.sinks.base import FolderTable, Head, Kinds, check_partition, check_topic, missing
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.shape import Layout, adds, as_text, fits
+from lakelog_lake.tables.shape import Layout, adds, as_text, demanding, fits
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
@@ -96,13 +97,11 @@ class DeltaHistory:
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
         """The columns :data:`LAST_ROWS` of all rows."""
-        rows = self._table.to_pyarrow_dataset()
-        yield from rows.to_batches(columns=list(positions.LAST_ROWS), fragment_readahead=1)
+        yield from delta_protocol.rows(self._table, positions.LAST_ROWS)
 
     def holds(self, store: str) -> bool:
-        """Filter by the column; deltalake's own filters treat one without statistics as empty."""
-        rows = self._table.to_pyarrow_dataset()
-        batches = rows.to_batches(columns=["store"], fragment_readahead=1)
+        """Whether the table has a row of ``store``."""
+        batches = delta_protocol.rows(self._table, ["store"])
         return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
 
 
@@ -145,6 +144,8 @@ _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
 _SHORT_LOG: Final = {settings.HISTORY: "2000"}
 """The history of a local table: each commit lists its whole log; object stores list new files."""
 _TRIM_EVERY: Final = 20
+_UNMET: Final = "nsupported table features"
+"""A part of deltalake's error for a table that it does not write."""
 _VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
@@ -192,16 +193,19 @@ class DeltaSink(FolderTable[remote.Folder]):
     _known: dict[Any, positions.KnownPositions] = attrs.field(
         factory=dict, init=False, repr=False, eq=False
     )
-    _forms: list[Hashable] = attrs.field(factory=list, init=False, repr=False, eq=False)
-    """The form of the table at the last :meth:`prepare`, if any."""
+    _seen: list[tuple[Hashable, pa.Schema]] = attrs.field(
+        factory=list, init=False, repr=False, eq=False
+    )
+    """The form and columns of the table at the last :meth:`prepare`, if any."""
 
     @property
     def layout(self) -> Layout:
         """The columns without partition columns, whose values are only in the table's log."""
         shape = self.shape
         stored = [each for each in shape.stored() if each.name not in shape.partition]
-        form = self._forms[-1] if self._forms else None
-        return Layout(pa.schema(stored), shape.partition, form=form)
+        form, known = self._seen[-1] if self._seen else (None, ())
+        required = demanding(known, [each.name for each in stored])
+        return Layout(pa.schema(stored), shape.partition, required=required, form=form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns and fields of columns."""
@@ -229,11 +233,12 @@ class DeltaSink(FolderTable[remote.Folder]):
         if isinstance(self.folder, Path):
             self.folder.mkdir(exist_ok=True)
         table = opened(self.path)
+        delta_protocol.check(self.name, table)
         self._add_columns(table)
         check_partition(self.name, table.metadata().partition_columns, shape.partition)
         check_topic(self.name, self.marked(), shape.topic)
         table = opened(self.path)
-        self._forms[:] = [_form(table)]
+        self._seen[:] = [(delta_protocol.form(table), pa.schema(table.schema().to_arrow()))]
         self.sync_version(table.version())
         if isinstance(self.path, Path):
             remote.sync(self.path)
@@ -251,6 +256,8 @@ class DeltaSink(FolderTable[remote.Folder]):
         lacks = missing(self.name, _kinds(table.schema()), _kinds(wanted), grows)
         there = [each for each in ours if each.name not in lacks]
         lacks += [each.name for each in there if adds(known.field(each.name).type, each.type)]
+        if lacks and delta_protocol.is_mapped(table):
+            raise DemandsUnmet(self.name, [f"its column mapping, as it lacks {', '.join(lacks)}"])
         if lacks:  # this also adds fields to structs
             table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
 
@@ -287,7 +294,8 @@ class DeltaSink(FolderTable[remote.Folder]):
         """Read the newest version from the table's log."""
         found = self._newest()
         position, known = found.known.position(store, resume), found.known
-        return Head(position, found, _form(found.table), known.line, known.texts)
+        form = delta_protocol.form(found.table)
+        return Head(position, found, form, known.line, known.texts)
 
     def texts(self) -> Mapping[str, str]:
         """The texts of the positions of all stores, as far as commits show them."""
@@ -360,6 +368,8 @@ class DeltaSink(FolderTable[remote.Folder]):
                 commit_properties=CommitProperties(max_commit_retries=0, **properties),
             )
         except CommitFailedError as error:
+            if _UNMET in str(error):
+                raise DemandsUnmet(self.name, [str(error)]) from error
             raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         self.sync_version(version)
         return version
@@ -382,12 +392,6 @@ class DeltaSink(FolderTable[remote.Folder]):
         with suppress(FileNotFoundError):
             remote.sync(log / f"{version:020d}.json")
         remote.sync(log)
-
-
-def _form(table: DeltaTable) -> Hashable:
-    """The columns and partitions of a table, and which table it is."""
-    metadata = table.metadata()
-    return (str(metadata.id), table.schema().to_json(), tuple(metadata.partition_columns))
 
 
 def drop_versions(log: Path, first: int) -> None:

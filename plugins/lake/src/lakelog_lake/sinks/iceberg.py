@@ -28,13 +28,13 @@ import attrs
 import pyarrow as pa
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, TableElsewhere
+from lakelog_lake.errors import Conflict, DemandsUnmet, TableElsewhere
 from lakelog_lake.sinks.base import Head, Kinds, check_partition, check_topic, missing
 from lakelog_lake.sinks.iceberg_history import TableSnapshots
 from lakelog_lake.tables import data_files, remote, settings
 from lakelog_lake.tables import position as positions
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tables.shape import Layout, TableShape, file_schema, fits
+from lakelog_lake.tables.shape import Layout, TableShape, demanding, file_schema, fits
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from lakelog_lake.sinks.iceberg_copies import WarehouseCopy
     from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
     from lakelog_lake.sinks.iceberg_internals import SteadyTransaction
 
@@ -77,9 +78,34 @@ def text_of(kind: Any) -> str:
 
 
 def kinds(schema: Schema) -> Kinds:
-    """The types of the top-level columns of ``schema``."""
+    """The types and demands of the top-level columns of ``schema``."""
     types = {each.name: text_of(each.field_type) for each in schema.fields}
-    return Kinds(types, frozenset(each.name for each in schema.fields if each.required))
+    return Kinds(
+        types,
+        frozenset(each.name for each in schema.fields if each.required),
+        frozenset(each.name for each in schema.fields if each.write_default is not None),
+    )
+
+
+def required(schema: Schema, ours: pa.Schema) -> pa.Schema:
+    """The columns of ``schema``, of those in ``ours``, that must not be null in some part."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return demanding(schema_to_pyarrow(schema, include_field_ids=False), ours.names)
+
+
+_CODECS: Final = {"uncompressed": "none", "zstd": "auto"}
+"""Names of lakelog's settings for those of Iceberg; zstd is what ``auto`` takes."""
+
+
+def file_settings(properties: Mapping[str, str]) -> settings.FileSettings:
+    """What the properties of a table say of its data files; a value that is unknown counts not."""
+    codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+    size = properties.get("write.target-file-size-bytes", "")
+    named = _CODECS.get(codec, codec)
+    known = settings.ParquetCompression
+    compression = known(named) if named in set(known) else known.AUTO
+    return settings.FileSettings(compression, int(size) if size.isdecimal() else None)
 
 
 def ids(schema: Schema) -> dict[str, int]:
@@ -127,24 +153,36 @@ TABLE_PROPERTIES: Final = {
 }
 TOPIC: Final = "lakelog.topic"
 """The table property with the only topic of a table."""
+_MOST: Final = 300
+_NEWEST_FORMAT: Final = 2
+"""The newest version of tables that pyiceberg writes."""
 
 
 def fitted(table: Table, name: str, shape: TableShape) -> Table:
     """Return ``table`` with all columns; raises ``TableMismatch`` if it cannot take the rows."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.schema import Schema
 
+    if table.metadata.format_version > _NEWEST_FORMAT:
+        raise DemandsUnmet(name, [f"its format version {table.metadata.format_version}"])
     ours, found = wanted(shape.columns), kinds(table.schema())
     known = schema_to_pyarrow(table.schema(), include_field_ids=False)
 
     def grows(column: str) -> bool:
         return fits(known.field(column).type, shape.columns.field(column).type, widens=True)
 
-    lacks = missing(name, found, kinds(ours), grows)
+    missing(name, found, kinds(ours), grows)
     check_partition(name, partition_of(table.schema(), table.spec()), shape.partition)
     check_topic(name, table.properties.get(TOPIC), shape.topic)
-    if lacks or any(found.types[name] != kind for name, kind in kinds(ours).types.items()):
+    # pyiceberg makes a required column optional if it is optional in what is added
+    changed = [
+        each.model_copy(update={"required": each.name in found.required})
+        for each in ours.fields
+        if found.types.get(each.name) != text_of(each.field_type)
+    ]
+    if changed:
         with table.update_schema() as update:
-            update.union_by_name(ours)
+            update.union_by_name(Schema(*changed))
         table.refresh()
     return table
 
@@ -334,13 +372,21 @@ class IcebergSink:
         return data_folder(self._location, self._properties)
 
     def prepare(self) -> None:
-        """Create the table, or add missing columns."""
+        """Create the table, or add missing columns; a table of a copied warehouse is adopted."""
+        copied = self._copy()
+        if copied is not None:
+            copied.adopt()
         root = self.warehouse
         place = None if root is None else "/".join([root.rstrip("/"), *self.table.split(".")])
         table = fitted(self._made(place), self.name, self.shape)
         self._location, self._properties = table.location(), remote.pairs(table.io.properties)
         self.layout = Layout(
-            self.shape.columns, self.shape.partition, ids(table.schema()), form=_form(table)
+            self.shape.columns,
+            self.shape.partition,
+            ids(table.schema()),
+            required(table.schema(), self.shape.columns),
+            file_settings(table.properties),
+            form=_form(table),
         )
         folder = self.folder
         if isinstance(folder, Path):
@@ -374,8 +420,11 @@ class IcebergSink:
     def load(self) -> Table:
         """The newest version of the table, from the catalog.
 
-        Raises :class:`~lakelog_lake.errors.TableElsewhere`, and pyiceberg's ``NoSuchTableError``.
+        Raises :class:`~lakelog_lake.errors.TableElsewhere`,
+        :class:`~lakelog_lake.errors.DemandsUnmet`, and pyiceberg's ``NoSuchTableError``.
         """
+        from pyiceberg.exceptions import ValidationError
+
         try:
             table = self.catalog.load_table(self.table)
         except FileNotFoundError as error:
@@ -384,6 +433,11 @@ class IcebergSink:
             raise TableElsewhere(
                 self.name, self.within, f"a place that is gone ({error})"
             ) from None
+        except ValidationError as error:
+            why = " ".join(str(error).split())[:_MOST]
+            raise DemandsUnmet(
+                self.name, [f"its metadata, which pyiceberg cannot read ({why})"]
+            ) from error
         return self._checked(table)
 
     def _checked(self, table: Table) -> Table:
@@ -396,10 +450,22 @@ class IcebergSink:
                 raise TableElsewhere(self.name, self.within, table.location())
         return table
 
+    def _copy(self) -> WarehouseCopy | None:
+        """The table as one of a copied warehouse, until it is adopted."""
+        from lakelog_lake.sinks.iceberg_copies import WarehouseCopy
+
+        if self.within is None:
+            return None
+        catalog, properties = self.within / CATALOG_FILE, self.catalog.properties
+        return WarehouseCopy.found(catalog, self.catalog.name, self.table, properties)
+
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
         from pyiceberg.exceptions import NoSuchTableError
 
+        copied = self._copy()
+        if copied is not None:
+            return copied.metadata().properties.get(TOPIC)
         try:
             return self.load().properties.get(TOPIC)
         except NoSuchTableError:

@@ -23,6 +23,8 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -30,9 +32,10 @@ from uuid import uuid4
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
-from lakelog_lake.errors import NotWritten
+from lakelog_lake.errors import NotWritten, RowRefused
 from lakelog_lake.tables import remote, settings, shape
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
@@ -246,31 +249,163 @@ class FilePlacement:
     compression: settings.ParquetCompression = settings.ParquetCompression.AUTO
 
 
-def write_files(
-    place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[FileFacts]:
-    """Write ``batches``, all of whose rows belong to the partition ``values``."""
-    schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
+_PLACE: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
+HELD_BYTES: Final = 64 << 20
+"""Most bytes of rows that :class:`PartitionFiles` holds in memory, beside those being added."""
+_MOST_OPEN: Final = 64
+"""Most files that it has open; a stream to an object store buffers up to 10 MB."""
+_FREED: Final = 8
+"""The part of the held rows that is written at once, as a fraction."""
+
+
+@attrs.define(eq=False)
+class _Partition:
+    """The rows of one partition that are in no finished file.
+
+    :ivar held: those in memory, which follow those in ``file``
+    """
+
+    number: int
+    place: FilePlacement
+    values: Mapping[str, int | str]
+    held: list[pa.RecordBatch] = attrs.field(factory=list)
+    held_bytes: int = 0
     file: _File | None = None
-    try:
+
+
+@attrs.define(eq=False)
+class PartitionFiles:
+    """Gathers rows by table and partition, and writes as few files as the limits allow.
+
+    Rows stay in memory until there are ``held_bytes`` of them. Then the partitions with the most
+    rows in memory write a row group each, sorted by queue, to files that stay open. So a partition
+    has one file, also where its rows come in many parts; further ones follow only where a file is
+    full, or where more than ``most_open`` are needed at a time: then the largest one is ended.
+
+    A context manager, which removes all files at an error.
+    """
+
+    held_bytes: int = HELD_BYTES
+    most_open: int = _MOST_OPEN
+    _parts: dict[tuple[int | str, ...], _Partition] = attrs.field(factory=dict, init=False)
+    _held_bytes: int = attrs.field(default=0, init=False)
+    _open: list[_Partition] = attrs.field(factory=list, init=False)
+    _done: dict[int, list[FileFacts]] = attrs.field(factory=dict, init=False)
+
+    def __enter__(self) -> PartitionFiles:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            for part in self._open:
+                if part.file is not None:
+                    part.file.dropped()
+            discard(file for files in self._done.values() for file in files)
+
+    def add(
+        self,
+        number: int,
+        place: FilePlacement,
+        values: Mapping[str, int | str],
+        batches: Iterable[pa.RecordBatch],
+    ) -> None:
+        """Add rows of one partition, sorted by topic, queue and offset, behind those that it has.
+
+        :param number: identifies the table, whose placements differ in the prefix only
+
+        Raises :class:`~lakelog_lake.errors.RowRefused` for a row that the table does not allow, and
+        :class:`~lakelog_lake.errors.NotWritten`, which may concern other rows.
+        """
+        schema, constants = shape.file_schema(place.layout), _constants(place.store, values)
+        part = self._parts.setdefault((number, *values.values()), _Partition(number, place, values))
+        most = min(self.held_bytes, place.file_bytes)
         for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            with writing(place.folder):
+            for column, wrong in shape.refused(batch, place.layout) if batch.num_rows else ():
+                first = batch.slice(int(np.argmax(wrong)), 1).select(_PLACE).to_pylist()[0]
+                raise RowRefused(place.folder, column, first)
+            if batch.num_rows:
                 rows = _in_layout(batch, constants, schema)
-                file = file or _File.begun(place, rows)
-                file.writer.write_batch(rows)
-                if file.size_bytes < place.file_bytes:
-                    continue
-                done, file = file.ended(values), None
-            yield done
-        if file is not None:
-            with writing(place.folder):
-                done, file = file.ended(values), None
-            yield done
-    finally:
-        if file is not None:
-            file.dropped()
+                part.held.append(rows)
+                part.held_bytes += rows.nbytes
+                self._held_bytes += rows.nbytes
+                if part.held_bytes >= most:
+                    self._write(part)
+                elif self._held_bytes > self.held_bytes:
+                    self._make_room()
+
+    def finished(self) -> Mapping[int, Sequence[FileFacts]]:
+        """Write all rows, and sync the folders; return the files of each table."""
+        for part in sorted(self._parts.values(), key=lambda part: part.file is None):
+            if part.held:
+                self._write(part)
+            if part.file is not None:
+                self._end(part, part.file)
+        for folder in {part.place.folder for part in self._parts.values()}:
+            with writing(folder):
+                remote.sync(folder)
+        return self._done
+
+    def _make_room(self) -> None:
+        least = self.held_bytes - self.held_bytes // _FREED
+        for part in sorted(self._parts.values(), key=lambda part: -part.held_bytes):
+            if self._held_bytes <= least:
+                break
+            self._write(part)
+
+    def _write(self, part: _Partition) -> None:
+        """Write the rows in memory as a row group."""
+        rows, part.held = part.held, []
+        self._held_bytes -= part.held_bytes
+        part.held_bytes = 0
+        with writing(part.place.folder):
+            file = part.file or self._begun(part, rows[0])
+            for group in _row_groups(rows):
+                file.writer.write_table(pa.Table.from_batches(group))
+            is_full = file.size_bytes >= part.place.file_bytes
+        if is_full:
+            self._end(part, file)
+
+    def _begun(self, part: _Partition, first: pa.RecordBatch) -> _File:
+        if len(self._open) >= self.most_open:
+            sizes = [(0 if each.file is None else each.file.size_bytes) for each in self._open]
+            largest = self._open[int(np.argmax(sizes))]
+            if largest.file is not None:
+                self._end(largest, largest.file)
+        part.file = _File.begun(part.place, first)
+        self._open.append(part)
+        return part.file
+
+    def _end(self, part: _Partition, file: _File) -> None:
+        with writing(part.place.folder):
+            self._done.setdefault(part.number, []).append(file.ended(part.values))
+        part.file = None
+        self._open.remove(part)
+
+
+_MOST_RUNS: Final = 2000
+
+
+def _row_groups(batches: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    """One row group, sorted by topic and queue as each batch is; or one for each batch.
+
+    To put many short runs of rows in order costs more than the row groups that it saves.
+    """
+    if len(batches) == 1:
+        return [[*batches]]
+    names = [name for name in (shape.TOPIC, "queue_id") if name in batches[0].schema.names]
+    found: list[tuple[list[Any], pa.RecordBatch]] = []
+    for batch in batches:
+        changes = np.zeros(len(batch) - 1, np.bool_)
+        for name in names:
+            column = batch.column(name)
+            changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        ends = [*(np.flatnonzero(changes) + 1).tolist(), len(batch)]
+        if len(found) + len(ends) > _MOST_RUNS:
+            return [[each] for each in batches]
+        for start, end in pairwise([0, *ends]):
+            key = [batch.column(name)[start].as_py() for name in names]
+            found.append((key, batch.slice(start, end - start)))
+    return [[part for _, part in sorted(found, key=itemgetter(0))]]
 
 
 @contextmanager

@@ -92,6 +92,7 @@ class ParquetCompression(StrEnum):
     ZSTD = "zstd"
     SNAPPY = "snappy"
     LZ4 = "lz4"
+    GZIP = "gzip"
     NONE = "none"
 
     @classmethod
@@ -108,3 +109,15 @@ def _one_of(names: type[_Named], text: str, key: str) -> _Named:
         return names(text)
     except ValueError:
         raise SettingsError(f"{text!r} is not one of {', '.join(names)}", key=key) from None
+
+
+@attrs.frozen
+class FileSettings:
+    """What a table says of its data files; a dispatcher may be told otherwise.
+
+    :ivar compression: ``auto`` if the table does not say it
+    :ivar file_bytes: their approximate largest size; ``None`` if the table does not say it
+    """
+
+    compression: ParquetCompression = ParquetCompression.AUTO
+    file_bytes: int | None = None

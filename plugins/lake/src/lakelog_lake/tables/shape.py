@@ -11,17 +11,20 @@ run together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as t
+from numpy.typing import NDArray
 
 from lakelog.arrow import schema
 from lakelog.errors import SettingsError
 from lakelog_lake.log.records import ERROR
+from lakelog_lake.tables.settings import FileSettings
 
 TOPIC: Final = "topic"
 DAY: Final = "day"
@@ -152,6 +155,9 @@ class Layout:
     :ivar field_ids: Iceberg's field id of each column by its name in the table, nested columns as
         ``keys.element``, ``properties.key``, ``properties.value``, ``order.price``; ``None``
         without field ids
+    :ivar required: the columns of the table that must not be null, or have a part that must not,
+        see :func:`demanding`
+    :ivar files: what the table says of its files
     :ivar is_hidden: whether a file has a hidden name until it is committed
     :ivar form: identifies the columns and partitions of the table for which it was made; a commit
         to a version of another form would misplace the rows
@@ -160,6 +166,8 @@ class Layout:
     columns: pa.Schema = attrs.field(factory=message_columns)
     partition: tuple[str, ...] = DEFAULT
     field_ids: Mapping[str, int] | None = None
+    required: pa.Schema = attrs.field(factory=lambda: pa.schema([]))
+    files: FileSettings = attrs.field(factory=FileSettings)
     is_hidden: bool = False
     form: Hashable = None
 
@@ -183,6 +191,57 @@ def file_schema(layout: Layout) -> pa.Schema:
         return kind
 
     return pa.schema([field(each.name, each.type, each.name) for each in layout.columns])
+
+
+_Rows: TypeAlias = "NDArray[np.bool_]"
+
+
+def demanding(columns: Iterable[pa.Field], ours: Sequence[str]) -> pa.Schema:
+    """The columns of a table, of those named ``ours``, that must not be null in some part."""
+    return pa.schema([each for each in columns if each.name in ours and _demands(each)])
+
+
+def _demands(field: pa.Field) -> bool:
+    return not field.nullable or any(map(_demands, _parts(field.type)))
+
+
+def _parts(kind: Any) -> list[pa.Field]:
+    """The fields inside of a type; the keys of a map are never null."""
+    if t.is_struct(kind):
+        return list(kind)
+    if t.is_map(kind):
+        return [kind.item_field]
+    return [kind.value_field] if _is_list(kind) else []
+
+
+def refused(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, _Rows]]:
+    """The columns that are null though the table forbids it, each with the rows of ``batch``."""
+    for field in layout.required:
+        if field.name in batch.schema.names:
+            yield from _nulls(batch.column(field.name), field, field.name)
+        elif field.name not in (STORE, DAY, HOUR):  # those have one value per file
+            yield from _nulls(pa.nulls(batch.num_rows, field.type), field, field.name)
+
+
+def _nulls(values: Any, field: pa.Field, at: str) -> Iterator[tuple[str, _Rows]]:
+    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    if not field.nullable and is_null.any():
+        yield at, is_null
+    for part in filter(_demands, _parts(field.type)):
+        if t.is_struct(field.type):
+            place = values.type.get_field_index(part.name)
+            inner = values.field(place) if place >= 0 else pa.nulls(len(values), part.type)
+            owners = np.arange(len(values))
+        else:
+            ends = values.offsets.to_numpy()
+            inner = values.items if t.is_map(field.type) else values.values
+            inner = inner.slice(ends[0], ends[-1] - ends[0])
+            owners = np.repeat(np.arange(len(values)), np.diff(ends))
+        for name, wrong in _nulls(inner, part, f"{at}.{part.name}"):
+            rows = np.zeros(len(values), np.bool_)
+            rows[owners[wrong]] = True
+            if (rows & ~is_null).any():
+                yield name, rows & ~is_null
 
 
 def fits(found: pa.DataType, ours: pa.DataType, *, widens: bool) -> bool:

@@ -1,6 +1,7 @@
 """Engines that run tasks: this process, or a pool of processes; Spark runs the same function.
 
-A thread may run the tasks of a pass while the previous pass is committed (:class:`ReadAhead`).
+Each process runs consecutive tasks, whose rows it gathers in the same files. A thread may run the
+tasks of a pass while the previous pass is committed (:class:`ReadAhead`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing.connection import wait
+from itertools import chain
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -26,7 +29,7 @@ from lakelog.runtime.threads import soon_done, started
 from lakelog_lake.engine_provider import nothing
 from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
 from lakelog_lake.log import extent, records
-from lakelog_lake.tables.data_files import discard
+from lakelog_lake.tables.data_files import PartitionFiles, discard
 from lakelog_lake.tasks.task import Task, Written, write
 
 
@@ -48,27 +51,37 @@ def in_process(
     :param opened: returns the store if it is open
     """
     done: list[Written] = []
-    try:
+    with PartitionFiles() as files:
         for each in tasks:
-            done.append(write(each, opened(each.source.path)))
+            done.append(write(each, files, opened(each.source.path)))
             on_done()
-    except BaseException:
-        drop(done)
-        raise
-    return done
+        return [*done[:-1], *(each.with_files(files.finished()) for each in done[-1:])]
+
+
+def shares(tasks: Sequence[Task], at_once: int) -> list[Sequence[Task]]:
+    """Divide the tasks of a pass among ``at_once`` workers; each gets consecutive ones.
+
+    Each worker writes files of its own. So there are no more of them than there are files of the
+    requested size in the pass.
+    """
+    size = tasks[-1].span.end - tasks[0].span.start if tasks else 0
+    count = min(at_once, len(tasks), -(-size // tasks[0].file_bytes) if tasks else 0)
+    ends = [len(tasks) * number // count for number in range(1, count + 1)]
+    return [tasks[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 @contextmanager
 def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -> Iterator[Engine]:
-    """An engine of up to ``count`` processes, by default one per core; a single task runs here.
+    """An engine of up to ``count`` processes, by default one per core; a single share runs here.
 
     The processes are started on demand, and again after one of them was killed. Tasks run in this
     process use a store that stays open between passes.
 
-    :param on_done: called after each task, in their order
+    :param on_done: called after each task
     """
     kept: dict[Path, extent.CachedStore] = {}
-    running: list[ProcessPoolExecutor] = []
+    running: list[tuple[ProcessPoolExecutor, Connection]] = []
+    most = count or len(os.sched_getaffinity(0))
 
     def opened(path: Path) -> lakelog.Store:
         return kept.setdefault(path, extent.CachedStore(path)).now()
@@ -78,14 +91,16 @@ def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -
         while kept:
             kept.popitem()[1].close()
         while running:
-            running.pop().shutdown()
+            running.pop()[0].shutdown()
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
-        if len(tasks) > 1 and not running:
-            running.append(pool(count))
+        divided = shares(tasks, most)
+        if len(divided) > 1 and not running:
+            heard, said = multiprocessing.Pipe(duplex=False)
+            running.append((pool(most, said), heard))
         try:
-            if len(tasks) > 1:
-                return checked(list(_spread(running[0], tasks, on_done)))
+            if len(divided) > 1:
+                return checked(_spread(*running[0], divided, on_done))
             return in_process(tasks, on_done, opened)
         except BaseException as error:
             release()
@@ -99,19 +114,48 @@ def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -
         release()
 
 
+_TICK_SECONDS: Final = 0.2
+_TASK_DONE: Final = b"1"
+
+
 def _spread(
-    workers: ProcessPoolExecutor, tasks: Sequence[Task], on_done: Callable[[], None]
-) -> Iterator[Written | Failed]:
-    for each in workers.map(guarded, tasks):
-        on_done()
-        yield each
+    workers: ProcessPoolExecutor,
+    done: Connection,
+    divided: Sequence[Sequence[Task]],
+    on_done: Callable[[], None],
+) -> list[Written | Failed]:
+    """Run each share in a process; ``done`` gets a message after each task."""
+    pending = running = [workers.submit(_in_worker, each) for each in divided]
+    while pending:
+        pending = list(wait_for(pending, _TICK_SECONDS).not_done)
+        while done.poll():
+            done.recv_bytes()
+            on_done()
+    return list(chain.from_iterable(each.result() for each in running))
 
 
-def pool(count: int | None = None) -> ProcessPoolExecutor:
-    """A pool of processes that end with this one, even if killed; started by the first task."""
+def pool(count: int, done: Connection | None = None) -> ProcessPoolExecutor:
+    """A pool of processes that end with this one, even if killed; started by the first task.
+
+    :param done: gets a message after each task
+    """
     context = multiprocessing.get_context("forkserver")
-    count = count or len(os.sched_getaffinity(0))
-    return ProcessPoolExecutor(count, context, initializer=_follow_parent)
+    return ProcessPoolExecutor(count, context, initializer=_begin_worker, initargs=(done,))
+
+
+_done: Connection | None = None
+"""In a worker, the connection to its parent."""
+
+
+def _begin_worker(done: Connection | None) -> None:
+    global _done  # noqa: PLW0603  # the pool gives its workers nothing else
+    _done = done
+    _follow_parent()
+
+
+def _in_worker(tasks: Sequence[Task]) -> Sequence[Written | Failed]:
+    done = _done
+    return guarded(tasks, nothing if done is None else partial(done.send_bytes, _TASK_DONE))
 
 
 def _follow_parent() -> None:
@@ -140,12 +184,14 @@ class Failed:
     may_pass: bool
 
 
-def guarded(task: Task) -> Written | Failed:
-    """Run a task in another process; return its error as a value."""
+def guarded(
+    tasks: Sequence[Task], on_done: Callable[[], None] = nothing
+) -> Sequence[Written | Failed]:
+    """Run tasks in another process; return their error as a value."""
     try:
-        return write(task)
+        return in_process(tasks, on_done)
     except LakelogError as error:
-        return Failed(str(error), isinstance(error, TemporaryError))
+        return [Failed(str(error), isinstance(error, TemporaryError))]
 
 
 def checked(results: Sequence[Written | Failed]) -> list[Written]:

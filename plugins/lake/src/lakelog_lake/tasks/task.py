@@ -2,7 +2,8 @@
 
 A range begins directly behind the landed part, is durable, and is cut between records. A task reads
 its range once. The records become columns, with bodies unpacked and optionally parsed. Their rows
-are grouped by the partition of each table, in the order of queues inside of each group.
+are grouped by the partition of each table, in the order of queues inside of each group. The rows of
+consecutive tasks go to the same files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -45,13 +47,13 @@ _MOST_LONGER: Final = 8
 class TaskLimits:
     """Limits of passes and tasks, in bytes of the log; a single record may be larger.
 
-    :ivar pass_bytes: most bytes of one pass
+    :ivar pass_bytes: most bytes of one pass; the more, the larger are the files of a backlog
     :ivar task_bytes: most bytes of one task, which has them in memory
     :ivar file_bytes: approximate largest size of a data file
     :ivar at_once: number of concurrent tasks; a pass is cut into ranges of equal size for them
     """
 
-    pass_bytes: int = 512 << 20
+    pass_bytes: int = 2048 << 20
     task_bytes: int = 56 << 20
     file_bytes: int = FILE_BYTES
     at_once: int = 1
@@ -346,6 +348,16 @@ def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
         )
 
 
+def _allowed(batch: pa.RecordBatch, layout: shape.Layout, rejects: Rejects) -> pa.RecordBatch:
+    """``batch`` without the rows that the table does not allow, which become dead letters."""
+    places = batch.column("physical_offset").to_numpy()
+    good = np.ones(batch.num_rows, np.bool_)
+    for column, wrong in shape.refused(batch, layout):
+        rejects.add(places[wrong], repeat(f"{column} must not be null", int(wrong.sum())))
+        good &= ~wrong
+    return batch if good.all() else batch.filter(pa.array(good))
+
+
 _STEP_BYTES: Final = 8 << 20
 ANY_TOPIC: Final = "*"
 """A topic key that stands for all topics that are not named."""
@@ -429,7 +441,8 @@ class TablePart:
 class Written:
     """The result of a task.
 
-    :ivar parts: the result for each table, by the number of its outlet
+    :ivar parts: the result for each table, by the number of its outlet; the last of tasks that
+        share their files has all of them
     :ivar last: the last record of the range, whether or not it became a row
     :ivar damaged: damaged ranges of the log, and bodies, that were skipped
     :ivar strays: topics with rows but without an outlet, each with its first physical offset
@@ -439,6 +452,13 @@ class Written:
     last: Fingerprint | None = None
     damaged: int = 0
     strays: Mapping[str, int] = attrs.field(factory=dict)
+
+    def with_files(self, files: Mapping[int, Sequence[data_files.FileFacts]]) -> Written:
+        """The same with the files of each table."""
+        parts = dict(self.parts)
+        for number, found in files.items():
+            parts[number] = attrs.evolve(parts.get(number, TablePart()), files=tuple(found))
+        return attrs.evolve(self, parts=parts)
 
 
 def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, DamagePolicy]:
@@ -461,26 +481,21 @@ def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, Dama
     return one_batch(damages.records(pieces, task.span), task.span), damages
 
 
-def write(task: Task, store: lakelog.Store | None = None) -> Written:
-    """Run ``task``; raises :class:`~lakelog_lake.errors.CorruptLog` at damage.
+def write(
+    task: Task, files: data_files.PartitionFiles, store: lakelog.Store | None = None
+) -> Written:
+    """Run ``task``; its rows are added to ``files``, and its result has no files.
 
+    :param files: shared by the tasks of consecutive ranges, in their order
     :param store: the store, if it is open
+
+    Raises :class:`~lakelog_lake.errors.CorruptLog` at damage.
     """
     batch, damages = _records(task, store)
     if batch is None:
         return Written(damaged=damages.count)
-    work = _Work.of(task, batch, damages)
-    parts: dict[int, TablePart] = {}
-    try:
-        for number, part in work.parts():
-            parts[number] = part  # noqa: PERF403  # partial results are needed on errors
-        for outlet in task.outlets:
-            if parts[outlet.number].files:
-                with data_files.writing(outlet.folder):
-                    remote.sync(outlet.folder)
-    except BaseException:
-        data_files.discard(file for part in parts.values() for file in part.files)
-        raise
+    work = _Work.of(task, batch, damages, files)
+    parts = dict(work.parts())
     record = batch.record(len(batch) - 1)
     last = Fingerprint(int(batch.physical_offsets[-1]), len(record), zlib.crc32(record))
     return Written(parts, last, damages.count, work.strays())
@@ -501,15 +516,22 @@ class _Work:
     by_topic: Mapping[str, NDArray[np.int64]]
     rejects: Mapping[int, Rejects]
     damages: DamagePolicy
+    files: data_files.PartitionFiles
 
     @classmethod
-    def of(cls, task: Task, batch: RecordBatch, damages: DamagePolicy) -> _Work:
+    def of(
+        cls,
+        task: Task,
+        batch: RecordBatch,
+        damages: DamagePolicy,
+        files: data_files.PartitionFiles,
+    ) -> _Work:
         rows = ChosenRows.of(batch, task.source.store, task.source.chosen)
         takers = {each.dead_letters for each in task.outlets}
         rejects = {
             each.number: Rejects(each.from_offset) for each in task.outlets if each.number in takers
         }
-        return cls(task, rows, rows.by_topic(), rejects, damages)
+        return cls(task, rows, rows.by_topic(), rejects, damages, files)
 
     def strays(self) -> dict[str, int]:
         """Topics that no outlet takes."""
@@ -555,23 +577,21 @@ class _Work:
         return self._written(outlet, rows, self._with_errors)
 
     def _written(self, outlet: Outlet, rows: NDArray[np.int64], columns: _ColumnsOf) -> TablePart:
-        prefix = f"{self.task.span.start:020d}"
+        prefix, compression = f"{self.task.span.start:020d}", outlet.compression
+        size, told = self.task.file_bytes, outlet.layout.files
+        if compression is settings.ParquetCompression.AUTO:
+            compression = told.compression
         place = data_files.FilePlacement(
             outlet.folder,
             outlet.layout,
             self.task.source.store,
             prefix,
-            self.task.file_bytes,
-            outlet.compression,
+            size if size != FILE_BYTES else told.file_bytes or size,
+            compression,
         )
-        files: list[data_files.FileFacts] = []
-        try:
-            for values, part in self.rows.groups(rows, outlet.layout.partition):
-                files.extend(data_files.write_files(place, values, columns(outlet, part)))
-        except BaseException:
-            data_files.discard(files)
-            raise
-        return TablePart(tuple(files), self.rows.next_offsets(rows))
+        for values, part in self.rows.groups(rows, outlet.layout.partition):
+            self.files.add(outlet.number, place, values, columns(outlet, part))
+        return TablePart(next_offsets=self.rows.next_offsets(rows))
 
     def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The columns of messages; collects bodies that do not parse in the rejects."""
@@ -581,10 +601,9 @@ class _Work:
         rejects = self.rejects[outlet.dead_letters]
         for part in runs(rows, self.rows.codes):
             parser = outlet.parser(self.rows.topics[self.rows.codes[part[0]]])
-            if parser is None:
-                yield from self._raw(part)
-            else:
-                yield from self._parsed(part, parser, rejects)
+            batches = self._raw(part) if parser is None else self._parsed(part, parser, rejects)
+            for batch in batches:
+                yield _allowed(batch, outlet.layout, rejects)
 
     def _steps(self, rows: NDArray[np.int64]) -> Iterator[RecordBatch]:
         return steps(self.rows.batch, rows, min(_STEP_BYTES, self.task.file_bytes))

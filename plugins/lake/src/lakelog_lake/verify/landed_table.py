@@ -24,8 +24,9 @@ from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable, NotLande
 from lakelog_lake.landing.committing import table_errors
 from lakelog_lake.landing.targets import landed_as
 from lakelog_lake.log.records import store_name
-from lakelog_lake.sinks import delta, iceberg, parquet
+from lakelog_lake.sinks import delta, delta_protocol, iceberg, parquet
 from lakelog_lake.sinks.base import KEY
+from lakelog_lake.sinks.delta_protocol import BATCH_ROWS
 from lakelog_lake.sinks.locations import TableLocation, is_template, location_of, named
 from lakelog_lake.tables import remote, shape
 from lakelog_lake.tables.position import Position, from_text, texts_in
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Table
 
-BATCH_ROWS: Final = 16_384
 DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
 """A path or URI, and the columns that the file itself does not hold."""
 
@@ -252,16 +252,13 @@ class DeltaRows(RowsOfSink[delta.DeltaSink]):
         return {each.name: str(getattr(each.type, "type", each.type)) for each in fields}
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read with deltalake, through Arrow."""
-        from deltalake.exceptions import DeltaProtocolError
+        """Read with deltalake."""
+        from deltalake.exceptions import DeltaError
 
         try:
-            rows = self._table().to_pyarrow_dataset()
-        except DeltaProtocolError as error:
-            raise NotAMessageTable(
-                self.name, f"it uses features that Arrow cannot read ({error})"
-            ) from error
-        yield from _scanned(rows, store, columns)
+            yield from _of_store(delta_protocol.rows(self._table(), columns), store)
+        except DeltaError as error:
+            raise NotAMessageTable(self.name, f"deltalake cannot read it ({error})") from error
 
     def data_files(self) -> list[DataFile]:
         """All files; partition columns are not in them."""
@@ -319,7 +316,9 @@ class DeltaRows(RowsOfSink[delta.DeltaSink]):
 
 
 def _found(folder: Path, path: str) -> Path:
-    """The location of a file of the log, whose path may be percent-encoded."""
+    """The location of a file of the log, whose path may be percent-encoded, or a URI."""
+    if delta_protocol.is_elsewhere(path):
+        return remote.local_folder(path)
     plain = folder / path
     return plain if plain.exists() else folder / unquote(path)
 
@@ -331,9 +330,14 @@ def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[p
     """
     if not set(columns) <= set(rows.schema.names):
         return  # it has no files yet
-    for batch in rows.to_batches(
+    batches = rows.to_batches(
         columns=list(columns), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
-    ):
+    )
+    yield from _of_store(batches, store)
+
+
+def _of_store(batches: Iterable[pa.RecordBatch], store: str | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
         kept = batch if store is None else batch.filter(pc.equal(batch.column("store"), store))
         if kept.num_rows:
             yield kept

@@ -19,10 +19,10 @@ from lakelog.results import PutStatus
 from lakelog.runtime.forks import OfThisProcess, register_forked
 from lakelog.runtime.locks import Mutex
 from lakelog_queues.consumers import consumer
+from lakelog_queues.groups.leases import Delivery
 from lakelog_queues.groups.options import GroupAccess, GroupOptions
-from lakelog_queues.groups.read_ahead import MOST_RESERVED, MergedQueues, Reserved
+from lakelog_queues.groups.read_ahead import MOST_RESERVED, NOTHING_RESERVED, MergedQueues
 from lakelog_queues.groups.set_aside import (
-    RETRY_TOPIC,
     dead_letter_of,
     retry_delay_ms,
     retry_of,
@@ -43,33 +43,6 @@ _FOR_GOOD: Final = (
     PutStatus.PROPERTIES_SIZE_EXCEEDED,
 )
 _log = logging.getLogger("lakelog")
-
-
-class Delivery(NamedTuple):
-    """A message that was handed out; give it to ``ack``, ``nack`` or ``renew``.
-
-    :ivar topic: the topic of the queue, also for a light queue or the retry topic
-    :ivar queue_offset: the offset in that queue
-    :ivar attempt: number of hand-outs of the message to this group, from 1
-    :ivar taken_ms: time of the hand-out, in ms since 1970
-    :ivar visible_ms: time in ms since 1970 at which it is handed out again, unless acknowledged or
-        renewed, and unless the clock is set
-    :ivar handle: identifies the message and this hand-out
-    """
-
-    message: StoredMessage
-    topic: str
-    queue_id: int
-    queue_offset: int
-    attempt: int
-    taken_ms: int
-    visible_ms: int
-    handle: Handle
-
-    @property
-    def origin_topic(self) -> str:
-        """The topic to which the message was put, also if it comes from the retry topic."""
-        return self.message.properties.get(RETRY_TOPIC) or self.topic
 
 
 class _Lease(NamedTuple):
@@ -122,7 +95,7 @@ class GroupConsumer(OfThisProcess):
         self._due: list[int] = []
         self._count = secrets.randbits(22)
         self._taken: dict[int, tuple[int, list[Delivery]]] = {}
-        self._reserve: list[Reserved] = []
+        self._reserve = NOTHING_RESERVED
         self._reach, self._reserved_s = 1, 0.0
         self._is_halfway = False
         self._generation = 0
@@ -376,7 +349,7 @@ class GroupConsumer(OfThisProcess):
                 break
             if orderly:
                 number, lost = self._numbered(lease)
-                new = self._deliveries(ahead.take(left, number, lease.until_ms), lease)
+                new = ahead.take(left, number, lease.until_ms).deliveries(left, *lease.times)
                 lost += new
                 found += new
             else:
@@ -393,9 +366,9 @@ class GroupConsumer(OfThisProcess):
 
     def _begun(self, most: int, lease: _Lease) -> list[Delivery]:
         """Hand out messages that are taken already."""
-        found = self._deliveries(self._reserve[:most], lease)
-        self._taken[get_ident()][1].extend(found)
-        del self._reserve[:most]
+        taken = self._taken[get_ident()][1]
+        found = self._reserve.deliveries(most, *lease.times)
+        taken += found
         handles = [each.handle for each in found]
         if self._state.begin(handles, lease.now_ms, lease.until_ms):
             return found
@@ -405,17 +378,8 @@ class GroupConsumer(OfThisProcess):
 
     def _withdraw(self) -> None:
         """Give back what is taken and not handed out."""
-        self._reserve, self._reach = [], 1
+        self._reserve, self._reach = NOTHING_RESERVED, 1
         self._state.withdraw()
-
-    @staticmethod
-    def _deliveries(reserved: list[Reserved], lease: _Lease) -> list[Delivery]:
-        """Messages that are handed out for the first time."""
-        new, (begin_ms, end_ms) = tuple.__new__, lease.times
-        return [
-            new(Delivery, (message, topic, queue_id, handle[2], attempt, begin_ms, end_ms, handle))
-            for message, (topic, queue_id), attempt, handle in reserved
-        ]
 
     # --- handing out again ---
 

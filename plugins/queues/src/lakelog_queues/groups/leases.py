@@ -8,9 +8,12 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from lakelog.accelerate import current
+from lakelog.message import StoredMessage
 from lakelog.processes.locks import fence_all
+from lakelog_queues.groups.set_aside import RETRY_TOPIC
 from lakelog_queues.groups.state_file import (
     FIRST_SLOT,
     MEMBERS,
@@ -69,6 +72,57 @@ RESERVED: Final = 32
 _TOGETHER_MS: Final = 100
 """Hand-outs from one lease, of messages that are not acknowledged, lie within this time."""
 _SHORT_SEARCH_S: Final = 0.001
+
+
+class Delivery(NamedTuple):
+    """A message that was handed out; give it to ``ack``, ``nack`` or ``renew``.
+
+    :ivar topic: the topic of the queue, also for a light queue or the retry topic
+    :ivar queue_offset: the offset in that queue
+    :ivar attempt: number of hand-outs of the message to this group, from 1
+    :ivar taken_ms: time of the hand-out, in ms since 1970
+    :ivar visible_ms: time in ms since 1970 at which it is handed out again, unless acknowledged or
+        renewed, and unless the clock is set
+    :ivar handle: identifies the message and this hand-out
+    """
+
+    message: StoredMessage
+    topic: str
+    queue_id: int
+    queue_offset: int
+    attempt: int
+    taken_ms: int
+    visible_ms: int
+    handle: Handle
+
+    @property
+    def origin_topic(self) -> str:
+        """The topic to which the message was put, also if it comes from the retry topic."""
+        return self.message.properties.get(RETRY_TOPIC) or self.topic
+
+
+def bits_of(
+    handles: list[Handle], reserved: dict[int, tuple[int, int, int]]
+) -> list[tuple[int, int]] | None:
+    """The bits of ``handles`` in each reserve; ``None`` if the lease of any has none.
+
+    :param reserved: reserve, first offset and number of each lease with a reserve
+    """
+    found = dict[int, int]()
+    for lease, number, offset in handles:
+        reserve, start, own = reserved.get(lease, NO_RESERVE)
+        if own != number:
+            return None
+        found[reserve] = found.get(reserve, 0) | 1 << offset - start
+    return list(found.items())
+
+
+def _bits_of(
+    handles: list[Handle], reserved: dict[int, tuple[int, int, int]]
+) -> list[tuple[int, int]] | None:
+    accelerator = current()
+    found = None if accelerator is None else accelerator.bits_of(handles, reserved)
+    return bits_of(handles, reserved) if found is None else found
 
 
 class Leases:
@@ -314,21 +368,21 @@ class Leases:
             if lease := self.file.words[reserve + LEASE]:
                 self._withdraw(lease)
 
-    def begin(self, handles: Sequence[Handle], now_ms: int, deadline_ms: int) -> bool:
+    def begin(self, handles: list[Handle], now_ms: int, deadline_ms: int) -> bool:
         """Hand out messages that were reserved, with all before them in their leases.
 
         ``False`` if that needs the turn.
         """
         return self.file.run_here(self._begin, handles, now_ms, deadline_ms)
 
-    def _begin(self, handles: Sequence[Handle], now_ms: int, deadline_ms: int) -> bool:
-        words, last = self.file.words, {each[0]: each for each in handles}
+    def _begin(self, handles: list[Handle], now_ms: int, deadline_ms: int) -> bool:
+        words = self.file.words
         if words[self._place + WITHDRAWALS] != self._withdrawals:
             return False
-        for lease, number, offset in last.values():
-            reserve, start, own = self._reserved.get(lease, NO_RESERVE)
-            if own != number:
-                return False
+        found = _bits_of(handles, self._reserved)
+        if found is None:
+            return False
+        for reserve, bits in found:
             handed = words[reserve + HANDED]
             if now_ms != words[reserve + BEGUN]:
                 if not handed & ~words[reserve + ACKS]:
@@ -336,7 +390,7 @@ class Leases:
                 elif now_ms > words[reserve + BEGUN] + _TOGETHER_MS:
                     return False
                 words[reserve + UNTIL] = max(words[reserve + UNTIL], deadline_ms)
-            words[reserve + HANDED] = (2 << offset - start) - 1
+            words[reserve + HANDED] = (1 << bits.bit_length()) - 1
         return bool(words[self._place + WITHDRAWALS] == self._withdrawals)
 
     # --- handing out again ---
@@ -473,24 +527,20 @@ class Leases:
 
     # --- outcomes ---
 
-    def remove(self, handles: Sequence[Handle]) -> bool:
+    def remove(self, handles: list[Handle]) -> bool:
         """Acknowledge; returns whether all were still handed out by that hand-out."""
         done = self.file.run_here(self._remove_reserved, handles)
         return self.file.run(self._remove, handles) if done is None else done
 
-    def _remove_reserved(self, handles: Sequence[Handle]) -> bool | None:
+    def _remove_reserved(self, handles: list[Handle]) -> bool | None:
         """``None`` if that needs the turn."""
-        words, reserved, found, done = self.file.words, self._reserved, dict[int, int](), True
+        words, done = self.file.words, True
         if words[self._place + WITHDRAWALS] != self._withdrawals:
             return None
-        for lease, number, offset in handles:
-            _, start, own = reserved.get(lease, NO_RESERVE)
-            if own != number:
-                return None
-            bit = 1 << offset - start
-            found[lease] = found[lease] | bit if lease in found else bit
-        for lease, bits in found.items():
-            reserve = reserved[lease][0]
+        found = _bits_of(handles, self._reserved)
+        if found is None:
+            return None
+        for reserve, bits in found:
             acks = words[reserve + ACKS]
             mine = bits & words[reserve + HANDED] & ~acks
             words[reserve + ACKS] = acks | mine

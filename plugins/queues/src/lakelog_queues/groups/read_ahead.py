@@ -10,14 +10,15 @@ from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
+from lakelog.accelerate import current
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import StoredMessage
 from lakelog_queues.consumers import consumer
 from lakelog_queues.finding.results import GetStatus, PlacedResult
-from lakelog_queues.groups.leases import RESERVED
+from lakelog_queues.groups.leases import RESERVED, Delivery
 from lakelog_queues.groups.options import GroupAccess, GroupOptions
 from lakelog_queues.groups.state import GroupState
-from lakelog_queues.groups.state_words import HEAD, NEXT, RUN, FreshMessages, Handle
+from lakelog_queues.groups.state_words import HEAD, NEXT, RUN, FreshMessages
 
 _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.NO_MATCHED_LOGIC_QUEUE,
@@ -58,10 +59,43 @@ class _Ahead:
         self.end: object = None
 
 
-Reserved: TypeAlias = tuple[StoredMessage, Queue, int, Handle]
-"""Message, queue, attempt, and handle."""
 _Read: TypeAlias = tuple[int, _Ahead, int, StoredMessage]
 """Offset in the log, queue, queue offset, and message."""
+
+
+class Reserved:
+    """Messages whose leases are taken, in the order of the log."""
+
+    __slots__ = ("_at", "_number", "_places", "_rows")
+
+    def __init__(self, rows: list[_Read], places: list[int], number: int) -> None:
+        """The messages, the place of each one's lease, and the number of the hand-out."""
+        self._rows, self._places, self._number, self._at = rows, places, number, 0
+
+    def __bool__(self) -> bool:
+        """Whether any is left."""
+        return self._at < len(self._rows)
+
+    def deliveries(self, most: int, taken_ms: int, visible_ms: int) -> list[Delivery]:
+        """The next messages, as they are handed out for the first time; each once."""
+        begin, end = self._at, min(self._at + most, len(self._rows))
+        self._at = end
+        accelerator, number = current(), self._number
+        if accelerator is not None:
+            return accelerator.deliveries(
+                Delivery, self._rows, self._places, number, begin, end, taken_ms, visible_ms
+            )
+        rows = zip(self._rows[begin:end], self._places[begin:end], strict=True)
+        return [
+            Delivery(
+                *(message, *ahead.queue, offset, message.reconsume_times + 1),
+                *(taken_ms, visible_ms, (place, number, offset)),
+            )
+            for (_, ahead, offset, message), place in rows
+        ]
+
+
+NOTHING_RESERVED: Final = Reserved([], [], 0)
 
 
 def _runs_of(chosen: list[_Read]) -> dict[_Ahead, list[int]]:
@@ -196,7 +230,7 @@ class MergedQueues:
             return get(most)
         return chosen.read(get, most)
 
-    def take(self, most: int, number: int, until_ms: int) -> list[Reserved]:
+    def take(self, most: int, number: int, until_ms: int) -> Reserved:
         """Take leases of messages that are ready; without those that another member has taken.
 
         They are few if they would need too many leases, and there may be none.
@@ -221,16 +255,13 @@ class MergedQueues:
             taken = self._state.take(fresh, number, until_ms, orderly=True)
         else:
             taken = self._state.reserve(fresh, number, until_ms)
-        handles: dict[_Ahead, Iterator[Handle]] = {}
-        for (ahead, offsets), places in zip(runs.items(), taken, strict=True):
-            if places is None:
+        places: dict[_Ahead, Iterator[int]] = {}
+        for ahead, leases in zip(runs, taken, strict=True):
+            if leases is None:
                 ahead.forget()
                 self._line = [each for each in self._line if each[1] is not ahead]
                 self.ready = 0
+                chosen = [each for each in chosen if each[1] is not ahead]
             else:
-                handles[ahead] = zip(places, repeat(number), offsets)
-        return [
-            (message, ahead.queue, message.reconsume_times + 1, next(handles[ahead]))
-            for _, ahead, _, message in chosen
-            if ahead in handles
-        ]
+                places[ahead] = iter(leases)
+        return Reserved(chosen, [next(places[each[1]]) for each in chosen], number)
