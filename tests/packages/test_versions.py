@@ -32,7 +32,7 @@ RANGES: Final = {
 }
 ADAPTER: Final = ROOT / "plugins/lake/src/lakelog_lake/sinks/iceberg_internals.py"
 PRIVATE: Final = (
-    ("pyiceberg.table", "Transaction", ("_table", "_updates", "_requirements")),
+    ("pyiceberg.table", "Transaction", ("_apply", "_table", "_updates", "_requirements")),
     ("pyiceberg.table", "Table", ("_do_commit",)),
     ("pyiceberg.table.update", "UpdateTableMetadata", ("_transaction",)),
     ("pyiceberg.table.update.snapshot", "_FastAppendFiles", ("_process_manifests",)),

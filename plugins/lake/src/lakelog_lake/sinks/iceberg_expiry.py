@@ -25,7 +25,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from lakelog_lake.sinks.iceberg_internals import SteadyTransaction, TieredAppend
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
@@ -105,8 +104,7 @@ class SnapshotExpiry:
         append.commit()
         gone = self._due(table.metadata)
         if gone:
-            ids = [each.snapshot_id for each in gone]
-            ExpireSnapshots(transaction=transaction).by_ids(ids).commit()
+            transaction.expire([each.snapshot_id for each in gone])
         unnamed = self._only_in(gone, table, append)
 
         def committed() -> None:

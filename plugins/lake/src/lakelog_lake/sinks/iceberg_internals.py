@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertTableUUID,
+    RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
     _apply_table_update,
@@ -52,6 +53,13 @@ class SteadyTransaction(Transaction):
                 made = _apply_table_update(each, made, context)
             self._known = self._updates, made
         return self._known[1]
+
+    def expire(self, snapshot_ids: Sequence[int]) -> None:
+        """Stage the removal of snapshots, none of which a branch or tag names.
+
+        ``ExpireSnapshots`` of pyiceberg 0.10 removes those of earlier transactions once more.
+        """
+        self._apply((RemoveSnapshotsUpdate(**{"snapshot-ids": list(snapshot_ids)}),))
 
     def commit_once(self, *requirements: TableRequirement) -> None:
         """Commit, if ``requirements`` hold as well, without retries.
