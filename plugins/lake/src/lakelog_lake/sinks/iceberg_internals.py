@@ -59,7 +59,8 @@ class SteadyTransaction(Transaction):
 
         ``ExpireSnapshots`` of pyiceberg 0.10 removes those of earlier transactions once more.
         """
-        self._apply((RemoveSnapshotsUpdate(**{"snapshot-ids": list(snapshot_ids)}),))
+        ids = list(snapshot_ids)
+        self._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),))
 
     def commit_once(self, *requirements: TableRequirement) -> None:
         """Commit, if ``requirements`` hold as well, without retries.
