@@ -36,8 +36,7 @@ PRIVATE: Final = (
     ("pyiceberg.table", "Table", ("_do_commit",)),
     ("pyiceberg.table.update", "UpdateTableMetadata", ("_transaction",)),
     ("pyiceberg.table.update.snapshot", "_FastAppendFiles", ("_process_manifests",)),
-    ("pyiceberg.table.update", "_TableMetadataUpdateContext", ()),
-    ("pyiceberg.table.update", "_apply_table_update", ()),
+    ("pyiceberg.catalog", "MetastoreCatalog", ("_update_and_stage_table",)),
 )
 """Module, name, and attributes that the adapter uses."""
 OLDEST: Final = (

@@ -163,8 +163,7 @@ def _from_delta(
     from deltalake.transaction import AddAction, RemoveAction
 
     sink = table.sink
-    folder = sink.folder
-    if not isinstance(folder, Path):
+    if not isinstance(sink.folder, Path):
         raise errors.TableMaintenanceError(
             f"{table.name} is in an object store, where rewinding a Delta table is not supported "
             "yet; nothing was changed: land in a new table"
@@ -185,11 +184,11 @@ def _from_delta(
         values = {name: None if it is None else str(it) for name, it in each.partition.items()}
         actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
-            made = folder / f"rewound-{uuid4().hex}.parquet"
+            made = Path(str(each.path)).parent / f"rewound-{uuid4().hex}.parquet"
             metadata = folders.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
             actions.append(delta.added(sink.within(facts.path), facts, values))
-    sync(folder)
+            sync(made.parent)
     sink.change(head, store, actions, after)
 
 
