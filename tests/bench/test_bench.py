@@ -23,6 +23,8 @@ from tests.bench.durable import opening, stalling
 from tests.bench.durable.peers import Gathering, peer
 from tests.bench.durable.work import Work, measure, spawn
 from tests.bench.lake import messages, raw
+from tests.bench.lake.job import Job
+from tests.bench.lake.job import spawn as spawn_job
 from tests.bench.model import LAKELOG, CannotRunError, Contender, Contest, Sample
 from tests.bench.processes.calls import idle
 from tests.bench.processes.owner import ATTACHED, produced, produced_elsewhere
@@ -221,6 +223,19 @@ def test_the_ranges_of_a_store_are_all_of_it(tmp_path: Path) -> None:
     assert found.column("keys").to_pylist()[-1] == [f"k{rows - 1}"]
     assert {len(each) for each in bodies} == {messages.BODY_BYTES}
     assert len(set(bodies)) == messages.POOL
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+def test_a_backlog_is_landed_by_hand_and_by_the_dispatcher(sink: str, tmp_path: Path) -> None:
+    store, warm, rows = tmp_path / "store", tmp_path / "warm-store", 32 * messages.TOPICS
+    for each in (store, warm):
+        messages.fill_topics(each, rows, segment_size_bytes="4MiB")
+    for by in ("hand", "processes"):
+        job = Job(by, sink, 2, rows, str(store), str(warm), str(tmp_path / by))
+        (tmp_path / by).mkdir()
+        sample = spawn_job(job)
+        assert sample["files"] == messages.TOPICS
+        assert min(sample.values()) > 0
 
 
 def test_producers_put_together(tmp_path: Path) -> None:

@@ -190,7 +190,9 @@ def _land(job: Job, engine: Engine, store: str, *, warms: bool = False) -> int:
     from lakelog_lake.landing.targets import TableSpec, targets_for
     from lakelog_lake.tasks.task import LandingSource, TaskLimits
 
-    bounds = TaskLimits(task_bytes=_WARM_TASK_BYTES) if warms else TaskLimits(at_once=job.cores)
+    bounds = TaskLimits(at_once=job.cores)
+    if warms:
+        bounds = TaskLimits(task_bytes=_WARM_TASK_BYTES, file_bytes=_WARM_TASK_BYTES)
     source = LandingSource(Path(store), "bench")
     to = Path(job.folder, Path(store).name)
     lander = LandingDispatcher(source, targets_for(TableSpec(f"{job.sink}:{to}")), engine, bounds)

@@ -121,9 +121,9 @@ def fill(path: Path, rows: int, **settings: Any) -> None:
     (path / _RANGES).write_text(json.dumps(sorted(set(cuts))), encoding="ascii")
 
 
-def fill_topics(path: Path, rows: int) -> None:
-    """Put ``rows`` messages in runs of one topic."""
-    with lakelog.open(path, flush="timed") as opened:
+def fill_topics(path: Path, rows: int, **settings: Any) -> None:
+    """Put ``rows`` messages in runs of one topic into a store with these ``settings``."""
+    with lakelog.open(path, flush="timed", **settings) as opened:
         for number, first in enumerate(range(0, rows, _RUN)):
             topic = f"{TOPIC}-{number % TOPICS:02d}"
             opened.put_batch(columns(range(first, min(first + _RUN, rows)), topic))

@@ -62,6 +62,7 @@ def measured(kind: str, folder: Path, options: argparse.Namespace) -> list[float
         store.put_batch(columns(range(1)))
         identity = identity_of(folder / "store", None)
         command = running.python("lakelog", "dispatch", folder / "store", "--to", to)
+        command += ["--interval-ms", "300"]
         process = subprocess.Popen([*command, "--engine", options.engine, *options.more])
         try:
             while sink.head(identity).position is None:

@@ -15,7 +15,7 @@ from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing import dispatcher, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance.tables import Status, statuses
-from lakelog_lake.tables.settings import Resume
+from lakelog_lake.tables.settings import DEFAULT_INTERVAL_MS, Resume
 from lakelog_lake.tables.shape import parse
 from lakelog_lake.tasks import engines, task
 from lakelog_lake.tasks.task import LandingSource
@@ -108,7 +108,7 @@ class Landing:
         stop: Event,
         on_landed: Callable[[dispatcher.Landed], None] = lambda _: None,
         on_trouble: Callable[[TemporaryError, float], None] = lambda _error, _seconds: None,
-        interval_ms: int = 300,
+        interval_ms: int = DEFAULT_INTERVAL_MS,
     ) -> None:
         """Land messages as they become durable, until ``stop`` is set; blocks until then.
 

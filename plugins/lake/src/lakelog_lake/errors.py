@@ -253,6 +253,16 @@ class Unreachable(TemporaryError):
         )
 
 
+class ClockBehind(TemporaryError):
+    """The clock of this machine was set back; Iceberg's Java library commits no earlier change."""
+
+    def __init__(self, table: str, seconds: float) -> None:
+        super().__init__(
+            f"the clock of this machine is {seconds:.0f} s behind the last change of {table}: set "
+            "it right, or wait"
+        )
+
+
 class RegistryUnreachable(TemporaryError):
     """A schema registry does not answer, or refuses the request."""
 

@@ -167,7 +167,8 @@ def files(kind: str, path: Path) -> list[Path]:
     if kind == "delta":
         from deltalake import DeltaTable
 
-        return [Path(unquote(urlsplit(each).path)) for each in DeltaTable(str(path)).file_uris()]
+        uris = DeltaTable(str(path)).file_uris()
+        return [Path(e) if Path(e).exists() else Path(unquote(urlsplit(e).path)) for e in uris]
     from lakelog_lake.sinks.parquet import ParquetSink
 
     return ParquetSink(path).paths()

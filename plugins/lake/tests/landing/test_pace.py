@@ -78,8 +78,8 @@ def dear(*seconds: float) -> Finds:
     return [attrs.evolve(LANDED, commit_seconds=each) for each in seconds]
 
 
-def slept(*seconds: int) -> list[str]:
-    return [what for each in seconds for what in ("pass", f"sleep {each}")]
+def slept(*seconds: float) -> list[str]:
+    return [what for each in seconds for what in ("pass", f"sleep {each:g}")]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def slept(*seconds: int) -> list[str]:
         ([MORE, MORE, LANDED], ["pass", "pass", "pass", "sleep 4"]),
         ([LANDED, None, LANDED], ["pass", "sleep 4", "pass", "wait", "pass", "sleep 4"]),
         ([None, None], ["pass", "wait", "pass", "wait"]),
-        ([WorkerLost(), WorkerLost(), LANDED, WorkerLost()], slept(10, 20, 4, 10)),
+        ([WorkerLost(), WorkerLost(), LANDED, WorkerLost()], slept(0.6, 1.2, 4, 0.6)),
         # Further apart where commits are dear, not for one slow one, and no more than 30 seconds.
         (dear(0.9, 1.0), slept(4, 4)),
         (dear(2, 2, 3), slept(9, 9, 9)),

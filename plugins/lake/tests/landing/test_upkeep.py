@@ -18,7 +18,8 @@ from lakelog_lake.sinks.delta import drop_versions
 from lakelog_lake.sinks.iceberg import IcebergSink
 from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
-from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY
+from lakelog_lake.tables import settings
+from lakelog_lake.tables.settings import DEFAULT_HISTORY, HISTORY, MAX_AGE, MIN_KEPT
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.many_commits import STORE, Day
@@ -107,11 +108,14 @@ def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
 
 
+@pytest.mark.parametrize("read", [100, 1])
 def test_what_processes_have_left_goes_when_it_is_a_day_old(
-    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    read: int, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where so many snapshots are kept that only the oldest is read."""
     path, source = tmp_path / "t", LandingSource(store_path, "S")
     monkeypatch.setattr(iceberg_expiry, "_SWEPT_EVERY", 6)
+    monkeypatch.setattr(iceberg_expiry, "_MOST_AT_ONCE", read)
     keeping(path, "2")
     for number in range(1, 7):
         assert len(avro(path) - named(path)) == max(0, number - 3)
@@ -295,15 +299,15 @@ def test_a_kill_while_versions_go_leaves_a_log_without_a_hole(tmp_path: Path) ->
     ("history", "cleaned", "retention"),
     [
         ("12h", "true", "interval 43200 seconds"),
-        ("off", "false", None),
-        ("5000", "true", None),
+        ("off", "false", "interval 432000 seconds"),
+        ("5000", "true", "interval 432000 seconds"),
     ],
 )
 def test_delta_keeps_its_log_as_told(
-    history: str, cleaned: str, retention: str | None, tmp_path: Path
+    history: str, cleaned: str, retention: str, tmp_path: Path
 ) -> None:
     targets_for(TableSpec(f"delta:{tmp_path}"))
-    assert DeltaTable(tmp_path).metadata().configuration[HISTORY] == "2000"
+    assert DeltaTable(tmp_path).metadata().configuration[HISTORY] == DEFAULT_HISTORY
     for _ in range(2):
         targets_for(TableSpec(f"delta:{tmp_path}", history=history))
     found = DeltaTable(tmp_path)
@@ -323,6 +327,59 @@ def test_versions_stay_as_long_as_they_should(store_path: Path, tmp_path: Path) 
     ahead = 3700
     land_one(source, sink, TINY)
     assert len(iceberg(path).metadata.snapshots) == 2
+
+
+def test_a_history_by_time_has_at_most_so_many_versions(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And at least as many as Iceberg's property says; its age is Iceberg's as well."""
+    path, ahead = tmp_path / "t", 0
+    monkeypatch.setattr(iceberg_expiry, "MOST_VERSIONS", 4)
+    source, sink = LandingSource(store_path, "S"), make("iceberg", path)
+    assert isinstance(sink, IcebergSink)
+    sink.clock = lambda: time.time() + ahead
+    assert iceberg(path).properties[MAX_AGE] == str(5 * 86_400_000)
+    for _ in range(6):
+        land_one(source, sink, TINY)
+    assert len(iceberg(path).metadata.snapshots) == 4
+    given = {MIN_KEPT: "3", MAX_AGE: "3600000"}
+    iceberg(path).transaction().set_properties(given).commit_transaction()
+    ahead = 3700
+    land_one(source, sink, TINY)
+    assert len(iceberg(path).metadata.snapshots) == 3
+
+
+def test_a_delta_log_by_time_has_at_most_so_many_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "MOST_VERSIONS", 15)
+    day = Day.of("delta", tmp_path / "t")
+    for _ in range(41):
+        day.commit()
+    assert log_of(tmp_path / "t") == list(range(19, 42))
+
+
+def test_times_rise_though_the_clock_is_set_back(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of snapshots, and of changes without one; Java's library refuses a table whose times fall."""
+    path, now = tmp_path / "t", time.time
+    source, sink = LandingSource(store_path, "S"), keeping(path, "off")
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: now() + 600)
+        for _ in range(2):
+            land_one(source, sink, TINY)
+    land_one(source, sink, TINY)
+    sink.keep("7d")
+    land_one(source, make("iceberg", path), TINY)
+    metadata = iceberg(path).metadata
+    snapshots = [each.timestamp_ms for each in metadata.snapshots]
+    assert snapshots == sorted(set(snapshots))
+    assert snapshots == [each.timestamp_ms for each in metadata.snapshot_log]
+    changes = [*(each.timestamp_ms for each in metadata.metadata_log), metadata.last_updated_ms]
+    assert len(changes) == 7
+    assert changes == sorted(set(changes))
+    assert changes[-1] / 1000 > now() + 500
 
 
 def test_a_whole_manifest_has_the_files_of_its_own_commit(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import attrs
 import pytest
 import typer.testing
 
+from lakelog_lake.bodies.json import Json
 from lakelog_lake.errors import Conflict, NotWritten, TemporaryError
 from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.sinks.base import Sink
@@ -21,6 +24,7 @@ from plugins.lake.tests.landing.passes import land
 from plugins.lake.tests.landing.table_specs import Even, land_spec
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.landing.test_cli import LAKELOG, identity, run
+from plugins.lake.tests.maintenance.test_verify_parsed import FIRST, put
 from plugins.lake.tests.remote.servers import BUCKET, Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
 from plugins.lake.tests.stores import filled
@@ -93,6 +97,18 @@ def test_the_environment_is_enough(
     assert again.exit_code == 2
     assert "a new folder or table" in again.stderr
     assert aws.objects(f"{place.prefix}/other/lakelog/messages/data/")
+
+
+@pytest.mark.parametrize("place", SAMPLES, indirect=True)
+def test_columns_of_bodies_are_compared(place: Somewhere, tmp_path: Path) -> None:
+    put(tmp_path / "s", *range(4))
+    parsers = {"orders": Json.of(FIRST, "x")}
+    land_spec(LandingSource(tmp_path / "s", "S"), attrs.evolve(place.spec, parsers=parsers))
+    to = ("--to", place.to, "--store-id", "S", *place.options)
+    text = lakelog_runs("lake", "verify", tmp_path / "s", *to, "--json").stdout
+    summary = json.loads(text.splitlines()[-1])
+    assert (summary["clean"], summary["not_parsed_rows"]) == (True, 0)
+    assert "sum" in summary["columns"]
 
 
 @pytest.mark.parametrize("place", ["delta"], indirect=True)

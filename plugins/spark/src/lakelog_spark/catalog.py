@@ -16,6 +16,7 @@ during the commit, directly after it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, TableElsewhere
+from lakelog_lake.errors import ClockBehind, Conflict, TableElsewhere
 from lakelog_lake.sinks import iceberg, iceberg_history, locations
 from lakelog_lake.sinks.base import Head, Sink, check_partition, check_topic, missing
 from lakelog_lake.tables import position as positions
@@ -47,6 +48,8 @@ SPARK: Final = "spark:"
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _REFUSED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_LARGEST_FALL_SECONDS: Final = 60
+"""By so much the times of a table may fall, for Iceberg's Java library."""
 _METADATA_PATH: Final = "write.metadata.path"
 _LEAST_PARTS: Final = 3
 
@@ -236,6 +239,9 @@ class SparkIcebergSink:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 
         operations, metadata = head.version.table
+        behind_seconds = metadata.lastUpdatedMillis() / 1000 - time.time()
+        if behind_seconds > _LARGEST_FALL_SECONDS:
+            raise ClockBehind(self.name, behind_seconds)
         try:
             changed = self._changed(head.version, store, position, files)
             self._sync_manifests(changed)

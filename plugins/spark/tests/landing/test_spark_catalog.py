@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import attrs
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import PositionMissing, TableMismatch
+from lakelog_lake.errors import PositionMissing, TableMismatch, Unreachable
 from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
@@ -142,6 +143,22 @@ def test_both_ways_take_turns(
         land(LandingSource(other, "O"), sinks[turns % 2], in_process, SMALL)
     assert turns > 2
     assert_exactly("iceberg", warehouse, keys_of(source.path, "S") + keys_of(other, "O"))
+
+
+@pytest.mark.slow
+def test_a_clock_that_was_set_back_is_named(
+    sink: SparkIcebergSink, warehouse: Path, source: LandingSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java would refuse its own metadata; by pyiceberg the times rise, and Java reads the table."""
+    now = time.time
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: now() + 600)
+        land_one(source, by_pyiceberg(warehouse))
+    with pytest.raises(Unreachable, match=r"clock of this machine is \d+ s behind"):
+        land_one(source, sink)
+    land_all(source, by_pyiceberg(warehouse))
+    assert_exactly("iceberg", warehouse, keys_of(source.path, "S"))
+    assert sink.session.table(TABLE).count() == len(keys_of(source.path, "S"))
 
 
 @pytest.mark.slow

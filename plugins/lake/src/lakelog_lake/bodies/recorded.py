@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
@@ -23,7 +24,7 @@ from uuid import uuid4
 import attrs
 
 from lakelog_lake.bodies.avro import Avro
-from lakelog_lake.bodies.base import BodyParser, Whole
+from lakelog_lake.bodies.base import BodyParser, Whole, needs
 from lakelog_lake.bodies.json import Json
 from lakelog_lake.bodies.json_schema import FieldShape
 from lakelog_lake.bodies.protobuf import Protobuf, RegistryProtobuf
@@ -52,8 +53,7 @@ def keep(folder: remote.Folder, parsers: Mapping[str, BodyParser]) -> str:
     digest = sha256(text).hexdigest()[:_DIGITS]
     place = _place(folder, digest)
     if not isinstance(place, Path):
-        with place.create() as file:
-            file.write(text)
+        place.write_bytes(text)
     elif not place.exists():
         _write(place, text)
     return digest
@@ -133,14 +133,24 @@ def _parser_of(described: Mapping[str, Any] | None) -> BodyParser | None:
         case {"format": "json", "shape": shape}:
             return Json(_shape(shape))
         case {"format": "avro", "reader": reader, "confluent": confluent, "registry": address}:
+            _check_package("fastavro", "avro")
             registry = None if address is None else SchemaRegistry.at(*address)
             return Avro(_schema(reader), confluent, registry)
         case {"format": "protobuf", "descriptors": text, "message": name, "registry": address}:
+            _check_package("google.protobuf", "protobuf")
             descriptors = base64.b64decode(text)
             if address is None:
                 return Protobuf(descriptors, name)
             return RegistryProtobuf(descriptors, name, SchemaRegistry.at(*address))
     return None
+
+
+def _check_package(module: str, extra: str) -> None:
+    """Raise :class:`~lakelog.errors.SettingsError` rather than find that no body parses."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise needs(module, extra) from error
 
 
 def _shape(found: Mapping[str, Any]) -> FieldShape:

@@ -19,7 +19,7 @@ from lakelog_cli.options import AsJson, Since
 from lakelog_lake.commands import options
 from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
-from lakelog_lake.tables.settings import ParquetCompression, Resume
+from lakelog_lake.tables.settings import DEFAULT_INTERVAL_MS, ParquetCompression, Resume
 
 if TYPE_CHECKING:
     from lakelog_lake.bodies.base import BodyParser
@@ -115,7 +115,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
     engine: EngineOption = "auto",
     processes: Processes = None,
-    interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
+    interval_ms: Annotated[
+        int, typer.Option(min=10, help="Time between passes.")
+    ] = DEFAULT_INTERVAL_MS,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 2048,
     store_id: StoreId = None,
     corrupt: Corrupt = "fail",

@@ -99,8 +99,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """Compare a table with the log, row by row; exit 1 if they differ.
 
     Up to the position of the table, every record must be one row with the same key, body and other
-    columns. Each range that differs is listed. Rows of messages that were deleted from the log are
-    not compared.
+    columns; a parsed body is parsed again by the schema under which it landed. Each range that
+    differs is listed. Rows of messages that were deleted from the log are not compared.
     """
     from lakelog_lake.commands.report import page, print_verified
     from lakelog_lake.landing.targets import identity_of

@@ -68,6 +68,8 @@ from lakelog_lake.tasks.task import LandingSource, Task, TaskLimits, Written, ne
 
 RENEW_MS: Final = 60_000
 """Interval at which an unchanged pin is written again, so that it does not expire."""
+_LOOK_SECONDS: Final = 0.3
+"""Longest time between two looks at the files of a store, and before a first retry."""
 _LAYOUTS: Final = 2
 """Most passes in a row that are repeated for changed columns or partitions."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -253,14 +255,14 @@ class LandingDispatcher:
     def wait(self, stop: Event, interval_seconds: float, on_tick: Callable[[], None]) -> None:
         """Sleep after a pass that found nothing, until one may find messages, or until ``stop``.
 
-        :param interval_seconds: time between checks where no notification comes
+        :param interval_seconds: longest time between checks where no notification comes
         """
         end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
         while not stop.is_set() and time.monotonic() < end:
             on_tick()
             has_more = self._await_notification()
             if has_more is None:
-                stop.wait(interval_seconds)
+                stop.wait(min(interval_seconds, _LOOK_SECONDS))
                 has_more = not self._durable.is_still(self.source.path)
             if has_more:
                 return
@@ -527,7 +529,8 @@ def until_stopped(
     A temporary error does not end the run: ``on_trouble`` is called with the error and with the
     seconds until the next try, which increase each time.
     """
-    pause = interval_seconds = waits.interval_seconds
+    interval_seconds = waits.interval_seconds
+    pause = first_pause = min(interval_seconds, _LOOK_SECONDS)
     spacing = Spacing(interval_seconds)
     while not waits.stop.is_set():
         begun = time.monotonic()
@@ -538,7 +541,7 @@ def until_stopped(
             on_trouble(error, pause)
             waits.sleep(pause)
             continue
-        pause = interval_seconds
+        pause = first_pause
         if landed is None:
             waits.for_more()
             continue

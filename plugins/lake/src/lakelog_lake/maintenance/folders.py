@@ -54,7 +54,6 @@ ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
 """Most bytes merged at once; a merge needs a few times as much memory."""
 _STEP_ROWS: Final = 16_384
-_LONGEST_NAME: Final = 255
 
 
 def bins(
@@ -257,7 +256,7 @@ def compact_delta(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
 def _has_folder(partition: Mapping[str, str]) -> bool:
     """Whether the folder that deltalake makes for each value has a name that a disk takes."""
     names = (f"{name}={quote(value, safe='')}" for name, value in partition.items())
-    return all(len(each) <= _LONGEST_NAME for each in names)
+    return all(len(each) <= data_files.LONGEST_NAME for each in names)
 
 
 def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, Any]]:
@@ -371,7 +370,7 @@ def compact_new(sink: DeltaSink, target_bytes: int) -> terms.Compacted:
     ]
     if not groups:
         return terms.Compacted()
-    made = [_merged(sink, group) for group in groups]
+    made = [_merged(group) for group in groups]
     try:
         _commit_delta(sink, version, list(zip(groups, made, strict=True)))
     except BaseException:
@@ -398,8 +397,8 @@ def _weights(files: Sequence[Added]) -> list[data_files.Weight]:
     return found[::-1]
 
 
-def _merged(sink: DeltaSink, group: Sequence[Added]) -> data_files.FileFacts:
-    path = Path(str(sink.folder)) / f"compacted-{uuid4().hex}.parquet"
+def _merged(group: Sequence[Added]) -> data_files.FileFacts:
+    path = Path(str(group[-1].path)).parent / f"compacted-{uuid4().hex}.parquet"
     metadata = merge([Path(str(each.path)) for each in group], path)
     return data_files.facts_of(metadata, str(path), path.stat().st_size, {})
 
@@ -409,7 +408,8 @@ def _commit_delta(
 ) -> None:
     from deltalake.transaction import AddAction, RemoveAction
 
-    sync(Path(str(sink.folder)))
+    for folder in {Path(facts.path).parent for _, facts in merged}:
+        sync(folder)
     now_ms = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = []
     for group, facts in merged:

@@ -37,7 +37,7 @@ from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import folders
-from lakelog_lake.sinks import delta
+from lakelog_lake.sinks import delta, delta_protocol
 from lakelog_lake.tables import data_files, position
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
@@ -163,14 +163,18 @@ def _from_delta(
     from deltalake.transaction import AddAction, RemoveAction
 
     sink = table.sink
-    folder = sink.folder
-    if not isinstance(folder, Path):
+    if not isinstance(sink.folder, Path):
         raise errors.TableMaintenanceError(
             f"{table.name} is in an object store, where rewinding a Delta table is not supported "
             "yet; nothing was changed: land in a new table"
         )
     head = sink.head(store)
     _check(table.name, head.position, before)
+    if delta_protocol.is_append_only(head.version.table):
+        raise errors.TableMaintenanceError(
+            f"{table.name} is append-only (delta.appendOnly): no row can be removed; nothing was "
+            "changed"
+        )
     actions: list[AddAction | RemoveAction] = []
     now_ms = time.time_ns() // 1_000_000
     for each in table.actions():
@@ -180,11 +184,11 @@ def _from_delta(
         values = {name: None if it is None else str(it) for name, it in each.partition.items()}
         actions.append(RemoveAction(each.named, True, now_ms, each.size_bytes, values))
         if rest.num_rows:
-            made = folder / f"rewound-{uuid4().hex}.parquet"
+            made = Path(str(each.path)).parent / f"rewound-{uuid4().hex}.parquet"
             metadata = folders.write(rest.schema, [rest], made)
             facts = facts_of(metadata, str(made), made.stat().st_size, {})
             actions.append(delta.added(sink.within(facts.path), facts, values))
-    sync(folder)
+            sync(made.parent)
     sink.change(head, store, actions, after)
 
 

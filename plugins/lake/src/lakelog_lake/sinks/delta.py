@@ -141,8 +141,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
 """The key of the table's configuration for its only topic."""
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
-_SHORT_LOG: Final = {settings.HISTORY: "2000"}
-"""The history of a local table: each commit lists its whole log; object stores list new files."""
 _TRIM_EVERY: Final = 20
 _UNMET: Final = "nsupported table features"
 """A part of deltalake's error for a table that it does not write."""
@@ -205,7 +203,8 @@ class DeltaSink(FolderTable[remote.Folder]):
         stored = [each for each in shape.stored() if each.name not in shape.partition]
         form, known = self._seen[-1] if self._seen else (None, ())
         required = demanding(known, [each.name for each in stored])
-        return Layout(pa.schema(stored), shape.partition, required=required, form=form)
+        columns = pa.schema(stored)
+        return Layout(columns, shape.partition, has_folders=True, required=required, form=form)
 
     def prepare(self) -> None:
         """Create the table, or add missing columns and fields of columns."""
@@ -221,7 +220,7 @@ class DeltaSink(FolderTable[remote.Folder]):
             partition_by=list(shape.partition),
             configuration={
                 **_CLEANED,
-                **(_SHORT_LOG if isinstance(self.path, Path) else {}),
+                **(_history(settings.DEFAULT_HISTORY) if isinstance(self.path, Path) else {}),
                 "delta.checkpointInterval": str(_TRIM_EVERY),  # a commit reads every later version
                 # Filters treat a file without statistics for a column as empty.
                 "delta.dataSkippingStatsColumns": bounded,
@@ -267,13 +266,9 @@ class DeltaSink(FolderTable[remote.Folder]):
         See :class:`.base.Trimmed`. Raises :class:`~lakelog.errors.SettingsError` for a number of
         versions in an object store.
         """
-        setting = settings.kept(history)
-        wanted = {**_CLEANED, settings.HISTORY: history}
-        if setting is None:
-            wanted |= dict.fromkeys(_CLEANED, "false")
-        elif setting.seconds:
-            wanted["delta.logRetentionDuration"] = f"interval {setting.seconds} seconds"
-        elif not isinstance(self.path, Path):
+        setting, wanted = settings.kept(history), _history(history)
+        is_number = setting is not None and not setting.seconds
+        if is_number and not isinstance(self.path, Path):
             raise SettingsError(
                 f"{history!r} is a number, but in an object store Delta keeps its log by time: "
                 "write 12h, or off",
@@ -375,14 +370,16 @@ class DeltaSink(FolderTable[remote.Folder]):
         return version
 
     def _trim(self, table: DeltaTable, version: int) -> None:
-        """Remove old versions from a local log, if the history is a number of versions.
+        """Remove old versions from a local log, of which each commit lists all files.
 
-        The commit is already done: an error here is only logged, and a later commit tries again.
+        Deltalake removes those that are too old. The commit is already done: an error here is only
+        logged, and a later commit tries again.
         """
         try:
             setting = settings.kept(table.metadata().configuration.get(settings.HISTORY))
-            if isinstance(self.path, Path) and setting is not None and not setting.seconds:
-                drop_versions(self.path / "_delta_log", version - setting.versions)
+            if isinstance(self.path, Path) and setting is not None:
+                most = settings.MOST_VERSIONS if setting.seconds else setting.versions
+                drop_versions(self.path / "_delta_log", version - most)
         except (OSError, SettingsError) as error:
             _log.warning("%s cannot remove old versions: %s", self.name, error)
 
@@ -392,6 +389,16 @@ class DeltaSink(FolderTable[remote.Folder]):
         with suppress(FileNotFoundError):
             remote.sync(log / f"{version:020d}.json")
         remote.sync(log)
+
+
+def _history(history: str) -> dict[str, str]:
+    """The configuration for a history; all engines follow that of a time, and ``off``."""
+    setting, found = settings.kept(history), {**_CLEANED, settings.HISTORY: history}
+    if setting is None:
+        return found | dict.fromkeys(_CLEANED, "false")
+    if setting.seconds:
+        found["delta.logRetentionDuration"] = f"interval {setting.seconds} seconds"
+    return found
 
 
 def drop_versions(log: Path, first: int) -> None:

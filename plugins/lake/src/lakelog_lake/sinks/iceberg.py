@@ -140,6 +140,13 @@ def in_table(name: str) -> str:
     return name
 
 
+def _age(history: str) -> dict[str, str]:
+    """The property for a history that is a time."""
+    found = settings.kept(history)
+    seconds = 0 if found is None else found.seconds
+    return {settings.MAX_AGE: str(seconds * 1000)} if seconds else {}
+
+
 TABLE_PROPERTIES: Final = {
     "format-version": "2",
     "write.format.default": "parquet",
@@ -150,6 +157,7 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
     settings.HISTORY: settings.DEFAULT_HISTORY,
+    **_age(settings.DEFAULT_HISTORY),
 }
 TOPIC: Final = "lakelog.topic"
 """The table property with the only topic of a table."""
@@ -281,6 +289,8 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
     from pyiceberg.exceptions import NotInstalledError
     from pyiceberg.utils.config import Config
 
+    from lakelog_lake.sinks.iceberg_internals import steady
+
     known = Config().get_catalog_config(name)
     if known is None and not given:
         raise SettingsError(
@@ -290,7 +300,8 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
         )
     properties = {**cast("dict[str, str]", known or {}), **given}
     try:
-        return load_catalog(name, **{**SYNCED, **_from_environment(properties), **properties})
+        found = load_catalog(name, **{**SYNCED, **_from_environment(properties), **properties})
+        return steady(found)
     except NotInstalledError as error:
         raise SettingsError(f"the catalog {name!r} needs a package: {error}", key="--to") from error
     except ValueError as error:
@@ -314,6 +325,7 @@ def _first(*names: str) -> str | None:
 CATALOG: Final = "lake"
 """The name of the catalog; Spark's must be the same to find the tables."""
 CATALOG_FILE: Final = "catalog.db"
+_SQLITE: Final = "sqlite:///"
 
 
 def sqlite_catalog(warehouse: Path) -> Catalog:
@@ -324,16 +336,18 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.exc import OperationalError
 
+    from lakelog_lake.sinks.iceberg_internals import steady
+
     warehouse.mkdir(parents=True, exist_ok=True)
     place = warehouse.absolute()
-    uri = f"sqlite:///{place / CATALOG_FILE}"
+    uri = f"{_SQLITE}{place / CATALOG_FILE}"
     try:
-        return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
+        return steady(SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED))
     except OperationalError as error:
         # pyiceberg checks for its tables, then creates them; another process may do so in between
         if "already exists" not in str(error):
             raise
-        return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
+        return steady(SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED))
 
 
 @attrs.define(slots=False)
@@ -454,10 +468,11 @@ class IcebergSink:
         """The table as one of a copied warehouse, until it is adopted."""
         from lakelog_lake.sinks.iceberg_copies import WarehouseCopy
 
-        if self.within is None:
+        properties = self.catalog.properties
+        file = Path(str(properties.get("uri", "")).removeprefix(_SQLITE))
+        if not file.is_file():
             return None
-        catalog, properties = self.within / CATALOG_FILE, self.catalog.properties
-        return WarehouseCopy.found(catalog, self.catalog.name, self.table, properties)
+        return WarehouseCopy.found(file, self.catalog.name, self.table, properties)
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
@@ -539,7 +554,8 @@ class IcebergSink:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.settings`."""
         table = self.load()
         if table.properties.get(settings.HISTORY) != history:
-            table.transaction().set_properties({settings.HISTORY: history}).commit_transaction()
+            wanted = {settings.HISTORY: history, **_age(history)}
+            table.transaction().set_properties(wanted).commit_transaction()
 
     def _uri(self, path: str) -> str:
         """The URI of a data file, below the table's location."""
@@ -562,5 +578,5 @@ def data_folder(location: str, properties: remote.Pairs) -> remote.Folder:
 def _form(table: Table) -> Hashable:
     """The columns and partitions of a table, and which table it is."""
     metadata = table.metadata
-    numbers = (metadata.current_schema_id, metadata.default_spec_id)
+    numbers = (metadata.format_version, metadata.current_schema_id, metadata.default_spec_id)
     return (str(metadata.table_uuid), table.location(), *numbers)

@@ -7,9 +7,12 @@ merges manifests of similar size: ten with up to nine files each become one, ten
 again, and so on. Both are part of one atomic commit, so neither a kill nor another writer can leave
 a partial state.
 
+A stream that reads the table needs the snapshot at which it stopped. So snapshots are kept by age,
+as Iceberg keeps them, up to a number that bounds the cost of a commit.
+
 Metadata files of expired snapshots are removed an hour later, so that readers which loaded the
-table before can continue. Files that a killed process left are removed after a day. Data files are
-not touched.
+table before can continue. Files that an ended process left are removed a day after the snapshots
+of their time. Data files are not touched.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.properties import property_as_int
 
 from lakelog_lake.sinks.iceberg_internals import SteadyTransaction, TieredAppend
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, is_local, local_folder, pairs
-from lakelog_lake.tables.settings import HISTORY, kept
+from lakelog_lake.tables.settings import HISTORY, MAX_AGE, MIN_KEPT, MOST_VERSIONS, kept
 
 GRACE_SECONDS: Final = 3600.0
 """Seconds until the files of expired snapshots are removed."""
@@ -38,6 +42,9 @@ _SWEPT_EVERY: Final = 256
 """Commits between two searches for unreferenced files."""
 _MOST_AT_ONCE: Final = 100
 """Most snapshots that one commit expires; each requires reading a file."""
+_MOST_KNOWN: Final = 256
+"""Snapshots of which the names of the manifests are kept in memory."""
+_MS: Final = 1000
 
 
 def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
@@ -50,17 +57,20 @@ def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
     return found
 
 
-def expirable(metadata: TableMetadata, keep: int, cutoff: float) -> list[Snapshot]:
+def expirable(
+    metadata: TableMetadata, keep: int, cutoff: float, most: float = float("inf")
+) -> list[Snapshot]:
     """The oldest snapshots of the current branch, up to the first that must stay.
 
     :param keep: number of newest snapshots that stay
     :param cutoff: seconds since 1970; snapshots replaced later stay
+    :param most: largest number of snapshots that stay for the cutoff
 
     A snapshot with a tag or branch also keeps all later snapshots: a chain with a gap would look
     like a rolled-back table.
     """
     line = line_of(metadata, metadata.current_snapshot_id)
-    while keep < len(line) and line[keep - 1].timestamp_ms / 1000 >= cutoff:
+    while keep < min(len(line), most) and line[keep - 1].timestamp_ms / _MS >= cutoff:
         keep += 1  # the next snapshot replaced it at its own time
     places = {each.snapshot_id: at for at, each in enumerate(line)}
     for name, ref in metadata.refs.items():
@@ -111,6 +121,8 @@ class SnapshotExpiry:
             self._named[append.snapshot_id] = append.named
             for each in gone:
                 self._named.pop(each.snapshot_id, None)
+            while len(self._named) > _MOST_KNOWN:
+                del self._named[next(iter(self._named))]
             now = self.clock()
             self._retired.extend((now, each) for each in unnamed)
             self._remove(table.io, now - GRACE_SECONDS)
@@ -127,9 +139,13 @@ class SnapshotExpiry:
         setting = kept(metadata.properties.get(HISTORY))
         if setting is None:
             return []
-        if setting.seconds:  # the newest one is replaced just now
-            return expirable(metadata, 1, self.clock() - setting.seconds)[-_MOST_AT_ONCE:]
-        return expirable(metadata, setting.versions - 1, float("inf"))[-_MOST_AT_ONCE:]
+        if not setting.seconds:
+            return expirable(metadata, setting.versions - 1, float("inf"))[-_MOST_AT_ONCE:]
+        age_ms = property_as_int(metadata.properties, MAX_AGE, setting.seconds * _MS)
+        keep = property_as_int(metadata.properties, MIN_KEPT, 1)
+        # Without the snapshot of this commit; the newest one is replaced just now.
+        keep, cutoff = max(1, (keep or 1) - 1), self.clock() - (age_ms or 0) / _MS
+        return expirable(metadata, keep, cutoff, MOST_VERSIONS - 1)[-_MOST_AT_ONCE:]
 
     def _only_in(self, gone: list[Snapshot], table: Table, append: TieredAppend) -> set[str]:
         """The metadata files that only expired snapshots reference.
@@ -152,10 +168,22 @@ class SnapshotExpiry:
         return self._named[snapshot.snapshot_id]
 
     def _sweep(self, table: Table, before: float) -> None:
-        """Remove old manifests and manifest lists that no snapshot references."""
-        named = {each.manifest_list for each in table.metadata.snapshots}
-        for each in table.metadata.snapshots:
-            named |= self._manifests(each, table.io)
+        """Remove old manifests and manifest lists that no snapshot references.
+
+        A manifest that was there before the oldest snapshot, and is not in it, is in no later one.
+        So of many snapshots only the oldest is read. If there are snapshots outside of the branch,
+        all are read, or nothing is removed.
+        """
+        snapshots = table.metadata.snapshots
+        line = line_of(table.metadata, table.metadata.current_snapshot_id)
+        read = snapshots
+        if len(snapshots) > _MOST_AT_ONCE:
+            if len(line) != len(snapshots):
+                return
+            read = line[-1:]
+            before = min(before, line[-1].timestamp_ms / _MS - ABANDONED_SECONDS)
+        named = {each.manifest_list for each in snapshots}
+        named = named.union(*(self._manifests(each, table.io) for each in read))
         names = {each.rpartition("/")[2] for each in named}
         for found in _below(f"{table.location().rstrip('/')}/metadata", table.io):
             name = found.uri.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""What pyiceberg has only under private names: a commit without retries, and merged manifests.
+"""What pyiceberg has only under private names: a commit without retries, merged manifests, times.
 
 No other module uses such names; ``PRIVATE`` of ``tests/packages/test_versions.py`` lists them, and
 they are tried with the oldest and the newest version that ``pyproject.toml`` allows.
@@ -7,22 +7,25 @@ they are tried with the oldest and the newest version that ``pyproject.toml`` al
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, Self, TypeVar
 
+from pydantic import BaseModel
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent, ManifestFile
-from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
-    _apply_table_update,
-    _TableMetadataUpdateContext,
 )
 from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from lakelog_lake.tables.data_files import Weight, mergeable
@@ -32,27 +35,84 @@ _LARGEST_BYTES: Final = 2 << 20
 _NEWEST_FORMAT: Final = 2
 
 
-class SteadyTransaction(Transaction):
-    """A transaction without pyiceberg's deep copies of the metadata, about a dozen per commit."""
+_Catalog = TypeVar("_Catalog", bound=Catalog)
 
-    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+def steady(catalog: _Catalog) -> _Catalog:
+    """Let no commit of ``catalog`` set the times of a table back, though a clock was set back.
+
+    Iceberg's Java library refuses metadata whose times fall, so that no engine on it could read the
+    table. A snapshot gets at least the time of the last change plus 1 ms. Nor does a commit copy
+    all metadata a dozen times, which would cost more with each snapshot that the table keeps.
+    """
+    kind = type(catalog)
+    catalog.__class__ = type(kind.__name__, (_SteadyCatalog, kind), {})
+    return catalog
+
+
+class _SteadyCatalog(Catalog):
+    """Comes before the class of a catalog, see :func:`steady`."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        table = super().load_table(identifier)  # type: ignore[safe-super]  # of the kind
+        table.metadata = _uncopied(table.metadata)
+        return table
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        after_ms = table.metadata.last_updated_ms
+        later = tuple(_later(each, after_ms) for each in updates)
+        return super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # of the kind
+
+    def _update_and_stage_table(self, current_table: Table | None, *others: Any) -> StagedTable:
+        """A change without a snapshot has the time of the clock; catalogs of servers set it."""
+        kind: Any = super()
+        staged: StagedTable = kind._update_and_stage_table(current_table, *others)
+        last_ms = 0 if current_table is None else current_table.metadata.last_updated_ms
+        if staged.metadata.last_updated_ms < last_ms:
+            time_ms = {"last_updated_ms": last_ms + 1}
+            staged.metadata = staged.metadata.model_copy(update=time_ms)
+        return staged
+
+
+class _Uncopied(BaseModel):
+    """Comes before the class of metadata, whose parts are frozen: versions may share them."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002  # never
+        return super().model_copy(update=update)
+
+
+@lru_cache
+def _uncopied_kind(kind: type[BaseModel]) -> type[BaseModel]:
+    return type(kind.__name__, (_Uncopied, kind), {"__module__": __name__})
+
+
+def _uncopied(metadata: TableMetadata) -> TableMetadata:
+    """The same metadata, whose versions with updates share what has not changed."""
+    made = metadata.model_copy()
+    object.__setattr__(made, "__class__", _uncopied_kind(type(metadata)))
+    return made
+
+
+def _later(update: TableUpdate, after_ms: int) -> TableUpdate:
+    """The update; a snapshot that it adds is later than ``after_ms``."""
+    if not isinstance(update, AddSnapshotUpdate) or update.snapshot.timestamp_ms > after_ms:
+        return update
+    snapshot = update.snapshot.model_copy(update={"timestamp_ms": after_ms + 1})
+    return update.model_copy(update={"snapshot": snapshot})
+
+
+class SteadyTransaction(Transaction):
+    """A transaction that is tried once."""
 
     @property
     def table(self) -> Table:
         """The version of the table on which it is built."""
         return self._table
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the staged updates applied; callers must not modify it."""
-        if not self._updates:
-            return self._table.metadata
-        if self._known is None or self._known[0] is not self._updates:
-            made, context = self._table.metadata, _TableMetadataUpdateContext()
-            for each in self._updates:
-                made = _apply_table_update(each, made, context)
-            self._known = self._updates, made
-        return self._known[1]
 
     def expire(self, snapshot_ids: Sequence[int]) -> None:
         """Stage the removal of snapshots, none of which a branch or tag names.

@@ -1,9 +1,12 @@
 """Data files: how they are written, what a commit needs to know of them, and their names.
 
 Files are complete and synced when returned; the facts for a commit come from the writer, so that no
-file is read again. File names contain a random number and no topic: a repeated task writes other
-files. Half of the cost of landing is zstd, mostly for bodies. Bodies that do not shrink, such as
-images or encrypted data, are therefore not compressed.
+file is read again. File names contain a random number: a repeated task writes other files. Files of
+a Delta table are in folders named by partition, from which some readers take its values; those of
+an Iceberg table need none, and those of a Parquet table have all columns, whose types readers would
+otherwise guess from the names (a topic ``001`` becomes 1). Half of the cost of landing is zstd,
+mostly for bodies. Bodies that do not shrink, such as images or encrypted data, are therefore not
+compressed.
 
 Exactly the data files of a Parquet table's newest version are visible to other readers. A file is
 written under a hidden name, which begins with ``.`` and does not end with ``.parquet``, so readers
@@ -27,6 +30,7 @@ from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 from uuid import uuid4
 
 import attrs
@@ -53,9 +57,11 @@ class FileFacts:
     :ivar partition: the values of its partition by the table's keys; days and hours of store time
         count from 1970, in UTC
     :ivar column_sizes: stored bytes of each column
-    :ivar value_counts: number of values of each column
-    :ivar null_counts: number of nulls of the columns in :data:`BOUNDED`
-    :ivar lower: their smallest values; times are microseconds since 1970
+    :ivar value_counts: number of values of each column, with nulls
+    :ivar null_counts: number of nulls of each column outside of lists and maps; readers may treat a
+        missing count as 0. Lists, maps and structs, which have no Parquet path, are there by name
+    :ivar lower: smallest values of the columns in :data:`BOUNDED`; times are microseconds since
+        1970
     :ivar upper: their largest values
     :ivar row_groups: offset of each in the file
     :ivar files: the file system that can remove it, if it is not local
@@ -360,7 +366,7 @@ class PartitionFiles:
         with writing(part.place.folder):
             file = part.file or self._begun(part, rows[0])
             for group in _row_groups(rows):
-                file.writer.write_table(pa.Table.from_batches(group))
+                file.write(pa.Table.from_batches(group))
             is_full = file.size_bytes >= part.place.file_bytes
         if is_full:
             self._end(part, file)
@@ -371,7 +377,7 @@ class PartitionFiles:
             largest = self._open[int(np.argmax(sizes))]
             if largest.file is not None:
                 self._end(largest, largest.file)
-        part.file = _File.begun(part.place, first)
+        part.file = _File.begun(part.place, part.values, first)
         self._open.append(part)
         return part.file
 
@@ -417,18 +423,60 @@ def writing(folder: remote.Folder) -> Iterator[None]:
         raise NotWritten(folder, error.strerror or str(error)) from error
 
 
+LONGEST_NAME: Final = 255
+_UNNAMED: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Hive's name for the folder of a null."""
+
+
+def partition_folder(folder: remote.Folder, values: Mapping[str, int | str]) -> remote.Folder:
+    """The folder for files of a partition, as other writers and readers name it.
+
+    A value whose folder would have too long a name has a null there; the table's log has the value.
+
+    >>> partition_folder(Path("data"), {"topic": "%RETRY%a", "day": 20_000}).as_posix()
+    'data/topic=%25RETRY%25a/day=2024-10-04'
+    """
+    for key, value in values.items():
+        name = f"{key}={quote(shape.as_text(key, value), safe='')}"
+        folder /= name if len(name) <= LONGEST_NAME else f"{key}={_UNNAMED}"
+    return folder
+
+
 @attrs.frozen
 class _File:
+    """A file being written.
+
+    :ivar folders: its folder and those above it, if it is in one for its partition. They are synced
+        with each file, as another process may have made them just now
+    """
+
     path: remote.Folder
     raw: Any
     writer: Any
+    folders: tuple[Path, ...] = ()
+    nulls: Counter[str] = attrs.field(factory=Counter)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write a row group."""
+        self.writer.write_table(rows)
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            self.nulls.update(dict(_nulls(name, column)))
 
     @classmethod
-    def begun(cls, place: FilePlacement, first: pa.RecordBatch) -> _File:
-        named = place.folder / f"{place.prefix}-{uuid4().hex}.parquet"
+    def begun(
+        cls, place: FilePlacement, values: Mapping[str, int | str], first: pa.RecordBatch
+    ) -> _File:
+        folder = place.folder
+        if place.layout.has_folders:
+            folder = partition_folder(folder, values)
+        folders = _between(folder, place.folder)
+        for each in reversed(folders[:-1]):
+            each.mkdir(exist_ok=True)
+        named = folder / f"{place.prefix}-{uuid4().hex}.parquet"
         path = hidden(named) if isinstance(named, Path) and place.layout.is_hidden else named
         raw = path.open("xb") if isinstance(path, Path) else path.create()
-        return cls(path, raw, parquet_writer(raw, first.schema, place.compression, first))
+        writer = parquet_writer(raw, first.schema, place.compression, first)
+        return cls(path, raw, writer, folders)
 
     @property
     def size_bytes(self) -> int:
@@ -452,11 +500,32 @@ class _File:
             self.raw.flush()
             if isinstance(self.path, Path):
                 os.fsync(self.raw.fileno())
+                for each in self.folders:
+                    remote.sync(each)
             size = self.size_bytes
         facts = facts_of(self.writer.writer.metadata, str(self.path), size, values)
-        if isinstance(self.path, remote.Remote):
-            return attrs.evolve(facts, files=self.path.files)
-        return facts
+        return attrs.evolve(
+            facts,
+            value_counts={**dict.fromkeys(self.nulls, facts.rows), **facts.value_counts},
+            null_counts=dict(self.nulls),
+            files=self.path.files if isinstance(self.path, remote.Remote) else None,
+        )
+
+
+def _between(folder: remote.Folder, root: remote.Folder) -> tuple[Path, ...]:
+    """A local folder below ``root``, those above it, and ``root``; nothing if it is ``root``."""
+    if folder == root or not isinstance(folder, Path) or not isinstance(root, Path):
+        return ()
+    return (folder, *(root / each for each in folder.relative_to(root).parents))
+
+
+def _nulls(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """The number of nulls of a column, and of each one in a struct."""
+    yield name, column.null_count
+    if pa.types.is_struct(column.type):
+        inside = column.flatten()  # null where the struct is
+        for field, inner in zip(column.type, inside, strict=True):
+            yield from _nulls(f"{name}.{field.name}", inner)
 
 
 def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]:

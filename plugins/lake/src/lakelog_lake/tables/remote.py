@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import attrs
+import pyarrow as pa
 from pyarrow import fs
 
 from lakelog.errors import raised_by_handler
@@ -50,6 +51,9 @@ class Files(Protocol):
         """All files below a folder; none if it does not exist."""
 
 
+_COPIED_BYTES: Final = 1 << 16
+
+
 @attrs.frozen
 class Remote:
     """A remote folder or file.
@@ -77,6 +81,15 @@ class Remote:
             if raised_by_handler(error):
                 raise
             raise OSError(f"{type(error).__name__}: {error}") from error
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write the whole file; raises as :meth:`create`, and the library's errors."""
+        with self.create() as file:
+            # Arrow gives deltalake's streams a buffer, of which they take none, unless it copies.
+            is_python = isinstance(file, pa.PythonFile)
+            stream = pa.BufferedOutputStream(file, _COPIED_BYTES) if is_python else file
+            stream.write(data)
+            stream.flush()
 
     def read_bytes(self) -> bytes:
         """Read the file; raises ``FileNotFoundError``."""

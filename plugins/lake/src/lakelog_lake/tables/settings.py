@@ -4,8 +4,9 @@ Also what counts where a table does not show its position.
 
 ``lakelog.history``, of an Iceberg table's properties or a Delta table's configuration::
 
+    5d      each version for this long after it was replaced, but at most MOST_VERSIONS; also 12h,
+            30m, 90s
     100     the newest 100 versions
-    12h     each version for this long after it was replaced; also 7d, 30m, 90s
     off     all versions: dispatchers remove none
 
 Tables created by lakelog have the setting. Other tables keep all versions until it is set.
@@ -23,8 +24,15 @@ from lakelog.times import duration_ms
 
 HISTORY: Final = "lakelog.history"
 """The name of the setting."""
-DEFAULT_HISTORY: Final = "100"
-"""The default: about a minute of frequent commits; a larger number makes each commit slower."""
+MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+MIN_KEPT: Final = "history.expire.min-snapshots-to-keep"
+"""Iceberg's properties, for a history that is a time; all engines follow them."""
+DEFAULT_HISTORY: Final = "5d"
+"""The default, as Iceberg's: a stream that reads the table may stop for so long."""
+MOST_VERSIONS: Final = 5000
+"""Most versions that are kept for their age, as a commit writes all (Iceberg), or lists them."""
+DEFAULT_INTERVAL_MS: Final = 10_000
+"""Time between passes: so MOST_VERSIONS last for 14 hours, and files do not become crumbs."""
 OFF: Final = "off"
 
 

@@ -159,6 +159,7 @@ class Layout:
         see :func:`demanding`
     :ivar files: what the table says of its files
     :ivar is_hidden: whether a file has a hidden name until it is committed
+    :ivar has_folders: whether files are in folders named by their partition
     :ivar form: identifies the columns and partitions of the table for which it was made; a commit
         to a version of another form would misplace the rows
     """
@@ -169,6 +170,7 @@ class Layout:
     required: pa.Schema = attrs.field(factory=lambda: pa.schema([]))
     files: FileSettings = attrs.field(factory=FileSettings)
     is_hidden: bool = False
+    has_folders: bool = False
     form: Hashable = None
 
 

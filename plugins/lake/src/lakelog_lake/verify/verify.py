@@ -9,6 +9,7 @@ the log, only duplicates, wrong checksums of bodies, and gaps are reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -132,20 +133,29 @@ class ParsedAgain:
 
     @cached_property
     def fields(self) -> pa.Schema:
-        """The columns that are compared, with their widest types."""
+        """The columns that are compared, with their widest types.
+
+        A column that somebody dropped, and that came again with another type, is not compared.
+        """
         parsers = [each for _, by_topic in self.spans for each in (by_topic or {}).values()]
-        schemas = [each.fields for each in parsers if each is not None]
-        found = pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
-        return pa.schema([e for e in found if e.name in self.table_columns and e.name != "body"])
+        found: dict[str, list[pa.Schema]] = {name: [] for name in self.table_columns}
+        for field in (each for parser in parsers if parser is not None for each in parser.fields):
+            if field.name in found and field.name != "body":
+                found[field.name].append(pa.schema([field]))
+        fields = []
+        for schemas in found.values():
+            with suppress(pa.ArrowException):
+                fields += pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
+        return pa.schema(fields)
 
     def expected(self, rows: pa.RecordBatch) -> comparing.Words:
         """Parse bodies; the hash of each row's columns, :data:`.comparing.UNPARSED` if not known.
 
         :param rows: with ``topic``, ``physical_offset`` and ``body``
         """
+        if not self.spans and not comparing.has_parsed(self.table_columns):
+            return np.zeros(rows.num_rows, np.uint64)
         found = np.full(rows.num_rows, comparing.UNPARSED)
-        if not self.spans and comparing.has_parsed(self.table_columns):
-            return found
         starts = np.array([start for start, _ in self.spans], np.int64)
         places = rows.column("physical_offset").cast(pa.int64()).fill_null(-1).to_numpy()
         spans = np.searchsorted(starts, places, side="right")
@@ -164,9 +174,7 @@ class ParsedAgain:
         span: int,
         found: comparing.Words,
     ) -> None:
-        by_topic: Parsers | None = {}
-        if self.spans:
-            by_topic = self.spans[span - 1][1] if span else None
+        by_topic = self.spans[span - 1][1] if span else None
         if by_topic is None:
             return
         if topic not in by_topic and ANY_TOPIC not in by_topic:

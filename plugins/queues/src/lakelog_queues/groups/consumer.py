@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
@@ -93,7 +93,7 @@ class GroupConsumer(OfThisProcess):
         self._members: list[int] = []
         self._queues: dict[Queue, int] = {}
         self._due: list[int] = []
-        self._count = secrets.randbits(22)
+        self._count = int.from_bytes(os.urandom(3)) >> 2
         self._taken: dict[int, tuple[int, list[Delivery]]] = {}
         self._reserve = NOTHING_RESERVED
         self._reach, self._reserved_s = 1, 0.0
