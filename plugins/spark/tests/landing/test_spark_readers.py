@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakelog import Message
-from lakelog_lake.tasks.task import LandingSource, TaskLimits
+from lakelog_lake.tasks.task import LandingSource
 from plugins.lake.tests.landing.tables import TABLE, land_all, land_one, make, read
 from plugins.lake.tests.landing.test_other_readers import TOPICS, asked_of, by_arrow
 from plugins.lake.tests.stores import filled, open_small
@@ -57,7 +57,6 @@ def test_a_stream_that_stopped_reads_on_after_many_commits(
     warehouse = warehouse_of(spark)
     store = filled(tmp_path / "s", 1)
     source = LandingSource(store, "S")
-    few = TaskLimits(pass_bytes=1, task_bytes=1)
     try:
         land_all(source, make("iceberg", warehouse))
 
@@ -69,10 +68,10 @@ def test_a_stream_that_stopped_reads_on_after_many_commits(
             return spark.read.parquet(str(tmp_path / "out")).count()
 
         assert run() == 1
-        filled(store, COMMITS)
         sink = make("iceberg", warehouse)
         for _ in range(COMMITS):
-            assert land_one(source, sink, few).rows == 1
+            filled(store, 1)
+            assert land_one(source, sink).rows == 1
         assert run() == 1 + COMMITS
     finally:
         spark.sql(f"DROP TABLE IF EXISTS lake.{TABLE} PURGE")
