@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -37,6 +38,12 @@ class Cluster:
 
     master: str
     workers: list[int]
+    _start: Callable[[int], int]
+
+    def replace(self, number: int) -> None:
+        """Kill a worker, whose executors end by themselves, and start another one there."""
+        os.kill(self.workers[number], signal.SIGKILL)
+        self.workers[number] = self._start(number)
 
 
 @contextmanager
@@ -50,16 +57,18 @@ def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         log = folder / "master.log"
         first = running.enter_context(_server(log, "org.apache.spark.deploy.master.Master"))
         master = _wait_for(first, log, r"Starting Spark master at (spark://\S+)")[0]
-        pids = []
-        for number in range(workers):
+
+        def start(number: int) -> int:
             given = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"w{number}")]
             kind = "org.apache.spark.deploy.worker.Worker"
             log_of_it = folder / f"worker-{number}.log"
             host = f"127.0.0.{number + 1}"
             worker = _server(log_of_it, kind, *given, master, host=host)
-            pids.append(running.enter_context(worker).pid)
+            return running.enter_context(worker).pid
+
+        cluster = Cluster(master, [start(number) for number in range(workers)], start)
         _wait_for(first, log, r"Registering worker (\S+)", workers)
-        yield Cluster(master, pids)
+        yield cluster
 
 
 @contextmanager

@@ -47,8 +47,13 @@ def test_what_cannot_be_done_is_refused(given: dict[str, str], said: str) -> Non
 
 
 def test_what_spark_adds_to_a_table_is_no_option() -> None:
-    """``CREATE TABLE … USING lakelog`` comes with the user's name."""
+    """``CREATE TABLE … USING lakelog`` comes with the properties of the table."""
+    own = {"owner": "me", "provider": "lakelog", "location": "file:/s", "comment": "a shop"}
+    given = {"path": "/s", "topics": "t", "option.topics": "t", "made.by": "me", **own}
+    assert ReadOptions.of(given) == ReadOptions.of({"path": "/s", "topics": "t"})
     assert ReadOptions.of({"path": "/s", "owner": "me"}) == ReadOptions.of({"path": "/s"})
+    with pytest.raises(UnknownSetting, match="did you mean 'topics'"):
+        ReadOptions.of({**given, "topicz": "t", "option.topicz": "t"})
 
 
 def test_an_unknown_option_is_refused_with_what_is_known() -> None:

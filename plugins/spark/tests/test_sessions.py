@@ -25,6 +25,7 @@ from plugins.lake.tests.landing.test_cli import run as run_command
 from plugins.lake.tests.stores import filled
 from plugins.spark.tests.clusters import run
 from plugins.spark.tests.conftest import SECRETS
+from tests.support import required
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -224,6 +225,60 @@ print(spark.sql(f"SELECT count(*) FROM {{where}}").first()[0])
     assert DeltaTable(str(tmp_path / "delta")).count() == 9
     table = sqlite_catalog(tmp_path / "lake").load_table("rocketmq.numbers")
     assert table.scan().to_arrow()["id"].to_pylist() == list(range(10))
+
+
+OF_ANOTHER_SPARK = """
+import sys, lakelog_spark
+from lakelog_lake.errors import WrongSpark
+store, place = sys.argv[1:]
+spark = lakelog_spark.session(master="local[2]")
+lakelog_spark.register(spark)
+found = lakelog_spark.read(spark, store, "topic = 'topic-1'").count()
+spark.sql(f"CREATE TABLE shop USING lakelog LOCATION '{store}'")
+stream = spark.readStream.format("lakelog").load(store)
+for to in (f"delta:{place}/delta", f"parquet:{place}/parquet", f"iceberg:{place}/lake"):
+    landing = lakelog_spark.lander(store, to=to)
+    query = stream.writeStream.foreachBatch(landing).trigger(availableNow=True)
+    query = query.option("checkpointLocation", f"{place}/c-{to.partition(':')[0]}")
+    query.start().awaitTermination()
+landed = spark.read.parquet(f"{place}/parquet/data").count()
+try:
+    lakelog_spark.session(f"{place}/lake")
+except WrongSpark as error:
+    print(error)
+print(spark.version, found, spark.table("shop").count(), landed)
+"""
+
+
+@pytest.mark.java
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["4.2", "4.3"])
+def test_another_spark_lands_in_all_but_iceberg_of_its_own(version: str, tmp_path: Path) -> None:
+    options = ["--quiet", "--no-deps", "--no-compile", "--target", str(tmp_path / "spark")]
+    pip = [sys.executable, "-m", "pip", "install", *options, f"pyspark=={version}.*"]
+    if subprocess.run(pip, check=False).returncode:
+        required.missing(f"pip cannot download PySpark {version}")
+    store, place = filled(tmp_path / "s", 60), tmp_path / "tables"
+    done = subprocess.run(
+        [sys.executable, "-c", OF_ANOTHER_SPARK, str(store), str(place)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "spark")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    refused, counts = done.stdout.splitlines()[-2:]
+    assert f"Iceberg has no package for Spark {version} yet" in refused
+    assert counts.startswith(f"{version}.")
+    assert counts.split()[1:] == ["20", "60", "60"]
+    for to in ("delta:delta", "parquet:parquet", "iceberg:lake"):
+        kind, _, name = to.partition(":")
+        assert (
+            "equal" in run_command("lake", "verify", store, "--to", f"{kind}:{place / name}").stdout
+        )
 
 
 @pytest.mark.java

@@ -66,3 +66,22 @@ def test_the_command_prints_the_same_by_both_engines(spark: SparkSession, tmp_pa
     assert wrong.exit_code == 2
     (line,) = wrong.stderr.splitlines()
     assert "nothing" in line
+
+
+def test_a_store_is_a_table_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark 4.1 gives the options when the table is created, and none when it is read."""
+    store = filled(tmp_path / "s", COUNT)
+    columns = spark.read.format("lakelog").load(str(store)).schema.simpleString()
+    some = spark.read.format("lakelog").option("topics", "topic-1").load(str(store)).count()
+    for place, count in (
+        (f"LOCATION '{store}' COMMENT 'a shop'", COUNT),
+        (f"OPTIONS (path '{store}', topics 'topic-1') TBLPROPERTIES ('made.by' = 'me')", some),
+    ):
+        try:
+            spark.sql(f"CREATE TABLE shop USING lakelog {place}")
+            assert spark.table("shop").count() == count
+            assert spark.table("shop").schema.simpleString() == columns
+            newest = "SELECT max(queue_offset) FROM shop WHERE topic = 'topic-1'"
+            assert spark.sql(newest).first() is not None
+        finally:
+            spark.sql("DROP TABLE IF EXISTS shop")

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.transforms import DayTransform, HourTransform
 from pyiceberg.types import StringType
@@ -23,7 +24,7 @@ from lakelog_lake.landing.dispatcher import LandingDispatcher
 from lakelog_lake.landing.targets import TableSpec, Target, Targets
 from lakelog_lake.maintenance.tables import expire
 from lakelog_lake.maintenance.terms import RetentionTerms
-from lakelog_lake.sinks.iceberg import sqlite_catalog
+from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
@@ -242,6 +243,21 @@ def test_the_copy_of_a_warehouse_is_one_of_its_own(
     assert str(path) + "/" not in Path(table.metadata_location.removeprefix("file://")).read_text()
     shutil.rmtree(copy)
     assert_exactly("iceberg", path, rows)
+
+
+def test_the_copy_of_a_warehouse_of_a_configured_catalog(
+    source: LandingSource, path: Path, tmp_path: Path
+) -> None:
+    """By its name in pyiceberg's configuration: ``catalog:NAME``."""
+    land_all(source, make("iceberg", path))
+    shutil.copytree(path, tmp_path / "copy")
+    there = contents(path)
+    filled(source.path, 20)
+    copied = sqlite_catalog(tmp_path / "copy")
+    sink = IcebergSink(SqlCatalog("lake", **copied.properties), TABLE)
+    sink.prepare()
+    assert sum(each.rows for each in land_all(source, sink)) == 20
+    assert contents(path) == there
 
 
 def test_a_copied_warehouse_with_a_table_per_topic(

@@ -16,17 +16,23 @@ from pyarrow import parquet
 from pyiceberg.types import NestedField
 
 from lakelog import Message
-from lakelog_lake.errors import DemandsUnmet, PositionMissing, RowRefused, TableMismatch
+from lakelog_lake.errors import (
+    DemandsUnmet,
+    PositionMissing,
+    RowRefused,
+    TableMaintenanceError,
+    TableMismatch,
+)
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.wanted import Chosen
-from lakelog_lake.maintenance.removal import reland
+from lakelog_lake.maintenance.removal import RemovedRows, reland, take_out
 from lakelog_lake.sinks import iceberg as iceberg_sink
 from lakelog_lake.sinks.base import Sink, missing
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import shape
 from lakelog_lake.tables.settings import ParquetCompression, Resume
 from lakelog_lake.tables.shape import Layout, TableShape
-from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.engines import in_process, processes
 from lakelog_lake.tasks.task import LandingSource, TaskLimits
 from lakelog_lake.verify.verify import VerifyRequest, verify_here
 from plugins.lake.tests.landing.passes import land, sink_for
@@ -44,6 +50,7 @@ from plugins.lake.tests.landing.tables import (
     read,
     when,
 )
+from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small
 
 
@@ -201,6 +208,18 @@ def test_a_delta_table_takes_rows_and_is_verified(
     assert land_all(source, make("delta", path)) == []
 
 
+def test_rows_of_an_append_only_delta_table_stay(source: LandingSource, path: Path) -> None:
+    """A rewind is refused, and says so."""
+    delta_table(path, **TAKEN["append only"])
+    sink: Any = make("delta", path)
+    land_all(source, sink, TaskLimits())
+    table, before = opened(f"delta:{path}"), sink.head("S").position
+    with pytest.raises(TableMaintenanceError, match=r"append-only \(delta.appendOnly\)"):
+        take_out(table, "S", RemovedRows(0), before, before)
+    assert read("delta", path).num_rows == 300
+    assert len(in_folder(path / "data")) == len(files("delta", path))
+
+
 def shallow_clone(table: Path, clone: Path) -> None:
     """As SHALLOW CLONE makes it: a log of its own, which lists the files of the other table."""
     logs = sorted((table / "_delta_log").glob("*.json"))
@@ -319,6 +338,26 @@ def test_a_row_without_a_required_value_stops(kind: str, path: Path, tmp_path: P
     assert_exactly(kind, path, keys_of(good.path, "S"))
 
 
+def test_the_command_says_why_it_stops(path: Path, tmp_path: Path) -> None:
+    strict("delta", path, "tags")
+    store = tagged(tmp_path / "s", "a", None).path
+    found = run("dispatch", store, "--to", f"delta:{path}", "--once")
+    assert found.exit_code == 2
+    (line,) = found.stderr.splitlines()
+    assert "has no tags, which must not be null" in line
+
+
+def test_a_row_that_another_process_refuses(source: LandingSource, path: Path) -> None:
+    """It is no temporary error, with which a service would be started again and again."""
+    sink = strict("delta", path, "tags")
+    with (
+        processes(2) as engine,
+        pytest.raises(TableMismatch, match="has no tags, which must not be null"),
+    ):
+        land(source, sink, engine, SMALL)
+    assert in_folder(sink.folder) == set()
+
+
 @both_kinds
 def test_a_row_without_a_required_value_is_a_dead_letter(
     kind: str, path: Path, tmp_path: Path
@@ -382,25 +421,58 @@ def test_a_required_column_stays_one_when_others_are_added(path: Path) -> None:
 # --- Iceberg ---
 
 
-def third_version(path: Path, **column: Any) -> None:
-    """Make a table, and change its metadata file: pyiceberg writes no such table."""
-    make("iceberg", path)
-    table = sqlite_catalog(path).load_table(TABLE)
-    file = Path(table.metadata_location.removeprefix("file://"))
+def change_metadata(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Of an Iceberg table: pyiceberg writes no such one."""
+    file = Path(sqlite_catalog(path).load_table(TABLE).metadata_location.removeprefix("file://"))
     metadata = json.loads(file.read_text())
-    metadata |= {"format-version": 3, "next-row-id": 0}
-    metadata["schemas"][0]["fields"][-1] |= column
+    change(metadata)
     file.write_text(json.dumps(metadata))
 
 
-def test_an_iceberg_table_of_a_newer_version_is_refused(path: Path) -> None:
-    third_version(path)
-    with pytest.raises(DemandsUnmet, match="its format version 3"):
+def make_third(metadata: dict[str, Any]) -> None:
+    metadata |= {"format-version": 3, "next-row-id": 0}
+
+
+def test_an_iceberg_table_of_a_newer_version_is_refused(source: LandingSource, path: Path) -> None:
+    """Also one that becomes newer while messages land."""
+    sink = make("iceberg", path)
+    third = when("written", lambda: change_metadata(path, make_third))
+    for act in (
+        lambda: land(source, sink, in_process, SMALL, third),
+        lambda: make("iceberg", path),
+    ):
+        with pytest.raises(DemandsUnmet, match="its format version 3"):
+            act()
+    assert in_folder(sink.folder) == set()
+
+
+def test_an_iceberg_table_of_an_unknown_transform_is_refused(path: Path) -> None:
+    def change(metadata: dict[str, Any]) -> None:
+        metadata["partition-specs"][0]["fields"][0]["transform"] = "geohash[4]"
+
+    make("iceberg", path)
+    change_metadata(path, change)
+    with pytest.raises(TableMismatch, match=r"it is partitioned by .*\(topic\),day, not by topic"):
         make("iceberg", path)
 
 
+def test_identifier_fields_of_an_iceberg_table_stay(source: LandingSource, path: Path) -> None:
+    strict("iceberg", path, "store", "physical_offset")
+    with sqlite_catalog(path).load_table(TABLE).update_schema() as update:
+        update.set_identifier_fields("store", "physical_offset")
+    land_all(source, make("iceberg", path), TaskLimits())
+    assert_exactly("iceberg", path, keys_of(source.path, "S"))
+    schema = sqlite_catalog(path).load_table(TABLE).schema()
+    assert schema.identifier_field_names() == {"store", "physical_offset"}
+
+
 def test_an_iceberg_table_with_an_unknown_type_is_refused(path: Path) -> None:
-    third_version(path, type="variant")
+    def change(metadata: dict[str, Any]) -> None:
+        make_third(metadata)
+        metadata["schemas"][0]["fields"][-1]["type"] = "variant"
+
+    make("iceberg", path)
+    change_metadata(path, change)
     with pytest.raises(
         DemandsUnmet, match=r"its metadata, which pyiceberg cannot read \(.*variant"
     ):

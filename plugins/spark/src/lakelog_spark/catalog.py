@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -56,10 +57,15 @@ _LEAST_PARTS: Final = 3
 def catalog_in(to: str) -> str | None:
     """The catalog of ``spark:CATALOG``; ``None`` for any other location.
 
-    Raises :class:`~lakelog.errors.SettingsError` for an invalid name.
+    Raises :class:`~lakelog.errors.SettingsError` for an invalid name, or without pyiceberg.
     """
     if not to.startswith(SPARK):
         return None
+    if find_spec("pyiceberg") is None:
+        raise SettingsError(
+            f"{SPARK}CATALOG needs pyiceberg, which is not installed: pip install 'lakelog[spark]'",
+            key="--to",
+        )
     catalog = to.removeprefix(SPARK)
     if not catalog or not catalog.replace("_", "a").isalnum():
         raise SettingsError(f"{to!r} is not {SPARK}CATALOG with a catalog of Spark", key="--to")

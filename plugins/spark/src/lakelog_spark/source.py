@@ -26,6 +26,7 @@ for the URL (such as ``s3fs``), configured by fsspec's own settings.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,10 +50,14 @@ from lakelog_lake.log.records import store_name
 from lakelog_lake.log.wanted import LAST, NumberSpan
 from lakelog_lake.reading import log_ranges as planning
 from lakelog_lake.reading import options as reading
+from lakelog_lake.reading.options import names_of
+from lakelog_lake.tables.shape import dead_letter_columns
 from lakelog_spark.shipping import clear_importer_cache
 from lakelog_spark.writing.writer import LakelogStreamWriter, LakelogWriter, WriteOptions
 
 VERSION: Final = 1
+_OPTIONS: Final = "lakelog.options"
+"""The key of the options in the metadata of a column."""
 _log = logging.getLogger("lakelog_spark")
 
 
@@ -76,12 +81,24 @@ class LakelogSource(datasource.DataSource):
         """Its short name."""
         return "lakelog"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """The columns, which depend on ``include`` and ``corrupt`` only; called at ``load``.
+
+        Spark 4.1 gives the options of a table of its catalog only here, when the table is created,
+        but keeps the columns with their metadata. So the options are metadata of the first one.
 
         Raises :class:`~lakelog.errors.SettingsError` for wrong options.
         """
-        return reading.ddl_of(reading.ReadOptions.of(self.options))
+        options = reading.ReadOptions.of(self.options)
+        if not reading.is_of_catalog(self.options):
+            return reading.ddl_of(options)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        kinds = dead_letter_columns()  # these have the column of errors
+        made = from_arrow_schema(pa.schema([kinds.field(name) for name in names_of(options)]))
+        given = json.dumps(reading.without_properties(self.options))
+        made.fields[0].metadata = {_OPTIONS: given}
+        return made
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """A reader of the present store, or of its archive."""
@@ -109,8 +126,9 @@ class LakelogSource(datasource.DataSource):
         return LakelogStreamWriter(schema, options, checkpoint, overwrite=overwrite)
 
     def _checked(self, schema: StructType) -> reading.ReadOptions:
-        options = reading.ReadOptions.of(self.options)
-        if schema.fieldNames() != list(reading.names_of(options)):
+        kept = json.loads(schema.fields[0].metadata.get(_OPTIONS, "{}")) if schema.fields else {}
+        options = reading.ReadOptions.of({**kept, **self.options})
+        if schema.fieldNames() != list(names_of(options)):
             raise SettingsError("the columns are given by the source: leave out .schema(...)")
         return options
 

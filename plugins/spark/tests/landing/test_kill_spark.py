@@ -1,8 +1,9 @@
 """Spark drivers and executors are killed by SIGKILL while they land what a producer appends.
 
 A driver is a Python process with a JVM: the one or the other is killed, after which a new driver
-goes on. Executors are processes of a standalone cluster, which starts others. In the
-first rounds one stands still instead, until Spark has run its task elsewhere; then it goes on, too.
+goes on. Executors are processes of a standalone cluster, which starts others; now and then a worker
+is killed with its executor. In the first rounds one stands still instead, until Spark has run its
+task elsewhere; then it goes on, too.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ pytestmark = [
     pytest.mark.parametrize("kind", ["iceberg", "delta"]),
 ]
 _STILL_ROUNDS = 8
+_WORKER_EVERY = 4
+"""Each so many rounds a worker is killed, and not one executor."""
 _STILL_SECONDS = 3.0
 _START_SECONDS = 120
 _log = logging.getLogger(__name__)
@@ -170,7 +173,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def test_executors_are_killed(kind: str, tmp_path: Path) -> None:
-    killed, events = 0, tmp_path / "events"
+    killed, replaced, events = 0, 0, tmp_path / "events"
     events.mkdir()
     make(kind, tmp_path / "t")
     with standalone(tmp_path) as cluster, runs.producing(tmp_path / "s"):
@@ -183,6 +186,9 @@ def test_executors_are_killed(kind: str, tmp_path: Path) -> None:
                 there = executors(cluster.workers)
                 if there and number < _STILL_ROUNDS:  # while both are there
                     stand_still(random.choice(there))
+                elif number >= _STILL_ROUNDS and number % _WORKER_EVERY == 0:
+                    cluster.replace(random.randrange(len(cluster.workers)))
+                    replaced += 1
                 elif there:
                     os.kill(random.choice(there), signal.SIGKILL)
                     killed += 1
@@ -190,8 +196,10 @@ def test_executors_are_killed(kind: str, tmp_path: Path) -> None:
     after = look(kind, tmp_path / "t")
     rows, speculated = finish(kind, tmp_path), speculative_tasks(events)
     _log.info(
-        "%s: %d executors killed, %d tasks run twice, %d commits, left over %d data files; %d rows",
-        *(kind, killed, speculated, after.commits - before.commits, len(after.data), rows),
+        "%s: %d executors and %d workers killed, %d tasks run twice, %d commits, left over %d data "
+        "files; %d rows",
+        *(kind, killed, replaced, speculated),
+        *(after.commits - before.commits, len(after.data), rows),
     )
     assert speculated
-    assert killed > EXECUTOR_ROUNDS // 2
+    assert killed + replaced > EXECUTOR_ROUNDS // 2

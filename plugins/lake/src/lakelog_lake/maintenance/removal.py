@@ -37,7 +37,7 @@ from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.landing import committing, targets
 from lakelog_lake.log.wanted import Chosen
 from lakelog_lake.maintenance import folders
-from lakelog_lake.sinks import delta
+from lakelog_lake.sinks import delta, delta_protocol
 from lakelog_lake.tables import data_files, position
 from lakelog_lake.tables.data_files import facts_of, found, hidden
 from lakelog_lake.tables.position import Position, to_text
@@ -170,6 +170,11 @@ def _from_delta(
         )
     head = sink.head(store)
     _check(table.name, head.position, before)
+    if delta_protocol.is_append_only(head.version.table):
+        raise errors.TableMaintenanceError(
+            f"{table.name} is append-only (delta.appendOnly): no row can be removed; nothing was "
+            "changed"
+        )
     actions: list[AddAction | RemoveAction] = []
     now_ms = time.time_ns() // 1_000_000
     for each in table.actions():

@@ -194,6 +194,7 @@ def expire_iceberg(sink: IcebergSink, retention: RetentionTerms) -> Expired:
     from pyiceberg.exceptions import CommitFailedException
 
     from lakelog_lake.sinks.iceberg_expiry import expirable
+    from lakelog_lake.sinks.iceberg_internals import SteadyTransaction
 
     for _ in range(_TRIES):
         table = sink.load()
@@ -202,7 +203,9 @@ def expire_iceberg(sink: IcebergSink, retention: RetentionTerms) -> Expired:
         before = _files_of(table, gone)
         if gone:
             try:
-                table.maintenance.expire_snapshots().by_ids(gone).commit()
+                transaction = SteadyTransaction(table)
+                transaction.expire(gone)
+                transaction.commit_once()
             except CommitFailedException:
                 continue
             table = sink.load()

@@ -182,8 +182,28 @@ def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
     return attrs.evolve(wanted, **changed)
 
 
-OF_CATALOG: Final = frozenset({"owner"})
-"""Options that Spark adds to those of a table of a catalog."""
+_OF_CATALOG: Final = frozenset(
+    ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
+)
+_TWICE: Final = "option."
+
+
+def is_of_catalog(given: Mapping[str, str]) -> bool:
+    """Whether options are those with which Spark creates a table of its catalog."""
+    return any(key.lower() == "provider" for key in given)
+
+
+def without_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Options without the properties of a table of Spark's catalog.
+
+    When Spark creates one, it passes its own properties, those of ``TBLPROPERTIES``, and each
+    option also as ``option.NAME``, which tells options from properties.
+    """
+    known = {key.lower().removeprefix(_TWICE) for key in given if key.lower().startswith(_TWICE)}
+    known |= {PATH} if is_of_catalog(given) else {key.lower() for key in given} - _OF_CATALOG
+    return {key: it for key, it in given.items() if key.lower() in known}
+
+
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _PLACE_KEYS: Final = ("offset", "store", "version")
@@ -335,7 +355,7 @@ class ReadOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         """Check options given as text; raises :class:`~lakelog.errors.SettingsError`."""
-        given = {key: value for key, value in given.items() if key.lower() not in OF_CATALOG}
+        given = without_properties(given)
         for key in given:
             if key == "paths":
                 raise refused(key, "one load reads one store: union several")

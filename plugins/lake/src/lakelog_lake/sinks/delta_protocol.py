@@ -85,6 +85,11 @@ def is_mapped(table: DeltaTable) -> bool:
     return table.metadata().configuration.get(_MAPPING, "none").lower() != "none"
 
 
+def is_append_only(table: DeltaTable) -> bool:
+    """Whether rows must not be removed."""
+    return table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true"
+
+
 def check(name: str, table: DeltaTable) -> None:
     """Raise ``DemandsUnmet`` for a table with :func:`demands`."""
     found = demands(table)
@@ -100,6 +105,7 @@ def form(table: DeltaTable) -> tuple[str, ...]:
         str(metadata.id),
         json.dumps(json.loads(table.schema().to_json()), sort_keys=True),  # its order is random
         *metadata.partition_columns,
+        str(protocol.min_writer_version),
         *sorted(protocol.writer_features or ()),
         json.dumps(asked, sort_keys=True),
     )

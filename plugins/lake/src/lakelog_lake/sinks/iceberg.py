@@ -325,6 +325,7 @@ def _first(*names: str) -> str | None:
 CATALOG: Final = "lake"
 """The name of the catalog; Spark's must be the same to find the tables."""
 CATALOG_FILE: Final = "catalog.db"
+_SQLITE: Final = "sqlite:///"
 
 
 def sqlite_catalog(warehouse: Path) -> Catalog:
@@ -339,7 +340,7 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
 
     warehouse.mkdir(parents=True, exist_ok=True)
     place = warehouse.absolute()
-    uri = f"sqlite:///{place / CATALOG_FILE}"
+    uri = f"{_SQLITE}{place / CATALOG_FILE}"
     try:
         return steady(SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED))
     except OperationalError as error:
@@ -467,10 +468,11 @@ class IcebergSink:
         """The table as one of a copied warehouse, until it is adopted."""
         from lakelog_lake.sinks.iceberg_copies import WarehouseCopy
 
-        if self.within is None:
+        properties = self.catalog.properties
+        file = Path(str(properties.get("uri", "")).removeprefix(_SQLITE))
+        if not file.is_file():
             return None
-        catalog, properties = self.within / CATALOG_FILE, self.catalog.properties
-        return WarehouseCopy.found(catalog, self.catalog.name, self.table, properties)
+        return WarehouseCopy.found(file, self.catalog.name, self.table, properties)
 
     def marked(self) -> str | None:
         """The only topic of the table; ``None`` if it has all topics or does not exist."""
@@ -576,5 +578,5 @@ def data_folder(location: str, properties: remote.Pairs) -> remote.Folder:
 def _form(table: Table) -> Hashable:
     """The columns and partitions of a table, and which table it is."""
     metadata = table.metadata
-    numbers = (metadata.current_schema_id, metadata.default_spec_id)
+    numbers = (metadata.format_version, metadata.current_schema_id, metadata.default_spec_id)
     return (str(metadata.table_uuid), table.location(), *numbers)

@@ -28,7 +28,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.utils.properties import property_as_int
 
 from lakelog_lake.sinks.iceberg_internals import SteadyTransaction, TieredAppend
@@ -115,8 +114,7 @@ class SnapshotExpiry:
         append.commit()
         gone = self._due(table.metadata)
         if gone:
-            ids = [each.snapshot_id for each in gone]
-            ExpireSnapshots(transaction=transaction).by_ids(ids).commit()
+            transaction.expire([each.snapshot_id for each in gone])
         unnamed = self._only_in(gone, table, append)
 
         def committed() -> None:

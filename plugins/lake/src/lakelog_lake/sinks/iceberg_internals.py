@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertTableUUID,
+    RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -112,6 +113,14 @@ class SteadyTransaction(Transaction):
     def table(self) -> Table:
         """The version of the table on which it is built."""
         return self._table
+
+    def expire(self, snapshot_ids: Sequence[int]) -> None:
+        """Stage the removal of snapshots, none of which a branch or tag names.
+
+        ``ExpireSnapshots`` of pyiceberg 0.10 removes those of earlier transactions once more.
+        """
+        ids = list(snapshot_ids)
+        self._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),))
 
     def commit_once(self, *requirements: TableRequirement) -> None:
         """Commit, if ``requirements`` hold as well, without retries.

@@ -27,7 +27,13 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog.runtime.threads import soon_done, started
 from lakelog_lake.engine_provider import nothing
-from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
+from lakelog_lake.errors import (
+    TableMismatch,
+    TaskFailed,
+    TemporaryError,
+    TemporaryTaskError,
+    WorkerLost,
+)
 from lakelog_lake.log import extent, records
 from lakelog_lake.tables.data_files import PartitionFiles, discard
 from lakelog_lake.tasks.task import Task, Written, write
@@ -178,10 +184,12 @@ class Failed:
     """An error sent between processes, as not every exception can be pickled.
 
     :ivar may_pass: whether it is a temporary error
+    :ivar is_refused: whether the table cannot take a row, which no restart changes
     """
 
     what: str
     may_pass: bool
+    is_refused: bool = False
 
 
 def guarded(
@@ -191,15 +199,21 @@ def guarded(
     try:
         return in_process(tasks, on_done)
     except LakelogError as error:
-        return [Failed(str(error), isinstance(error, TemporaryError))]
+        is_refused = isinstance(error, TableMismatch)
+        return [Failed(str(error), isinstance(error, TemporaryError), is_refused)]
 
 
 def checked(results: Sequence[Written | Failed]) -> list[Written]:
-    """Return the results; if a task failed, remove all files and raise :class:`TaskFailed`."""
+    """Return the results; if a task failed, remove all files and raise :class:`TaskFailed`.
+
+    Raises :class:`~lakelog_lake.errors.TableMismatch` for a row that the table does not take.
+    """
     done = [each for each in results if isinstance(each, Written)]
     for each in results:
         if isinstance(each, Failed):
             drop(done)
+            if each.is_refused:
+                raise TableMismatch(each.what)
             raise (TemporaryTaskError if each.may_pass else TaskFailed)(each.what)
     return done
 

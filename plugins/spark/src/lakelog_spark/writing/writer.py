@@ -38,13 +38,13 @@ from lakelog.format import encoder, layout
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.message import Message
 from lakelog_lake.reading.options import (
-    OF_CATALOG,
     PATH,
     SOURCE,
     ReadOptions,
     nearest,
     refused,
     switch,
+    without_properties,
 )
 from lakelog_spark.writing import staging
 from lakelog_spark.writing.handover import Handover, handing_over, open_to_append
@@ -459,7 +459,7 @@ class WriteOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
         """Check the options given to Spark; raises :class:`~lakelog.errors.SettingsError`."""
-        given = {key: value for key, value in given.items() if key.lower() not in OF_CATALOG}
+        given = without_properties(given)
         for key in given:
             if key not in DEFAULTS:
                 hint = nearest(key, DEFAULTS)
