@@ -6,6 +6,7 @@ use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
+use crate::memory;
 use crate::names;
 use crate::slots::new_ref;
 
@@ -70,7 +71,7 @@ impl Drop for Maker {
 /// `rows` have the offset in the log, an object with the attribute `queue`, the queue offset, and
 /// the message; `places` those of their leases. From `begin` to `end` they are handed out.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments)] // the columns of a `Reserved`
 pub fn deliveries<'py>(
     kind: &Bound<'py, PyType>,
     rows: &Bound<'py, PyList>,
@@ -93,8 +94,8 @@ pub fn deliveries<'py>(
         }
         let queue = &last.as_ref().expect("set above").1;
         let returns: i64 = message.getattr(names::RECONSUME_TIMES.get(py))?.extract()?;
-        let attempt = (returns + 1).into_pyobject(py)?;
-        let handle = PyTuple::new(py, [&places.get_item(at)?, number, &offset])?;
+        let attempt = memory::long(py, returns + 1)?;
+        let handle = memory::tuple(py, [places.get_item(at)?, number.clone(), offset.clone()])?;
         let fields = [
             message.into_ptr(),
             queue.get_item(0)?.into_ptr(),
@@ -136,10 +137,11 @@ pub fn bits_of(
             if !own.eq(&number)? {
                 return Ok(None);
             }
-            let at = found.iter().position(|each| each.0 == reserve).unwrap_or_else(|| {
-                found.push((reserve, 0));
-                found.len() - 1
-            });
+            let known = found.iter().position(|each| each.0 == reserve);
+            let at = known.unwrap_or(found.len());
+            if known.is_none() && memory::push(&mut found, (reserve, 0)).is_none() {
+                return Ok(None);
+            }
             last = Some((lease, number, start, at));
         }
         let (_, _, start, at) = last.as_ref().expect("set above");
