@@ -112,7 +112,9 @@ def test_a_dispatcher_that_is_faster_does_not_end_a_compaction(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, path = LandingSource(store_path, "S"), tmp_path / "t"
-    land(source, make("parquet", path), in_process, SMALL)
+    filled(store_path, 100)
+    for _ in range(2):  # a file of each partition, and another one
+        land(source, make("parquet", path), in_process, SMALL)
     inner = ParquetSink._publish
     landed: list[object] = []
 
@@ -127,6 +129,7 @@ def test_a_dispatcher_that_is_faster_does_not_end_a_compaction(
     compact("parquet", path)
     monkeypatch.undo()
     assert len(landed) == 2
+    assert None not in landed
     land_all(source, make("parquet", path))
     assert keys_in(read("parquet", path)) == keys_of(store_path, "S")
 

@@ -13,6 +13,7 @@ import attrs
 import pytest
 import typer.testing
 
+from lakelog import Message
 from lakelog_lake.bodies.json import Json
 from lakelog_lake.errors import Conflict, NotWritten, TemporaryError
 from lakelog_lake.landing.dispatcher import Landed
@@ -27,7 +28,7 @@ from plugins.lake.tests.landing.test_cli import LAKELOG, identity, run
 from plugins.lake.tests.maintenance.test_verify_parsed import FIRST, put
 from plugins.lake.tests.remote.servers import BUCKET, Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
-from plugins.lake.tests.stores import filled
+from plugins.lake.tests.stores import filled, open_small
 
 TWO = ["delta", "sql"]
 SAMPLES = ["delta", pytest.param("sql", marks=pytest.mark.slow)]
@@ -63,6 +64,16 @@ def test_messages_land_and_are_cared_for(place: Somewhere, store_path: Path, aws
         assert snapshots(place, aws) < lists
         assert len(place.iceberg().metadata.snapshots) == 1
     place.assert_exactly(keys)
+
+
+@pytest.mark.parametrize("place", ["delta"], indirect=True)
+def test_topics_of_any_name(place: Somewhere, tmp_path: Path) -> None:
+    """Folders of partitions have their names percent-encoded, and so have paths in Delta's log."""
+    with open_small(tmp_path / "s") as store:
+        store.put_batch([Message(name, b"1") for name in ("a%b", "%DLQ%g", "a|b", "a=b", "ü")])
+        store.put(Message("|" * 127, b"1"))
+    lakelog_runs("dispatch", tmp_path / "s", "--to", place.to, "--once", *place.options)
+    place.assert_exactly(keys_of(tmp_path / "s", identity(tmp_path / "s")))
 
 
 @pytest.mark.parametrize("place", ["glue"], indirect=True)
