@@ -14,6 +14,7 @@ from tests.packages.projects import PROJECTS, Project
 NEEDS_AN_EXTRA = {
     *("lakelog.aio", "lakelog.arrow"),
     *("lakelog_broker.grpc", "lakelog_broker.pytest_plugin"),
+    "lakelog_lake.sinks.iceberg_copies",
     *("lakelog_lake.sinks.iceberg_expiry", "lakelog_lake.sinks.iceberg_internals"),
     "lakelog_lake.tables.synced_io",
     *("lakelog_spark.micro_batches", "lakelog_spark.source", "lakelog_spark.verify"),
