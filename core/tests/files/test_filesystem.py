@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import re
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.errors import NotOpened
 from lakelog.files.filesystem import File, RealFileSystem
 
 FILES = RealFileSystem()
@@ -125,3 +127,17 @@ def test_no_byte_is_passed_over(
         assert begin <= found <= due < found + WINDOW
     file.close()
     path.unlink()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EACCES])
+def test_a_directory_that_cannot_be_opened_is_no_failed_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A sync that failed would fail the store."""
+
+    def fails(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", fails)
+    with pytest.raises(NotOpened, match=re.escape(os.strerror(number))):
+        FILES.sync_dir(tmp_path)

@@ -594,7 +594,12 @@ class RealFileSystem:
         with _Naming("sync", path):
             try:
                 with _Naming("open", path, opens=True):
-                    folder.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    try:
+                        folder.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    except OSError as error:
+                        if error.errno in NO_ROOM:  # no sync was tried
+                            raise not_opened(error, "open", path) from None
+                        raise
                 os.fsync(folder.number)
             finally:
                 folder.close()
@@ -644,6 +649,8 @@ def not_opened(error: OSError, operation: str, path: Path) -> NotOpened:
             f"this process may have {most} open files (RLIMIT_NOFILE): raise it (ulimit -n), or "
             "close some, then try again"
         )
+    elif error.errno in NO_ROOM:
+        remedy = "make room on its disk, then try again"
     elif error.errno in NO_RIGHTS:
         remedy = "check permissions of it and of the folders above; see the setting group"
     what = f"cannot {operation}: {error.strerror}; {remedy}"
