@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog_lake.errors import TemporaryError
+from lakelog_lake.errors import NotWritten, TemporaryError
 from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import Engine, in_process, processes
@@ -141,3 +142,19 @@ def test_a_dispatcher_waits_for_room(store: Path, disk: Path) -> None:
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     assert_exactly("delta", table, keys_of(store, "S"))
+
+
+def test_a_copied_warehouse_without_room_stays_a_copy(store: Path, disk: Path) -> None:
+    source, path, copy = LandingSource(store, "S"), disk / "t", disk / "copy"
+    land_all(source, make("iceberg", path))
+    shutil.copytree(path, copy)
+    before = look("iceberg", path)
+    ballast = fill(disk, 0)
+    for _ in range(2):
+        with pytest.raises(NotWritten, match=r"copy: .*No space left on device; make room"):
+            make("iceberg", copy)
+    ballast.unlink()
+    append(store, COUNT, 6)
+    land_all(source, make("iceberg", copy))
+    assert_exactly("iceberg", copy, keys_of(store, "S"))
+    assert look("iceberg", path) == before

@@ -37,7 +37,7 @@ from pyiceberg.manifest import (
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakelog_lake.errors import TableElsewhere
+from lakelog_lake.errors import NotWritten, TableElsewhere
 from lakelog_lake.tables.remote import is_local, local_folder
 
 if TYPE_CHECKING:
@@ -114,15 +114,21 @@ class WarehouseCopy:
         return FromInputFile.table_metadata(self.io.new_input(self._moved(self.pointer)))
 
     def adopt(self) -> None:
-        """Give the table the paths of the copy; raises ``TableElsewhere`` if that fails."""
+        """Give the table the paths of the copy.
+
+        Raises ``TableElsewhere`` if the copy is not whole, or names files of the original elsewhere
+        than in its metadata, and ``NotWritten`` if the metadata cannot be written.
+        """
         is_adopted = False
         try:
             target = self._written(self.metadata())
             with closing(sqlite3.connect(self.catalog, timeout=_BUSY_SECONDS)) as db, db:
                 is_adopted = db.execute(_MOVE, (target, *self.row, self.pointer)).rowcount > 0
-        except (OSError, ValueError, ValidationError) as error:
+        except (FileNotFoundError, ValueError, ValidationError) as error:
             table = f"the Iceberg table {'.'.join(self.row[1:])}"
             raise TableElsewhere(table, self.folder, f"{self.original} ({error})") from error
+        except (OSError, sqlite3.Error) as error:
+            raise NotWritten(self.folder, getattr(error, "strerror", None) or str(error)) from error
         finally:
             for each in () if is_adopted else self.made:
                 local_folder(each).unlink(missing_ok=True)
