@@ -5,15 +5,13 @@ One process, the libraries' defaults, no position: a repeated run doubles the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 import lakelog
-from lakelog.arrow import to_arrow
-from lakelog.format.record_batch import RecordBatch
+from tests.bench.lake.raw import steps
 
 _APPEND_BYTES: Final = 1 << 30
 """Bytes of rows in one append."""
@@ -24,24 +22,10 @@ def append(store: Path, kind: str, folder: Path) -> int:
     rows = 0
     add = _iceberg(folder) if kind == "iceberg" else _delta(folder)
     with lakelog.open(store, mode="read") as opened:
-        for part in _parts(opened.scan_pieces(opened.min_offset)):
+        for part in steps(opened.scan_pieces(opened.min_offset), _APPEND_BYTES):
             add(part)
             rows += part.num_rows
     return rows
-
-
-def _parts(pieces: Iterator[Any]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for piece in pieces:
-        if isinstance(piece, RecordBatch):
-            held.append(to_arrow(piece, decompress=True))
-            size += held[-1].nbytes
-            if size >= _APPEND_BYTES:
-                yield pa.Table.from_batches(held)
-                held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _iceberg(folder: Path) -> Any:

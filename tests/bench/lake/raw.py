@@ -36,7 +36,7 @@ def write(what: Range) -> int:
     rows = 0
     with lakelog.open(store, mode="read") as opened, target.open("xb") as file:
         writer = None
-        for table in _steps(opened.scan_pieces(start, end)):
+        for table in steps(opened.scan_pieces(start, end), _STEP_BYTES):
             writer = writer or _writer(file, table.schema)
             writer.write_table(table)
             rows += table.num_rows
@@ -47,14 +47,15 @@ def write(what: Range) -> int:
     return rows
 
 
-def _steps(pieces: Iterator[Any]) -> Iterator[pa.Table]:
+def steps(pieces: Iterator[Any], least_bytes: int) -> Iterator[pa.Table]:
+    """The columns of pieces of the log, in tables of at least so many bytes."""
     held: list[pa.RecordBatch] = []
     size = 0
     for piece in pieces:
         if isinstance(piece, RecordBatch):
             held.append(to_arrow(piece, decompress=True))
             size += held[-1].nbytes
-            if size >= _STEP_BYTES:
+            if size >= least_bytes:
                 yield pa.Table.from_batches(held)
                 held, size = [], 0
     if held:
