@@ -1,7 +1,7 @@
 //! What a member of a group does for each message: `lakelog_queues/groups/read_ahead.py` and
 //! `lakelog_queues/groups/leases.py`.
 
-use pyo3::exceptions::PySystemError;
+use pyo3::exceptions::{PySystemError, PyTypeError};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -83,6 +83,9 @@ pub fn deliveries<'py>(
     visible_ms: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = kind.py();
+    if !kind.is_subclass_of::<PyTuple>()? {
+        return Err(PyTypeError::new_err("the class of a delivery is a tuple"));
+    }
     let (maker, found) = (Maker::new(py)?, PyList::empty(py));
     let mut last: Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> = None;
     for at in begin..end {

@@ -47,6 +47,8 @@ def test_deliveries(count: int) -> None:
 def test_deliveries_of_what_is_no_row() -> None:
     with pytest.raises(TypeError):
         _native.deliveries(Delivery, [None], [1], 1, 0, 1, 2, 3)
+    with pytest.raises(TypeError, match="is a tuple"):
+        _native.deliveries(int, [], [], 1, 0, 0, 2, 3)
     with pytest.raises(AttributeError):
         _native.deliveries(Delivery, [(0, None, 1, None)], [1], 1, 0, 1, 2, 3)
     with pytest.raises(IndexError):
