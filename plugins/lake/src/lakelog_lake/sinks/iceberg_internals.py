@@ -54,7 +54,7 @@ class _SteadyCatalog(Catalog):
     """Comes before the class of a catalog, see :func:`steady`."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        table = super().load_table(identifier)  # type: ignore[safe-super]  # of the kind
+        table = super().load_table(identifier)  # type: ignore[safe-super]  # steady() puts a real catalog behind this class
         table.metadata = _uncopied(table.metadata)
         return table
 
@@ -66,7 +66,7 @@ class _SteadyCatalog(Catalog):
     ) -> CommitTableResponse:
         after_ms = table.metadata.last_updated_ms
         later = tuple(_later(each, after_ms) for each in updates)
-        return super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # of the kind
+        return super().commit_table(table, requirements, later)  # type: ignore[safe-super]  # as above
 
     def _update_and_stage_table(self, current_table: Table | None, *others: Any) -> StagedTable:
         """A change without a snapshot has the time of the clock; catalogs of servers set it."""
@@ -82,7 +82,7 @@ class _SteadyCatalog(Catalog):
 class _Uncopied(BaseModel):
     """Comes before the class of metadata, whose parts are frozen: versions may share them."""
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002  # never
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002  # pyiceberg asks for deep copies, which frozen parts need not
         return super().model_copy(update=update)
 
 
