@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_saves_write_the_bytes_of_a_real_broker(
     (tmp_path / "config").mkdir()
     topics, groups = load_topics(FILES, theirs), load_groups(FILES, theirs)
     offsets, delays = load_offsets(FILES, theirs), load_delay_offsets(FILES, theirs)
-    for content in ({}, None):
+    for content in (dict[str, Any](), None):
         loaded = (topics, groups, offsets, delays)
         former = [each.content if content is None else content for each in loaded]
         save_topics(FILES, tmp_path, former[0], topics.value, 7)

@@ -280,11 +280,12 @@ def test_groups_that_were_written_are_read_and_keep_what_is_not_known(path: Path
     file.write_text(json.dumps({"more": 1, "subscriptionGroupTable": table}))
     loaded = load_groups(FILES, path)
     assert loaded.value == {
-        "old": GroupConfig("old", 3),
+        "old": GroupConfig("old", 3, attributes={"a": "b"}),
         "plain": GroupConfig("plain", 16),
         "gone": GroupConfig("gone", 16),
     }
-    groups = {"old": GroupConfig("old", 4), "new": GroupConfig("new", 0)}
+    former = {"old": GroupConfig("old", 4, attributes={"a": "b"})}
+    groups = {**former, "new": GroupConfig("new", 0)}
     save_groups(FILES, path, loaded.content, groups, 5)
     again = load_groups(FILES, path)
     assert again.value == groups

@@ -160,7 +160,7 @@ NAMES: Final[Mapping[str, tuple[Named, ...]]] = {
     **dict.fromkeys(
         (
             *("QueryAssignment", "AckMessage", "ChangeInvisibleDuration"),
-            "ForwardMessageToDeadLetterQueue",
+            *("ForwardMessageToDeadLetterQueue", "SyncLiteSubscription"),
         ),
         _POPS,
     ),

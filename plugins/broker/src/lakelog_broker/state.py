@@ -9,6 +9,7 @@ Offsets of groups are changed in memory, and committed together every few second
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from collections import Counter, deque
@@ -86,6 +87,7 @@ class TopicTable:
         self._files, self._path, self._settings = files, path, settings
         self._topics = dict(configs.topics_of(files, path))
         self._retry_limits = configs.retry_limits(files, path)
+        self._group_attributes = configs.group_attributes(files, path)
         every = READABLE | WRITABLE | INHERITED
         queues = settings.default_queues
         # Tools find a broker by the routes of topics with the names of the cluster and the broker.
@@ -208,6 +210,21 @@ class TopicTable:
             self._check_new_group(group)
         changed = configs.set_group_settings(self._files, self._path, group, settings)
         self._retry_limits[group] = changed.max_retries
+        self._group_attributes[group] = changed.attributes
+
+    def group_attribute(self, group: str, name: str) -> str | None:
+        """The value of an attribute of a group, such as ``lite.bind.topic``."""
+        return self._group_attributes.get(group, {}).get(name)
+
+    def is_by_priority(self, group: str, topic: str) -> bool:
+        """Whether a request of a group gets the messages of the highest queues first.
+
+        The group's attribute ``priority.factor`` is the share of such requests in percent.
+        """
+        found = self.find(topic)
+        if found is None or found.attributes.get("message.type") != "PRIORITY":
+            return False
+        return random.randrange(100) < int(self.group_attribute(group, "priority.factor") or 100)
 
     def is_ordered(self, group: str) -> bool:
         """Whether members of a group that pop get the messages of a queue in order."""
@@ -217,6 +234,7 @@ class TopicTable:
         """Remove a group from the file, if it exists."""
         configs.remove_group(self._files, self._path, group)
         self._retry_limits.pop(group, None)
+        self._group_attributes.pop(group, None)
 
     def remove(self, topic: str) -> None:
         """Remove a topic from the table and the file, if it exists."""

@@ -265,8 +265,12 @@ def _topic(topic: str, found: Content) -> TopicConfig:
         int(found.get("readQueueNums", _DEFAULT_QUEUES)),
         int(found.get("writeQueueNums", _DEFAULT_QUEUES)),
         int(found.get("perm", _READ_AND_WRITE)),
-        {str(name): str(value) for name, value in object_table(found, "attributes").items()},
+        _attributes(found),
     )
+
+
+def _attributes(found: Content) -> dict[str, str]:
+    return {str(name): str(value) for name, value in object_table(found, "attributes").items()}
 
 
 TOPICS: Final = Table(TOPICS_FILE, _TOPICS, _topic)
@@ -342,16 +346,18 @@ class GroupConfig:
 
     :ivar max_retries: number of times a message is handed out again before it is a dead letter
     :ivar is_ordered: whether members that pop get the messages of a queue in order
+    :ivar attributes: names and values, such as ``lite.bind.topic``; as read from the file
     """
 
     group: str
     max_retries: int = MAX_RETRIES
     is_ordered: bool = False
+    attributes: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def _group(group: str, found: Content) -> GroupConfig:
     retries = int(found.get(_RETRIES, MAX_RETRIES))
-    return GroupConfig(group, retries, bool(found.get(_ORDERED, False)))
+    return GroupConfig(group, retries, bool(found.get(_ORDERED, False)), _attributes(found))
 
 
 GROUPS: Final = Table(GROUPS_FILE, _GROUPS, _group)

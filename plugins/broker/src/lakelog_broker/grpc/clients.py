@@ -13,6 +13,8 @@ from lakelog import StoredMessage
 from lakelog_broker import codes, rights, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc import mapping
+from lakelog_broker.grpc.lite import LiteSubscriptions
+from lakelog_broker.properties import MAX_LITE_NAME
 from lakelog_broker.security import ANONYMOUS, AccessControl, User
 from lakelog_queues.delays.delivering import one_of_many
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -26,6 +28,7 @@ _BATCH: Final = 32
 _POLLING_S: Final = 20
 _PRODUCER_ATTEMPTS: Final = 3
 _PUSH_CONSUMERS: Final = (2, 5)  # ClientType
+_LITE_CONSUMERS: Final = (5, 6)
 _FILTER_NAMES: Final = {2: "SQL92"}
 
 
@@ -44,6 +47,11 @@ class TelemetryStream(state.Peer):
         self.settings: Any = None
         self.is_ordered = False
         self.commands: asyncio.Queue[Any] = asyncio.Queue()
+
+    @property
+    def is_lite(self) -> bool:
+        """Whether the client consumes Lite topics."""
+        return self.settings.client_type in _LITE_CONSUMERS
 
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""
@@ -67,6 +75,7 @@ class GrpcClients:
     """The clients that have a telemetry stream, and the rights of all.
 
     :ivar streams: the streams, by client id
+    :ivar lite: the Lite topics to which they subscribe
     :ivar on_gone: called with the id of a client that left
 
     Raises :class:`~lakelog.errors.SettingsError` as :meth:`AccessControl.of`.
@@ -75,6 +84,7 @@ class GrpcClients:
     def __init__(self, broker: Broker) -> None:
         self._broker, self._control = broker, AccessControl.of(broker.settings)
         self.streams: dict[str, TelemetryStream] = {}
+        self.lite = LiteSubscriptions(broker, self._unsubscribe)
         self.on_gone: Callable[[str], None] = lambda _client_id: None
 
     def user_of(self, context: Any) -> User:
@@ -170,6 +180,34 @@ class GrpcClients:
         self._remove(client_id_of(context))
         return mapping.proto("NotifyClientTerminationResponse")(status=mapping.status())
 
+    async def sync_lite(self, request: Any, context: Any) -> Any:
+        """Serve ``SyncLiteSubscription``: change the Lite topics to which a client subscribes.
+
+        Raises :class:`IllegalRequest`, and :class:`Refused` for an unknown topic.
+        """
+        client_id = client_id_of(context)
+        if client_id not in self.streams:
+            raise mapping.IllegalRequest(
+                "UNRECOGNIZED_CLIENT_TYPE", f"the client {client_id} has sent no settings"
+            )
+        self.lite.change(
+            client_id,
+            mapping.name_of(request.group),
+            mapping.name_of(request.topic),
+            request.action,
+            request.lite_topic_set,
+            request.offset_option if request.HasField("offset_option") else None,
+        )
+        return mapping.proto("SyncLiteSubscriptionResponse")(status=mapping.status())
+
+    def _unsubscribe(self, client_id: str, name: str) -> None:
+        """Tell a client that another one has taken over a Lite topic."""
+        line = self.streams.get(client_id)
+        if line is not None:
+            command = mapping.proto("TelemetryCommand")()
+            command.notify_unsubscribe_lite_command.lite_topic = name
+            line.commands.put_nowait(command)
+
     def _join(self, line: TelemetryStream) -> None:
         settings, members = line.settings, self._broker.members
         language = str(settings.user_agent.language)
@@ -189,6 +227,7 @@ class GrpcClients:
         if line is not None:
             self._broker.members.disconnected(line)
             line.commands.put_nowait(None)
+        self.lite.remove(client_id)
         self.on_gone(client_id)
 
     def completed(self, sent: Any) -> Any:
@@ -210,6 +249,9 @@ class GrpcClients:
             subscription.fifo = subscription.fifo or self._broker.topics.is_ordered(group)
             subscription.receive_batch_size = _BATCH
             subscription.long_polling_timeout.seconds = _POLLING_S
+            if settings.client_type in _LITE_CONSUMERS:
+                subscription.lite_subscription_quota = self.lite.quota(group)
+                subscription.max_lite_topic_size = MAX_LITE_NAME
             if settings.client_type in _PUSH_CONSUMERS:
                 backoff.max_attempts = self._broker.topics.retry_limit(group) + 1
                 backoff.customized_backoff.ClearField("next")

@@ -7,9 +7,10 @@ files that slaves copy. Source: RocketMQ 5.3.3, ``AdminBrokerProcessor``,
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -26,12 +27,13 @@ from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups
 from lakelog_rocketmq.fastjson import Entries, encode, encode_for_browsers
 
 _ATTRIBUTES: Final = {
-    "cleanup.policy": ("DELETE", "COMPACTION"),
-    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
-    "queue.type": ("SimpleCQ",),
+    "cleanup.policy": "DELETE|COMPACTION",
+    "lite.topic.expiration": r"-1|\d{1,5}",
+    "message.type": "UNSPECIFIED|NORMAL|FIFO|DELAY|TRANSACTION|MIXED|LITE|PRIORITY",
+    "queue.type": "SimpleCQ",
 }
-"""Accepted attributes of topics, with their values. ``queue.type=BatchCQ`` is refused: this broker
-has only queues of single messages."""
+"""Accepted attributes of topics, with patterns of their values. ``queue.type=BatchCQ`` is refused:
+this broker has only queues of single messages."""
 _NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 _POOLS: Final = ("send", "pull", "litePull", "query", "ack")
 _WITHOUT_POOLS: Final = {
@@ -104,16 +106,28 @@ def delete_route(_connection: Connection, request: RemotingCommand) -> RemotingC
 
 def _attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
     """Apply changes such as ``+message.type=FIFO,-cleanup.policy``; raises :class:`Refused`."""
+    pairs = (change.partition("=")[::2] for change in changes.split(",") if change)
+    return altered(known, pairs, _ATTRIBUTES)
+
+
+def altered(
+    known: Mapping[str, str], changes: Iterable[tuple[str, str]], served: Mapping[str, str]
+) -> dict[str, str]:
+    """Attributes with changes such as ``("+message.type", "FIFO")`` and ``("-queue.type", "")``.
+
+    :param served: patterns of the values, by name
+
+    Raises :class:`Invalid` for another name or value.
+    """
     changed = dict(known)
-    for change in filter(None, changes.split(",")):
-        name, _, value = change[1:].partition("=")
-        if change[0] == "-":
-            changed.pop(name, None)
-        elif change[0] == "+" and value in _ATTRIBUTES.get(name, ()):
-            changed[name] = value
+    for name, value in changes:
+        if name[:1] == "-":
+            changed.pop(name[1:], None)
+        elif name[:1] == "+" and re.fullmatch(served.get(name[1:], "(?!)"), value):
+            changed[name[1:]] = value
         else:
-            known_names = ", ".join(f"{key}={'|'.join(all_)}" for key, all_ in _ATTRIBUTES.items())
-            remark = f"the attribute {change!r} is not served; give +NAME=VALUE of {known_names}"
+            names = ", ".join(f"{key}={pattern}" for key, pattern in served.items())
+            remark = f"the attribute '{name}={value}' is not served; give +NAME=VALUE of {names}"
             raise Invalid(remark)
     return changed
 

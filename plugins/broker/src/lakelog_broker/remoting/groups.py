@@ -14,6 +14,7 @@ from lakelog.errors import StoreError
 from lakelog_broker import filtering, state
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Invalid, Refused, ResponseCode, check_limit
+from lakelog_broker.remoting.administration import altered
 from lakelog_broker.remoting.frame import RemotingCommand, queue_object
 from lakelog_broker.remoting.requests import RequestCode
 from lakelog_broker.remoting.server import Connection
@@ -25,6 +26,16 @@ MAX_GROUPS: Final = 1_000
 """Most groups of one connection; a client has one connection for all its groups."""
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Most subscriptions of one consumer."""
+_ATTRIBUTES: Final = {
+    "lite.bind.topic": r"[%|a-zA-Z0-9_-]{1,127}",
+    "lite.sub.client.max.event.cnt": r"\d{2,9}",
+    "lite.sub.client.quota": r"-1|\d{1,9}",
+    "lite.sub.model": "Shared|Exclusive",
+    "lite.sub.reset.offset.exclusive": "true|false",
+    "lite.sub.reset.offset.unsubscribe": "true|false",
+    "priority.factor": r"100|\d{1,2}",
+}
+"""Accepted attributes of groups, with patterns of their values."""
 _OFFSET_DIGITS: Final = 16
 """Length of the physical offset, the last part of a message id, in hexadecimal digits."""
 
@@ -130,9 +141,13 @@ def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
 
 def set_group(connection: Connection, request: RemotingCommand) -> None:
     """Create or change a group; unused settings are stored, too, for a RocketMQ broker."""
-    content = request.content()
+    content, topics = request.content(), connection.broker.topics
+    group = state.check_group(content["groupName"])
+    known = topics.group_settings(group)["attributes"]
+    changes = [(str(name), str(value)) for name, value in (content.get("attributes") or {}).items()]
+    content["attributes"] = altered(known, changes, _ATTRIBUTES)
     try:
-        connection.broker.topics.set_group(content["groupName"], content)
+        topics.set_group(group, content)
     except ValueError as error:
         raise Invalid(str(error)) from None
 
