@@ -190,6 +190,11 @@ def name_of(resource: Any) -> str:
     return str(resource.name)
 
 
+def name_in(value: Any) -> Any:
+    """As :func:`name_of` for a resource; any other value as it is."""
+    return name_of(value) if hasattr(value, "resource_namespace") else value
+
+
 def milliseconds(stamp: Any) -> int:
     """A ``Timestamp`` or ``Duration`` in ms."""
     return int(stamp.seconds) * 1000 + int(stamp.nanos) // 1_000_000

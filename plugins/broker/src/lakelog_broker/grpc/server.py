@@ -194,7 +194,7 @@ class GrpcServer:
 
         async def answer(request: Any, context: Any) -> Any:
             try:
-                self._clients.check(name, request, context)
+                self._clients.check(name, request, context, self._clients.user_of(context))
                 return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 return response(status=status_of(error))
@@ -203,7 +203,7 @@ class GrpcServer:
             try:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._clients.check(name, request, context)
+                self._clients.check(name, request, context, self._clients.user_of(context))
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 yield response(status=status_of(error))
                 return

@@ -14,7 +14,6 @@ puts that wait, and brokers with users.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import time
@@ -37,6 +36,7 @@ from lakelog_broker.scheduled.recalls import RecallHandle
 from lakelog_queues.groups import set_aside
 from lakelog_queues.units.properties import property_value, with_properties
 from lakelog_rocketmq.config import TopicConfig
+from lakelog_rocketmq.fastjson import encode
 
 _BATCHED: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of the body
 _LENGTH: Final = struct.Struct(">h")
@@ -372,7 +372,7 @@ class PlainSends:
     def __init__(self, broker: Broker) -> None:
         self._broker, self._topics = broker, broker.topics
         self._is_off = broker.settings.users is not None or broker.appender.puts_wait
-        region = json.dumps(broker.settings.region, ensure_ascii=False).replace("%", "%%")
+        region = encode(broker.settings.region).decode().replace("%", "%%")
         self._template = answer_template(
             '"msgId":"%b%016X","queueId":"%d","queueOffset":"%d",'
             f'"MSG_REGION":{region},"TRACE_ON":"true"'
