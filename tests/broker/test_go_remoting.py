@@ -42,11 +42,11 @@ def test_outcomes(tmp_path: Path) -> None:
         required.missing("a client needs go")
     state = maven.digest([_SOURCES / name for name in ("go.mod", "go.sum", "main.go")])
     built = maven.once(maven.CACHE / f"remoting-go-{state}", _build_into)
-    checks = {"transaction_timeout_s": 1, "transaction_check_interval_s": 1}
+    settings = BrokerSettings(port=0, transaction_timeout_s=1, transaction_check_interval_s=1)
     environ = {**os.environ, "HOME": str(tmp_path), "ROCKETMQ_GO_LOG_LEVEL": "fatal"}
     with (
         lakelog.open(tmp_path / "store", mode="exclusive") as store,
-        served(store, BrokerSettings(port=0, **checks)) as broker,
+        served(store, settings) as broker,
     ):
         command = [str(built / "remotingclient"), broker.address]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
