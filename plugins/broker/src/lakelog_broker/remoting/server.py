@@ -225,11 +225,13 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
     response.
 
     :ivar groups: kind (``consumers`` or ``producers``) and name of each of the client's groups
+    :ivar user: the user of the request that is served now
     """
 
     def __init__(self, server: RemotingServer) -> None:
         self.server, self.broker = server, server.broker
         self.groups: set[tuple[str, str | None]] = set()
+        self.user = security.ANONYMOUS
         self._is_over_limit = False
         self._received: bytes | bytearray = b""
         self._needed_bytes = 0
@@ -360,7 +362,7 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         try:
             handler = self.server.handler(request.code)
             check_limit(len(request.fields), MAX_FIELDS, "a header of {} fields")
-            check_user(self.server.access, self.broker, request)
+            self.user = check_user(self.server.access, self.broker, request)
             answer = handler(self, request)
             if answer is None or isinstance(answer, dict):
                 answer = request.response() if answer is None else request.json(answer)
