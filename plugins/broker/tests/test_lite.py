@@ -77,11 +77,11 @@ class _Member:
             return error.code
         return _name(answer.status)
 
-    async def receive(self, count: int = 16) -> list[Any]:
+    async def receive(self, count: int = 16, wait_s: int = 0) -> list[Any]:
         request = proto("ReceiveMessageRequest")(batch_size=count)
         request.group.name, request.message_queue.topic.name = GROUP, TOPIC
         request.invisible_duration.seconds = 60
-        request.long_polling_timeout.seconds = 0
+        request.long_polling_timeout.seconds = wait_s
         calls = self._served.calls
         answers = [each async for each in calls.receive(request, self._call)]
         return [each.message for each in answers if each.HasField("message")]
@@ -174,6 +174,17 @@ async def test_a_client_gets_the_messages_of_its_lite_topics_in_order(served: _S
     assert await member.sync(COMPLETE_ADD, "a") == "OK"
     assert await member.got() == ["a3"]
     assert await member.sync(COMPLETE_REMOVE) == "OK"
+
+
+@with_lite
+async def test_a_waiting_request_follows_the_subscription(served: _Served) -> None:
+    member = await served.member("m1", "a")
+    waiting = asyncio.create_task(member.receive(wait_s=60))
+    await asyncio.sleep(0)
+    assert await member.sync(COMPLETE_ADD, "b") == "OK"
+    await served.send("a", "a0")
+    await served.send("b", "b0")
+    assert [each.body for each in await waiting] == [b"b0"]
 
 
 @with_lite

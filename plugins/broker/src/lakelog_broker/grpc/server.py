@@ -403,8 +403,9 @@ class Messaging:
         stream = self._clients.streams.get(client_id)
         light_queues = None
         if stream and stream.is_lite:
-            self._clients.lite.bind(group, name)
-            light_queues = self._clients.lite.light_queues(client_id, group, name)
+            lite = self._clients.lite
+            lite.bind(group, name)
+            light_queues = functools.partial(lite.light_queues, client_id, group, name)
         return PopRequest(
             group=group,
             topic=name,

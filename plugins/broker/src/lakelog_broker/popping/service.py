@@ -60,7 +60,7 @@ class PopRequest:
     :ivar attempt_id: id of an ordered consumer's request; a repeated request has the same id
     :ivar from_first: whether a new group begins at the first message of a queue; otherwise at the
         last one
-    :ivar light_queues: the light queues to read instead of the topic's own queues
+    :ivar light_queues: returns the present light queues to read instead of the topic's own queues
     """
 
     group: str
@@ -72,7 +72,7 @@ class PopRequest:
     is_ordered: bool = False
     attempt_id: str = ""
     from_first: bool = False
-    light_queues: Sequence[str] | None = None
+    light_queues: Callable[[], Sequence[str]] | None = None
 
 
 @attrs.frozen
@@ -151,7 +151,7 @@ class Popping:
     def _places(self, request: PopRequest) -> Iterable[_Place]:
         """The queues that a request reads."""
         if request.light_queues is not None:
-            for name in request.light_queues:
+            for name in request.light_queues():
                 yield name, handles.OWN_TOPIC, 0
             return
         for queue_id in request.queues:
