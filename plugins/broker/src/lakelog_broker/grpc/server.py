@@ -201,9 +201,9 @@ class GrpcServer:
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
+                self._clients.check(name, request, context, self._clients.user_of(context))
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._clients.check(name, request, context, self._clients.user_of(context))
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
                 yield response(status=status_of(error))
                 return
