@@ -24,6 +24,7 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.delays.service import DelayService
 from lakelog_queues.delays.timers import Timers
 from lakelog_queues.store import delays_of
+from lakelog_rocketmq.fastjson import parse_object
 
 PATIENCE_S = 60.0
 
@@ -104,8 +105,7 @@ class Client:
         """The JSON in the response to a request that is not refused."""
         found = await self.call(code, **fields)
         assert found.code == ResponseCode.SUCCESS, found.remark
-        content: dict[str, Any] = json.loads(found.body)
-        return content
+        return parse_object(found.body)
 
     async def send(self, topic: str, body: bytes = b"x", **more: str) -> RemotingCommand:
         """Send a message."""

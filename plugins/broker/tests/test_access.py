@@ -23,6 +23,7 @@ from lakelog_broker.security import (
     remoting_signature,
 )
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state import MemberTable
 
 _SECRET = "secret-of-ann"
 _NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -40,6 +41,12 @@ secret_key = "secret-of-root"
 admin = true
 """
 SEND = RequestCode.SEND_MESSAGE_V2
+
+
+class _NoStore:
+    """A broker, as far as rights need one: no message of a store is named."""
+
+    members = MemberTable()
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def _signed(
 
 def _code(access: AccessControl, request: RemotingCommand) -> int:
     try:
-        check_user(access, cast("Any", None), request)  # no message of a store is named
+        check_user(access, cast("Any", _NoStore()), request)
     except Refused as refused:
         return refused.code
     return ResponseCode.SUCCESS
@@ -106,7 +113,7 @@ def test_topics_and_groups_in_a_body_count(
     contents: dict[int, Any] = {
         RequestCode.QUERY_ASSIGNMENT: {"topic": topic, "consumerGroup": "billing"},
         RequestCode.BATCH_ACK_MESSAGE: {"acks": [{"c": "billing", "t": topic}]},
-        RequestCode.HEART_BEAT: {"consumerDataSet": [group]},
+        RequestCode.HEART_BEAT: {"clientID": "c1", "consumerDataSet": [group]},
     }
     for code, content in contents.items():
         assert _code(access, _signed(code, body=json.dumps(content).encode())) == expected

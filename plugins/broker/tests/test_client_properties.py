@@ -91,8 +91,8 @@ async def test_a_message_recalls_only_from_its_topic(broker: Broker, client: Cli
 def test_properties_of_clients_are_kept() -> None:
     """Names that only begin or end like those of the broker, and values that look like names."""
     for text in (b"", b"KEYS\x01REAL_TOPIC", b"MY_POP_CK\x011\x02POP_CKS\x012\x02", b"A\x01B\x02"):
-        assert client_properties(text) is text
-    assert property_value(client_properties(b"A\x011\x02POP_CK\x01"), b"POP_CK") is None
+        assert client_properties(text, "orders") is text
+    assert property_value(client_properties(b"A\x011\x02POP_CK\x01", "orders"), b"POP_CK") is None
 
 
 # --- two users: ann may use the topic "orders", eve the topic "other" ---

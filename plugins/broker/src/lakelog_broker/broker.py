@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lakelog import Store, errors
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
 from lakelog_broker.popping import handles
@@ -66,7 +67,7 @@ class Broker:
         )
         self.traffic = Traffic(
             store.queues,
-            lambda topic: not is_system_topic(topic),
+            lambda topic: not (is_system_topic(topic) or topic.startswith(LIGHT_QUEUE_PREFIX)),
             timers=lambda: 0 if self.timers is None else self.timers.delivered,
         )
         self.limits = ConnectionLimits(

@@ -241,7 +241,8 @@ class EmbeddedBroker:
 
         :param path: the store directory; created if it is missing
         :param broker: the broker's settings; the default is any free port of the loopback address
-        :param opening: further arguments of :func:`lakelog.open`
+        :param opening: further arguments of :func:`lakelog.open`; ``light_queues`` is true by
+            default, as Lite topics need it
         """
         if not isinstance(broker, BrokerSettings | None):
             raise wrong_type("broker", broker, "a BrokerSettings, or None")
@@ -266,7 +267,7 @@ class EmbeddedBroker:
         everything is closed.
         """
         self._pid, self._stop, self._failure = os.getpid(), asyncio.Event(), None
-        self._store = lakelog.open(self._path, **self._opening)
+        self._store = lakelog.open(self._path, **{"light_queues": True, **self._opening})
         try:
             loop, ready = asyncio.new_event_loop(), Future[Broker]()
             self._loop = loop
@@ -377,8 +378,8 @@ class EmbeddedBroker:
         """Create or change a topic.
 
         :param queues: number of queues
-        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY`` or ``TRANSACTION``; only the gRPC port
-            checks it. ``None`` accepts all types
+        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY``, ``TRANSACTION``, ``PRIORITY`` or
+            ``LITE``; only the gRPC port checks it. ``None`` accepts the first four
 
         Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses, and
         ``TimeoutError``; ``TypeError`` and ``ValueError`` for what ``topics.json`` cannot hold.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import itertools
 import socket
 import tempfile
@@ -156,6 +157,7 @@ class GrpcServer:
             "AckMessage": messaging.acknowledge,
             "ChangeInvisibleDuration": messaging.change_invisible,
             "ForwardMessageToDeadLetterQueue": messaging.dead_letter,
+            "SyncLiteSubscription": clients.sync_lite,
         }
         self._folder = tempfile.TemporaryDirectory(prefix="lakelog-grpc-")
         self._grpc: Any = None
@@ -274,7 +276,7 @@ class GrpcServer:
 
         async def answer(request: Any, context: Any) -> Any:
             try:
-                self._clients.check(name, request, context)
+                self._clients.check(name, request, context, self._clients.user_of(context))
                 self._prove(context)
                 return await self._calls.get(name, _not_served)(request, context)
             except Exception as error:  # noqa: BLE001  # any error is answered by its status
@@ -284,7 +286,7 @@ class GrpcServer:
             try:
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._clients.check(name, request, context)
+                self._clients.check(name, request, context, self._clients.user_of(context))
                 self._prove(context)
                 with self._waiting(context):
                     async for each in self._messaging.receive(request, context):
@@ -456,7 +458,8 @@ class Messaging:
         if request.auto_renew:
             until_s = time.monotonic() + _RENEW_LIMIT_S
             for each in found:
-                key = wanted.group, wanted.topic, str(each.handle)
+                topic = wanted.topic if wanted.light_queues is None else each.message.topic
+                key = wanted.group, topic, str(each.handle)
                 self._renewals[key] = Renewal(client_id, each.handle, until_s)
         if found:
             yield response(status=status())
@@ -482,6 +485,11 @@ class Messaging:
         invisible_ms = RENEWED_MS if request.auto_renew else _invisible_ms(request, 10)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
         stream = self._clients.streams.get(client_id)
+        light_queues = None
+        if stream and stream.is_lite:
+            lite = self._clients.lite
+            lite.bind(group, name)
+            light_queues = functools.partial(lite.light_queues, client_id, group, name)
         return PopRequest(
             group=group,
             topic=name,
@@ -490,8 +498,9 @@ class Messaging:
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
             selection=filtering.MessageFilter.of(request.filter_expression.expression, kind),
-            is_ordered=bool(stream and stream.is_ordered),
+            is_ordered=bool(stream and (stream.is_ordered or stream.is_lite)),
             attempt_id=request.attempt_id,
+            light_queues=light_queues,
         )
 
     async def acknowledge(self, request: Any, _context: Any) -> Any:
@@ -499,7 +508,8 @@ class Messaging:
         answer = proto("AckMessageResponse")()
         for each in request.entries:
             try:
-                if not self._popping.acknowledge(*self._hand_out(request, each.receipt_handle)):
+                hand_out = self._hand_out(request, each.receipt_handle, each.lite_topic)
+                if not self._popping.acknowledge(*hand_out):
                     raise _outdated(each.receipt_handle)
                 found = status()
             except IllegalRequest as error:
@@ -517,7 +527,7 @@ class Messaging:
         """
         # The Node client sends 0: it does not implement backoff policies with a list of delays.
         duration_ms = _invisible_ms(request, 0)
-        hand_out = self._hand_out(request, request.receipt_handle)
+        hand_out = self._hand_out(request, request.receipt_handle, request.lite_topic)
         changed = self._popping.change(*hand_out, duration_ms)
         if changed is None:
             raise _outdated(request.receipt_handle)
@@ -529,13 +539,16 @@ class Messaging:
 
         Raises :class:`IllegalRequest`.
         """
-        if not self._popping.dead_letter(*self._hand_out(request, request.receipt_handle)):
+        hand_out = self._hand_out(request, request.receipt_handle, request.lite_topic)
+        if not self._popping.dead_letter(*hand_out):
             raise _outdated(request.receipt_handle)
         return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
 
-    def _hand_out(self, request: Any, text: str) -> tuple[str, str, ReceiptHandle]:
-        """Group, topic and handle of a hand-out, which is renewed no longer."""
+    def _hand_out(self, request: Any, text: str, lite_topic: str) -> tuple[str, str, ReceiptHandle]:
+        """Group, topic or light queue, and handle of a hand-out, which is renewed no longer."""
         group, topic = mapping.name_of(request.group), mapping.name_of(request.topic)
+        if lite_topic:
+            topic = mapping.lite_queue(topic, lite_topic)
         try:
             handle = ReceiptHandle.parse(text)
         except codes.Refused as error:

@@ -198,12 +198,14 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
     response.
 
     :ivar groups: kind (``consumers`` or ``producers``) and name of each of the client's groups
+    :ivar user: the user of the request that is served now
     """
 
     def __init__(self, server: RemotingServer, place: Admission) -> None:
         self.server, self.broker = server, server.broker
         self._place, self._limits = place, server.broker.limits
         self.groups: set[tuple[str, str | None]] = set()
+        self.user = security.ANONYMOUS
         self._received: bytes | bytearray = b""
         self._needed_bytes = 0
         self._responses: list[bytes] = []
@@ -378,7 +380,7 @@ class Connection(asyncio.BufferedProtocol, state.Peer):
         try:
             handler = self.server.handler(request.code)
             check_limit(len(request.fields), MAX_FIELDS, "a header of {} fields")
-            check_user(self.server.access, self.broker, request)
+            self.user = check_user(self.server.access, self.broker, request)
             if not self._place.is_proven:
                 self._limits.prove(self._place)
             if request.code in _WAITING:

@@ -37,6 +37,7 @@ from lakelog.files import queue_ends
 from lakelog.files.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.files.filesystem import identity_at, no_sync_tried
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR
+from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, Units
 from lakelog.format.queue_survey import explains
 from lakelog.lazy import cached_property
@@ -116,7 +117,9 @@ class ConsumeQueues:
         """Builds units from records; imported for the first ones."""
         from lakelog_queues.dispatching.grouping import Grouping
 
-        return Grouping(self._batch_topics, self._light_queues, self._tombstones)
+        # The message of a light queue that is there must not be lost to it by another setting.
+        has_light = any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic, _ in self._queues)
+        return Grouping(self._batch_topics, self._light_queues or has_light, self._tombstones)
 
     # --- dispatching ---
 
