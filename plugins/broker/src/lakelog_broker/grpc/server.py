@@ -284,9 +284,9 @@ class GrpcServer:
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
+                self._clients.check(name, request, context, self._clients.user_of(context))
                 if name != "ReceiveMessage":
                     await _not_served(request, context)
-                self._clients.check(name, request, context, self._clients.user_of(context))
                 self._prove(context)
                 with self._waiting(context):
                     async for each in self._messaging.receive(request, context):
