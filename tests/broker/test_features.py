@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -92,6 +93,11 @@ def _java(client: str, version: str, program: str, broker: EmbeddedBroker, home:
     return _said(java_program(library, sources, main, *arguments, home=home), home)
 
 
+def _python(broker: EmbeddedBroker, home: Path) -> Found:
+    pytest.importorskip("rocketmq")
+    return _said([sys.executable, str(_HERE / "client.py"), str(broker.endpoints)], home)
+
+
 def _compared(
     client: test_grpc.Client, expected: Mapping[str, str], broker: EmbeddedBroker, home: Path
 ) -> Found:
@@ -116,6 +122,7 @@ _CLIENTS: Final[Mapping[str, Callable[[EmbeddedBroker, Path], Found]]] = {
     "Java gRPC 5.2.0": partial(_java, "rocketmq-client-java", "5.2.0", "GrpcFeatures"),
     "Go gRPC 5.1.4": partial(_compared, test_grpc.go, test_grpc.OF_GO),
     "Node gRPC 1.0.8": partial(_compared, test_grpc.node, test_grpc.OF_NODE),
+    "Python gRPC 5.1.2": _python,
 }
 
 
