@@ -37,6 +37,8 @@ PRIVATE: Final = (
     ("pyiceberg.table.update", "UpdateTableMetadata", ("_transaction",)),
     ("pyiceberg.table.update.snapshot", "_FastAppendFiles", ("_process_manifests",)),
     ("pyiceberg.catalog", "MetastoreCatalog", ("_update_and_stage_table",)),
+    ("pyiceberg.catalog.sql", "SqlCatalog", ("_convert_orm_to_iceberg",)),
+    ("pyiceberg.catalog.glue", "GlueCatalog", ("_convert_glue_to_iceberg",)),
 )
 """Module, name, and attributes that the adapter uses."""
 OLDEST: Final = ("landing/test_changed_tables.py", "landing/test_landing.py")

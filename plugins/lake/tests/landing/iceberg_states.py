@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -329,11 +331,16 @@ def metadata_file(path: Path) -> Path:
 
 
 def change_metadata(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Of an Iceberg table: pyiceberg writes no such one."""
+    """Of an Iceberg table, in a new file, as any engine does: pyiceberg writes no such one."""
+    before = iceberg(path).metadata_location
     file = metadata_file(path)
     metadata = json.loads(file.read_text())
     change(metadata)
-    file.write_text(json.dumps(metadata))
+    made = file.with_name(f"x{file.name}")
+    made.write_text(json.dumps(metadata))
+    moved = "UPDATE iceberg_tables SET metadata_location = ? WHERE metadata_location = ?"
+    with closing(sqlite3.connect(path / CATALOG_FILE)) as catalog, catalog:
+        catalog.execute(moved, (f"file://{made}", before))
 
 
 def make_third(metadata: dict[str, Any]) -> None:
