@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -92,14 +93,23 @@ def _java(client: str, version: str, program: str, broker: EmbeddedBroker, home:
     return _said(java_program(library, sources, main, *arguments, home=home), home)
 
 
+def _python(broker: EmbeddedBroker, home: Path) -> Found:
+    pytest.importorskip("rocketmq")
+    return _said([sys.executable, str(_HERE / "client.py"), str(broker.endpoints)], home)
+
+
 def _compared(
     client: test_grpc.Client, expected: Mapping[str, str], broker: EmbeddedBroker, home: Path
 ) -> Found:
     """By the outcomes of a program that prints them."""
-    outcomes = test_grpc.outcomes(client, str(broker.endpoints), home)
+
+    def newer(endpoint: str, home: Path) -> list[str]:
+        return [*client(endpoint, home), "newer"]
+
+    outcomes = {"send": "yes", **test_grpc.outcomes(newer, str(broker.endpoints), home)}
     named = ((_OTHER_NAMES.get(name, name), name, said) for name, said in outcomes.items())
     return {
-        feature: "yes" if said == expected[name] else said
+        feature: "yes" if said == expected.get(name) else said
         for feature, name, said in named
         if feature in _FEATURES
     }
@@ -110,8 +120,9 @@ _CLIENTS: Final[Mapping[str, Callable[[EmbeddedBroker, Path], Found]]] = {
     "Java 5.3.3": partial(_java, "rocketmq-client", "5.3.3", "RemotingFeatures"),
     "Java 5.5.0": partial(_java, "rocketmq-client", "5.5.0", "RemotingFeatures"),
     "Java gRPC 5.2.0": partial(_java, "rocketmq-client-java", "5.2.0", "GrpcFeatures"),
-    "Go gRPC 5.1.2": partial(_compared, test_grpc.go, test_grpc.OF_GO),
+    "Go gRPC 5.1.4": partial(_compared, test_grpc.go, test_grpc.OF_GO),
     "Node gRPC 1.0.8": partial(_compared, test_grpc.node, test_grpc.OF_NODE),
+    "Python gRPC 5.1.2": _python,
 }
 
 

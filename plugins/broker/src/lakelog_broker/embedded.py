@@ -46,6 +46,7 @@ SAVE_INTERVAL_S: Final = 5.0
 LOCK_FILE: Final = "broker.lock"
 _SILENCE_INTERVAL_S: Final = 10.0
 _HEALTH_INTERVAL_S: Final = 1.0
+_LIMITS_INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 1.0
 
 
@@ -121,6 +122,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
         begin("transactions", broker.transactions.run)
         begin("health", lambda: _every(_HEALTH_INTERVAL_S, partial(_check_health, broker)))
         begin("statistics", lambda: _every(SAMPLE_INTERVAL_S, partial(_sample, broker)))
+        begin("limits", lambda: _every(_LIMITS_INTERVAL_S, partial(_end_overdue, broker)))
         begin("members", lambda: _every(_SILENCE_INTERVAL_S, partial(_remove_silent, broker)))
         try:
             yield broker
@@ -162,6 +164,10 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
 
 async def _sample(broker: Broker) -> None:
     broker.traffic.sample(await in_thread(broker.traffic.topic_ends))
+
+
+async def _end_overdue(broker: Broker) -> None:
+    broker.limits.end_overdue()
 
 
 async def _remove_silent(broker: Broker) -> None:

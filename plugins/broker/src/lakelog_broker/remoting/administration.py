@@ -20,7 +20,7 @@ from lakelog.format.properties import TIMER_TOPIC
 from lakelog_broker import state
 from lakelog_broker.appending import SYSTEM_TOPICS
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused
+from lakelog_broker.codes import Forbidden, Invalid, NotFound, NoTopic, Refused, check_limit
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand, queue_object
 from lakelog_broker.remoting.server import Connection
 from lakelog_rocketmq.config import TopicConfig, load_delay_offsets, load_groups, load_topics
@@ -46,6 +46,8 @@ _WITH_STRICT_ROUTES: Final = 401
 """The ordinal of 4.9.4 in ``MQVersion``: from it on, all keys of a route have quotes."""
 _UNITS: Final = "KMGTPE"
 _MAX_UNITS: Final = 1024
+_MAX_VALUE: Final = 65_536
+_MAX_VALUES: Final = 10_000
 
 
 def create_topic(connection: Connection, request: RemotingCommand) -> None:
@@ -178,8 +180,12 @@ def _broker_data(broker: Broker) -> dict[str, Any]:
 
 def set_value(connection: Connection, request: RemotingCommand) -> None:
     """Set the value of a key, until the broker ends."""
-    fields = request.fields
-    connection.server.names.setdefault(fields["namespace"], {})[fields["key"]] = fields["value"]
+    namespace, key, value = (request.fields[each] for each in ("namespace", "key", "value"))
+    check_limit(len(namespace) + len(key) + len(value), _MAX_VALUE, "a value of {} characters")
+    names = connection.server.names
+    count = sum(map(len, names.values())) + (key not in names.get(namespace, ()))
+    check_limit(count, _MAX_VALUES, "{} values")
+    names.setdefault(namespace, {})[key] = value
 
 
 def get_value(connection: Connection, request: RemotingCommand) -> RemotingCommand:

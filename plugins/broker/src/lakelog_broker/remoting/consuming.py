@@ -226,7 +226,8 @@ def commit_offset(connection: Connection, request: RemotingCommand) -> None:
     """Change the next offset of a group."""
     fields, broker, queue = request.fields, connection.broker, _queue(request)
     topic, offset = broker.topics.require(queue[0]), int(fields["commitOffset"])
-    if not 0 <= queue[1] < topic.queue_count and broker.store.queue_bounds(*queue) is None:
+    is_there = queue[1] < topic.queue_count or broker.store.queue_bounds(*queue) is not None
+    if queue[1] < 0 or not is_there:
         raise Invalid(f"queueId[{queue[1]}] is illegal, topic:[{queue[0]}] has fewer")
     if abs(offset) > _MAX_OFFSET:
         raise Invalid(f"the offset {str(offset)[:30]} has more than 64 bits")
