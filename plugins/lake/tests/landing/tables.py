@@ -191,6 +191,16 @@ def iceberg(path: Path, table: str = TABLE) -> Any:
     return sqlite_catalog(path).load_table(table)
 
 
+def roll_back(path: Path, place: int) -> None:
+    """To the snapshot at this place of the list of all; pyiceberg 0.10 has no method for it."""
+    from pyiceberg.table.update import SetSnapshotRefUpdate
+
+    table = iceberg(path)
+    kept = table.metadata.snapshots[place].snapshot_id
+    given = {"ref-name": "main", "type": "branch", "snapshot-id": kept}
+    table.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(given),))
+
+
 def keys_in(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*(table[name].to_pylist() for name in KEY), strict=True))
 

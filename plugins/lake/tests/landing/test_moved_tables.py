@@ -10,6 +10,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from lakelog_lake import Landing
 from lakelog_lake.errors import PositionMissing, RetentionGap, WrongLog
@@ -31,6 +32,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     position_in,
     read,
+    roll_back,
     when,
 )
 from plugins.lake.tests.stores import filled
@@ -75,13 +77,6 @@ def assert_lands_again(sources: list[LandingSource], kind: str, path: Path) -> N
     assert_exactly(kind, path, all_keys(sources))
 
 
-def roll_back(path: Path, place: int) -> None:
-    """To the snapshot at this place of the list of all."""
-    table = iceberg(path)
-    kept = table.metadata.snapshots[place].snapshot_id
-    table.manage_snapshots().rollback_to_snapshot(kept).commit()
-
-
 def foreign_append(kind: str, path: Path) -> None:
     """A commit of somebody else, with no rows of a store."""
     if kind == "delta":
@@ -113,11 +108,12 @@ def clean_up(path: Path) -> None:
 
 
 def expire_all(path: Path) -> None:
-    """All snapshots but the current one."""
+    """All snapshots but the current one; ``ExpireSnapshots`` of pyiceberg 0.10 mixes up tables."""
     table = iceberg(path)
     current = table.metadata.current_snapshot_id
     gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
-    table.maintenance.expire_snapshots().by_ids(gone).commit()
+    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone})
+    table.catalog.commit_table(table, (), (update,))
 
 
 def without_a_topic(kind: str, path: Path) -> pa.Table:
